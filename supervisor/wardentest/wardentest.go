@@ -351,3 +351,13 @@ func NeedPython(t testing.TB) {
 		t.Skip(err)
 	}
 }
+
+// Says fails the test where a text lacks one of others.
+func Says(t testing.TB, text string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

@@ -41,17 +41,13 @@ func TestAttach(t *testing.T) {
 	if end["by"] != "command" || end["code"] != nil || end["signal"] != nil || end["verdict"] != "unwatched" {
 		t.Errorf("exit %v", end)
 	}
-	for _, want := range []string{
-		"(process " + p.PID() + "): 200 MiB may be used",
+	wardentest.Says(t, w.Stderr.String(),
+		"(process "+p.PID()+"): 200 MiB may be used",
 		"from outside: rsswarden did not start it: its exit status will not be known",
 		"from outside: workers of PyTorch loaders are neither trimmed nor recycled: no loader hook",
-		"USR1 sent to process " + p.PID(),
-		"process " + p.PID() + " has ended, its parent knows how; watched for ",
-	} {
-		if !strings.Contains(w.Stderr.String(), want) {
-			t.Errorf("not said: %q in\n%s", want, w.Stderr.String())
-		}
-	}
+		"USR1 sent to process "+p.PID(),
+		"process "+p.PID()+" has ended, its parent knows how; watched for ",
+	)
 }
 
 // TestAttachStop: TERM, and the process's own way to end.
@@ -105,9 +101,7 @@ func TestAttachDies(t *testing.T) {
 			if !c.detach {
 				return
 			}
-			if !strings.Contains(w.Stderr.String(), "process "+p.PID()+" runs on, unwatched; watched for ") {
-				t.Errorf("said\n%s", w.Stderr.String())
-			}
+			wardentest.Says(t, w.Stderr.String(), "process "+p.PID()+" runs on, unwatched; watched for ")
 			exits := wardentest.Events(t, w.Events)[event.NameExit]
 			if len(exits) != 1 {
 				t.Fatalf("%d exit events", len(exits))
@@ -200,9 +194,7 @@ func TestAttachHint(t *testing.T) {
 	if want := "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46"; command != want {
 		t.Errorf("the hint is %s, want %s", command, want)
 	}
-	if !strings.Contains(rsstest.Documents(t), "\n    "+command+"\n") {
-		t.Errorf("the README does not say %s", command)
-	}
+	wardentest.Says(t, rsstest.Documents(t), "\n    "+command+"\n")
 }
 
 // TestAttachRefuses what is no process of a job.
@@ -334,9 +326,7 @@ func TestAttachToOthers(t *testing.T) {
 		"belongs to root, its PSS cannot be read",
 		"belongs to root: signal, stop and worker signals will be refused",
 	} {
-		if !strings.Contains(w.Stderr.String(), "from outside: process "+p.PID()+" "+want) {
-			t.Errorf("not said: %q in\n%s", want, w.Stderr.String())
-		}
+		wardentest.Says(t, w.Stderr.String(), "from outside: process "+p.PID()+" "+want)
 	}
 }
 
@@ -416,19 +406,13 @@ func TestAttachPool(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	// What they had when they were fresh is not known then.
-	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "grown\n") < 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(out.String())
-		}
-	}
+	out.Await(t, "grown\n", 2)
 	w := wardentest.StartAttach(t, nil, "--limit", "120M", "--interval", "20ms", "--at", "none", "--at", "80%:recycle",
 		"--worker-signal", "TERM", "--worker-match", "pool-worker$", strconv.Itoa(cmd.Process.Pid))
 	done := time.AfterFunc(time.Minute, func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	cmd.Wait()
 	done.Stop()
-	if !strings.Contains(out.String(), "four replaced") {
-		t.Errorf("the pool said %q", out.String())
-	}
+	wardentest.Says(t, out.String(), "four replaced")
 	recycled := 0
 	for _, o := range w.Ended(0)[event.NameOutcome] {
 		if o["ok"] == true {
@@ -478,11 +462,7 @@ func TestAttachRanks(t *testing.T) {
 			}
 			done := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer done.Stop()
-			for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "ready") < 2; time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("the ranks are not ready: %q", out.String())
-				}
-			}
+			out.Await(t, "ready", 2)
 			// It stands above the rung at the first look.
 			w := wardentest.StartAttach(t, nil, "--limit", "150M", "--interval", "20ms", "--at", "none", "--at", "60%:signal=TERM", strconv.Itoa(cmd.Process.Pid))
 			cmd.Wait()

@@ -3,7 +3,6 @@ package cgroup2
 import (
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,11 +66,7 @@ func (r *run) reports(words ...string) {
 	if report.Cause != event.CauseKernelOOM {
 		r.t.Errorf("the cause is %q: %s", report.Cause, said)
 	}
-	for _, w := range words {
-		if !strings.Contains(said, w) {
-			r.t.Errorf("%q is not in %s", w, said)
-		}
-	}
+	wardentest.Says(r.t, said, words...)
 }
 
 // groupKilled: with memory.oom.group the kernel kills all of the job at once,

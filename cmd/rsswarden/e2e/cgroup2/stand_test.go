@@ -243,11 +243,7 @@ func (r *run) said() string {
 // says fails the test unless what was said to people has each of these.
 func (r *run) says(words ...string) {
 	r.t.Helper()
-	for _, w := range words {
-		if !strings.Contains(r.said(), w) {
-			r.t.Errorf("not said: %q", w)
-		}
-	}
+	wardentest.Says(r.t, r.said(), words...)
 }
 
 // find returns one of the limits, by the name of its level's directory.

@@ -218,9 +218,7 @@ func TestCompletionWords(t *testing.T) {
 	} {
 		got := "\n" + words(t, dir, nil, c.args...)
 		for _, w := range c.want {
-			if !strings.Contains(got, "\n"+w) {
-				t.Errorf("%q has no %q:%s", c.args, w, got)
-			}
+			wardentest.Says(t, got, "\n"+w)
 		}
 		for _, w := range c.never {
 			if strings.Contains(got, "\n"+w) {

@@ -62,9 +62,7 @@ func TestDoctorTriesAlerts(t *testing.T) {
 		path, body, _ := strings.Cut(<-got, " ")
 		var m alert.Message
 		if path == alert.APIPath {
-			if !strings.Contains(body, `"alertname":"RsswardenTest"`) {
-				t.Error(body)
-			}
+			wardentest.Says(t, body, `"alertname":"RsswardenTest"`)
 		} else if err := json.Unmarshal([]byte(body), &m); err != nil || m.Alert != "RsswardenTest" || !strings.Contains(m.Text, "nothing is wrong") {
 			t.Errorf("%v: %s", err, body)
 		}

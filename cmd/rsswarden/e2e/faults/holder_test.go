@@ -100,9 +100,7 @@ func TestHolderPanics(t *testing.T) {
 				if end == "signal" && status.Signal() != syscall.SIGTERM || end == "exit" && status.ExitStatus() != 43 {
 					t.Errorf("it ended with %v", cmd.ProcessState)
 				}
-				if !strings.Contains(c.said.String(), says) {
-					t.Errorf("said\n%s", &c.said)
-				}
+				wardentest.Says(t, c.said.String(), says)
 				if strings.Contains(c.said.String(), "goroutine ") {
 					t.Errorf("a stack reached stderr:\n%s", &c.said)
 				}

@@ -192,9 +192,7 @@ func TestHolderOfRunKilled(t *testing.T) {
 		t.Errorf("left %s", text)
 	}
 	wardentest.Until(t, "what fires resolved", func() bool { return r.told.has("resolved 80%") })
-	if !strings.Contains(wardentest.Read(r.Events), `"verdict":"unwatched"`) {
-		t.Error("no last event")
-	}
+	wardentest.Says(t, wardentest.Read(r.Events), `"verdict":"unwatched"`)
 }
 
 // receiver keeps what a webhook was told: "firing 80%", "resolved 80%".

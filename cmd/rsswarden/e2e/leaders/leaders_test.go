@@ -159,16 +159,6 @@ func (s *leaderStand) run(status int, env []string, args ...string) (stdout, std
 	return out.String(), errs.String()
 }
 
-// has fails where a text lacks one of the others.
-func has(t *testing.T, text string, all ...string) {
-	t.Helper()
-	for _, want := range all {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-}
-
 func TestStatusHere(t *testing.T) {
 	s := newLeaderStand(t)
 	s.lead("46", "n1", &leaderSource{status: control.Status{Ranks: []control.Rank{{Task: 0, Step: "0", PID: 4711, Command: "python train.py", Hook: "recycle"}}}})
@@ -177,12 +167,12 @@ func TestStatusHere(t *testing.T) {
 	inJob := []string{"SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"}
 
 	out, errs := s.run(0, inJob, "status")
-	has(t, out, "job 46 on n1: 0 processes\n", "4711", "python train.py")
+	wardentest.Says(t, out, "job 46 on n1: 0 processes\n", "4711", "python train.py")
 	if strings.Contains(out, "job 47") || errs != "" {
 		t.Errorf("in job 46 others are told of:\n%s%s", out, errs)
 	}
 	out, _ = s.run(0, inJob, "status", "--all")
-	has(t, out, "job 46 on n1", "job 47 on n1", "runs outside Slurm on n1", "watcher 77")
+	wardentest.Says(t, out, "job 46 on n1", "job 47 on n1", "runs outside Slurm on n1", "watcher 77")
 
 	var got struct {
 		V     int
@@ -193,9 +183,9 @@ func TestStatusHere(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	_, errs = s.run(1, []string{"SLURM_JOB_ID=99", "SLURMD_NODENAME=n1"}, "status")
-	has(t, errs, "error: no rsswarden run of job 99 is on this node (n1) now\nhint: ", "--job 99")
+	wardentest.Says(t, errs, "error: no rsswarden run of job 99 is on this node (n1) now\nhint: ", "--job 99")
 	_, errs = s.run(1, inJob, "recycle", "--all", "--node", "n9")
-	has(t, errs, "error: this node is n1, not n9\nhint: ")
+	wardentest.Says(t, errs, "error: this node is n1, not n9\nhint: ")
 }
 
 // TestCommandHere: what is asked for arrives, each result is a line, and the exit
@@ -242,7 +232,7 @@ func TestCommandHere(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	_, errs = s.run(1, job, "recycle", "--rank", "7")
-	has(t, errs, "error: n1: no leader that answered has a rank 7\nhint: rsswarden status lists the ranks\n")
+	wardentest.Says(t, errs, "error: n1: no leader that answered has a rank 7\nhint: rsswarden status lists the ranks\n")
 	if c := src.commands(); c != nil {
 		t.Errorf("another rank was recycled: %+v", c)
 	}
@@ -251,7 +241,7 @@ func TestCommandHere(t *testing.T) {
 		{"NOSUCH", `error: --signal "NOSUCH": unknown signal` + "\nhint: signals are written"},
 	} {
 		_, errs = s.run(2, job, "checkpoint", "--signal", c[0])
-		if has(t, errs, c[1]); src.commands() != nil {
+		if wardentest.Says(t, errs, c[1]); src.commands() != nil {
 			t.Errorf("%s was asked for", c[0])
 		}
 	}
@@ -264,7 +254,7 @@ func TestCommandHere(t *testing.T) {
 	for _, args := range [][]string{{"recycle"}, {"recycle", "--rank", "0"}, {"recycle", "--node", "n1"}, {"checkpoint"}, {"trim"}, {"trim", "--rank", "0"}} {
 		for _, env := range [][]string{nil, {"RSSWARDEN_DIR=/tmp/rsswarden-0/run.1.1"}} {
 			_, errs = s.run(2, append([]string{"SLURMD_NODENAME=n1"}, env...), args...)
-			has(t, errs, "error: outside a job "+args[0]+" needs --pid PID, --job ID or --all\n",
+			wardentest.Says(t, errs, "error: outside a job "+args[0]+" needs --pid PID, --job ID or --all\n",
 				"hint: your runs on this node: job 46 of process 10 (python train.py); job 47\n")
 		}
 	}
@@ -272,12 +262,12 @@ func TestCommandHere(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	out, _ = s.run(0, nil, "recycle", "--pid", "30")
-	has(t, out, "n1: process 30 recycled, 0 B given back\n")
+	wardentest.Says(t, out, "n1: process 30 recycled, 0 B given back\n")
 	if c := other.commands(); len(c) != 1 || src.commands() != nil {
 		t.Errorf("%+v", c)
 	}
 	_, errs = s.run(1, nil, "recycle", "--pid", "99")
-	has(t, errs, "error: ", "no leader knows 99\n")
+	wardentest.Says(t, errs, "error: ", "no leader knows 99\n")
 	s.run(1, nil, "recycle", "--all")
 	if len(src.commands()) != 1 || len(other.commands()) != 1 {
 		t.Error("--all did not reach all")
@@ -285,17 +275,17 @@ func TestCommandHere(t *testing.T) {
 
 	// A trim asks who leads where an option says so, or outside a job.
 	out, _ = s.run(1, job, "trim", "--rank", "0")
-	has(t, out, "process 11 of rank 0 trimmed, 2.00 GiB given back")
+	wardentest.Says(t, out, "process 11 of rank 0 trimmed, 2.00 GiB given back")
 	if c := src.commands(); len(c) != 1 || c[0].Do != event.ActionTrim || !slices.Equal(c[0].Ranks, []int{0}) {
 		t.Errorf("%+v", c)
 	}
 	_, errs = s.run(2, job, "trim")
-	has(t, errs, "job 46 has no process of yours on this node")
+	wardentest.Says(t, errs, "job 46 has no process of yours on this node")
 	if src.commands() != nil {
 		t.Error("a trim in a job asked the leader")
 	}
 	_, errs = s.run(2, nil, "trim", "--pid", "99999999")
-	has(t, errs, "there is no process 99999999")
+	wardentest.Says(t, errs, "there is no process 99999999")
 	if src.commands() != nil || other.commands() != nil {
 		t.Error("trim --pid asked a leader")
 	}
@@ -303,15 +293,15 @@ func TestCommandHere(t *testing.T) {
 	// A rank whose processes do it at once is one line.
 	other.results = []control.Result{{Task: 0, OK: true, Freed: 67 * rss.MiB}, {Task: -1, Reason: event.ReasonNothing}, {Task: -1, Done: true}}
 	out, _ = s.run(1, []string{"SLURM_JOB_ID=47", "SLURMD_NODENAME=n1"}, "trim", "--all")
-	has(t, out, "n1: rank 0 trimmed, 67.0 MiB given back\n", "n1: all its processes not trimmed: nothing to give back\n")
+	wardentest.Says(t, out, "n1: rank 0 trimmed, 67.0 MiB given back\n", "n1: all its processes not trimmed: nothing to give back\n")
 	other.commands()
 	src.commands()
 
 	// A leader that ends meanwhile is neither suspended nor stopped.
 	src.results = []control.Result{{PID: 11, Task: 0, OK: true}}
 	out, errs = s.run(1, job, "recycle")
-	has(t, out, "n1: process 11 of rank 0 recycled")
-	has(t, errs, "error: n1: the leader of job 46 ended before all was done\nhint: where ranks are left")
+	wardentest.Says(t, out, "n1: process 11 of rank 0 recycled")
+	wardentest.Says(t, errs, "error: n1: the leader of job 46 ended before all was done\nhint: where ranks are left")
 	src.commands()
 
 	src.refused = &control.Refused{Reason: event.ReasonNoWorker, Detail: "no worker said hello", Hint: "see why"}
@@ -334,7 +324,7 @@ func TestCommandOfOneRun(t *testing.T) {
 	within := []string{"RSSWARDEN_DIR=" + s.tmp + "/rsswarden-0/run.1002.1"} // as lead names it
 	for _, name := range []string{"recycle", "checkpoint", "trim"} {
 		_, errs := s.run(2, nil, name)
-		has(t, errs, "error: outside a job "+name+" needs --pid PID, --job ID or --all\nhint: your runs on this node: run of process 10 (python train.py)\n")
+		wardentest.Says(t, errs, "error: outside a job "+name+" needs --pid PID, --job ID or --all\nhint: your runs on this node: run of process 10 (python train.py)\n")
 		if c := src.commands(); c != nil {
 			t.Errorf("a bare %s was sent: %+v", name, c)
 		}
@@ -371,7 +361,7 @@ func TestInterruptedCommand(t *testing.T) {
 	}
 	wardentest.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	n, _ = out.Read(b)
-	has(t, string(b[:n]), "1 of 1 process recycled")
+	wardentest.Says(t, string(b[:n]), "1 of 1 process recycled")
 	_ = cmd.Wait() // the status is looked at
 	if st := cmd.ProcessState.Sys().(syscall.WaitStatus); !st.Signaled() || st.Signal() != syscall.SIGINT {
 		t.Errorf("%v", cmd.ProcessState)
@@ -413,11 +403,11 @@ func TestStatusOfAJob(t *testing.T) {
 		}
 	}
 	out, _ = s.run(0, nil, "status", "--job", "46", "--node", "n2")
-	if has(t, out, "job 46 on n2"); strings.Contains(out, "n1") {
+	if wardentest.Says(t, out, "job 46 on n2"); strings.Contains(out, "n1") {
 		t.Error(out)
 	}
 	out, _ = s.run(1, nil, "recycle", "--job", "46")
-	has(t, out, "n1: process 12 of rank 0 recycled, 1.00 MiB given back\n", "n2: process 13 of rank 2 not recycled: nothing to give back\n", "1 of 2 processes recycled")
+	wardentest.Says(t, out, "n1: process 12 of rank 0 recycled, 1.00 MiB given back\n", "n2: process 13 of rank 2 not recycled: nothing to give back\n", "1 of 2 processes recycled")
 	one.commands()
 	two.commands()
 	s.run(1, nil, "recycle", "--job", "46", "--rank", "3")
@@ -425,23 +415,23 @@ func TestStatusOfAJob(t *testing.T) {
 		t.Errorf("rank 3: %+v, %+v", a, b)
 	}
 	_, errs = s.run(1, nil, "recycle", "--job", "46", "--rank", "9")
-	has(t, errs, "no leader that answered has a rank 9")
+	wardentest.Says(t, errs, "no leader that answered has a rank 9")
 	_, errs = s.run(2, nil, "recycle", "--job", "46", "--pid", "10")
-	has(t, errs, "job 46 runs on 2 nodes, and a PID means another process on each\nhint: say on which with --node")
+	wardentest.Says(t, errs, "job 46 runs on 2 nodes, and a PID means another process on each\nhint: say on which with --node")
 	s.run(0, nil, "trim", "--job", "46", "--node", "n1")
 	if a, b := one.commands(), two.commands(); len(a) != 1 || a[0].Do != event.ActionTrim || b != nil {
 		t.Errorf("trim on n1: %+v, %+v", a, b)
 	}
 	_, errs = s.run(1, nil, "status", "--job", "46", "--node", "n3")
-	has(t, errs, "error: job 46 does not run on n3\nhint: it runs on n[1-2]\n")
+	wardentest.Says(t, errs, "error: job 46 does not run on n3\nhint: it runs on n[1-2]\n")
 	_, errs = s.run(1, nil, "status", "--job", "99")
-	has(t, errs, "error: no job 99 is known to Slurm\n")
+	wardentest.Says(t, errs, "error: no job 99 is known to Slurm\n")
 
 	// One node without a leader is an error beside the other's answer.
 	second.Close()
 	out, errs = s.run(1, nil, "status", "--job", "46")
-	has(t, out, "job 46 on n1")
-	has(t, errs, "error: n2: no rsswarden run of the job is there now\nhint: it has ended")
+	wardentest.Says(t, out, "job 46 on n1")
+	wardentest.Says(t, errs, "error: n2: no rsswarden run of the job is there now\nhint: it has ended")
 	out, _ = s.run(1, nil, "status", "--job", "46", "--json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Nodes) != 1 || len(got.Errors) != 1 || got.Errors[0].Node != "n2" {
 		t.Errorf("%v: %s", err, out)
@@ -464,10 +454,10 @@ func TestStatusOfAJob(t *testing.T) {
 				s.env = append(slices.Clone(s.env), "PATH="+filepath.Join(s.tmp, "bin"))
 			}
 			out, errs := s.run(1, nil, "status", "--job", "46")
-			has(t, out, "job 46 on n1")
-			has(t, errs, "error: n2: cannot be asked by srun: ", c.says, "hint: ssh n2 rsswarden status")
+			wardentest.Says(t, out, "job 46 on n1")
+			wardentest.Says(t, errs, "error: n2: cannot be asked by srun: ", c.says, "hint: ssh n2 rsswarden status")
 			out, errs = s.run(1, nil, "recycle", "--job", "46")
-			if has(t, errs, "error: n1, n2: cannot be asked by srun: "); out != "" {
+			if wardentest.Says(t, errs, "error: n1, n2: cannot be asked by srun: "); out != "" {
 				t.Error(out)
 			}
 			if one.commands() != nil {
@@ -484,7 +474,7 @@ func TestJobOnOneNode(t *testing.T) {
 	s.lead("46", "n1", &leaderSource{})
 	s.program("scontrol", `echo "JobId=46 JobName=x UserId=u(1) GroupId=g(1) MCS_label=N/A JobState=RUNNING NodeList=n1"`)
 	out, errs := s.run(0, nil, "status", "--job", "46")
-	if has(t, out, "job 46 on n1"); errs != "" {
+	if wardentest.Says(t, out, "job 46 on n1"); errs != "" {
 		t.Error(errs)
 	}
 	// Of our own job the environment knows the nodes.
@@ -492,8 +482,8 @@ func TestJobOnOneNode(t *testing.T) {
 	s.run(0, []string{"SLURM_JOB_ID=46", "SLURM_JOB_NODELIST=n1", "SLURMD_NODENAME=n1"}, "status", "--job", "46")
 	// Where Slurm does not answer, that is said, and what is here answers.
 	out, errs = s.run(0, nil, "status", "--job", "46")
-	has(t, out, "job 46 on n1")
-	has(t, errs, "cannot ask Slurm on which nodes job 46 runs", "only this node is asked")
+	wardentest.Says(t, out, "job 46 on n1")
+	wardentest.Says(t, errs, "cannot ask Slurm on which nodes job 46 runs", "only this node is asked")
 }
 
 // TestDeadLeader: one that was killed leaves its socket, and is nobody.
@@ -513,7 +503,7 @@ func TestDeadLeader(t *testing.T) {
 	wardentest.NoError(t, os.Rename(kept, filepath.Join(filepath.Dir(dir), "lead.46@n1.ffffffff")))
 	begun := time.Now()
 	out, errs := s.run(0, []string{"SLURM_JOB_ID=46"}, "status")
-	if has(t, out, "job 46 on n1"); strings.Count(out, "led by") != 1 || errs != "" {
+	if wardentest.Says(t, out, "job 46 on n1"); strings.Count(out, "led by") != 1 || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
 	if d := time.Since(begun); d > 2*time.Second {
@@ -566,7 +556,7 @@ func TestStoppedLeader(t *testing.T) {
 		if d := time.Since(begun); d > 3500*time.Millisecond {
 			t.Errorf("%v took %v", args, d)
 		}
-		has(t, errs, "error: n1: the leader of job 46 does not answer\nhint: is the job suspended", "ps -C rss-watcher,rsswarden ")
+		wardentest.Says(t, errs, "error: n1: the leader of job 46 does not answer\nhint: is the job suspended", "ps -C rss-watcher,rsswarden ")
 		if strings.Count(errs, "error:") != 1 {
 			t.Errorf("%v:\n%s", args, errs)
 		}
@@ -578,7 +568,7 @@ func TestLeaderOfAnotherVersion(t *testing.T) {
 	s := newLeaderStand(t)
 	s.saysRaw("46", "HTTP/1.1 200 OK\r\n\r\n"+`{"v":77,"version":"9.9"}`)
 	out, errs := s.run(1, []string{"SLURM_JOB_ID=46"}, "status")
-	if has(t, errs, "error: n1: the leader of job 46 is not understood: it answers in version 77", "hint: ask with the rsswarden that the run was started with, version 9.9"); out != "" {
+	if wardentest.Says(t, errs, "error: n1: the leader of job 46 is not understood: it answers in version 77", "hint: ask with the rsswarden that the run was started with, version 9.9"); out != "" {
 		t.Error(out)
 	}
 }
@@ -613,7 +603,7 @@ func TestMovingLead(t *testing.T) {
 	if d := time.Since(begun); err == nil || d > 3500*time.Millisecond {
 		t.Errorf("%v after %v", err, d)
 	}
-	has(t, out, "error: n1: the rsswarden that watched this node of job 463512 has ended, and the next one is about to take over\nhint: ask again in a moment")
+	wardentest.Says(t, out, "error: n1: the rsswarden that watched this node of job 463512 has ended, and the next one is about to take over\nhint: ask again in a moment")
 
 	// A leader that closes the connection ends; the next one answers.
 	l, err := net.Listen("unix", filepath.Join(dir, control.SocketName))
@@ -635,6 +625,6 @@ func TestMovingLead(t *testing.T) {
 	if out, err = ask(); err != nil {
 		t.Error(err)
 	}
-	has(t, out, "job 463512 on n1", "led by")
+	wardentest.Says(t, out, "job 463512 on n1", "led by")
 	<-next
 }

@@ -124,11 +124,7 @@ func TestTopOnce(t *testing.T) {
 			if err != nil || strings.ContainsRune(out, 0x1b) {
 				t.Fatalf("%v: %q", err, out)
 			}
-			for _, text := range tt.has {
-				if !strings.Contains(out, text) {
-					t.Errorf("%q is not in\n%s", text, out)
-				}
-			}
+			wardentest.Says(t, out, tt.has...)
 			for _, text := range tt.not {
 				if strings.Contains(out, text) {
 					t.Errorf("%q is in\n%s", text, out)

@@ -239,9 +239,7 @@ func TestAlertSecrets(t *testing.T) {
 		}
 	}
 	found("status", status.Bytes())
-	if !strings.Contains(status.String(), "alerts to webhook+http://"+host+"/…: 1 firing, 0 sent") {
-		t.Errorf("status says\n%s", status.String())
-	}
+	wardentest.Says(t, status.String(), "alerts to webhook+http://"+host+"/…: 1 firing, 0 sent")
 	r.End()
 	if b, err := os.ReadFile(third.Name()); err != nil || !bytes.Contains(b, []byte(`"event":"exit"`)) {
 		t.Errorf("the events: %s, %v", b, err)
@@ -361,7 +359,5 @@ func TestAlertDryRunSays(t *testing.T) {
 		return st != nil && len(st.Limits) > 0 && st.Limits[0].Ratio() > 0.8
 	})
 	r.End()
-	if !strings.Contains(r.Stderr.String(), "would tell alertmanager+http://127.0.0.1:") {
-		t.Error(r.Stderr.String())
-	}
+	wardentest.Says(t, r.Stderr.String(), "would tell alertmanager+http://127.0.0.1:")
 }

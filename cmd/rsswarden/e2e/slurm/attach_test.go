@@ -92,15 +92,11 @@ func TestAttachSlurmLinux(t *testing.T) {
 	if used := batch["used_bytes"].(float64); used > 60<<20 || used == 0 {
 		t.Errorf("of the batch step, which is a shell and srun: %v", batch)
 	}
-	for _, want := range []string{
-		"watching job " + run.ID + " on this node", "steps 0 and batch",
-		"% of 300 MiB of step " + run.ID + ".0 (slurmstepd kills on summed RSS; limit from --mem, read from RLIMIT_RSS)",
-		": USR1 sent to processes ", "job " + run.ID + " has no process left on this node", "from outside: ",
-	} {
-		if !strings.Contains(a.stderr.String(), want) {
-			t.Errorf("not said: %q", want)
-		}
-	}
+	wardentest.Says(t, a.stderr.String(),
+		"watching job "+run.ID+" on this node", "steps 0 and batch",
+		"% of 300 MiB of step "+run.ID+".0 (slurmstepd kills on summed RSS; limit from --mem, read from RLIMIT_RSS)",
+		": USR1 sent to processes ", "job "+run.ID+" has no process left on this node", "from outside: ",
+	)
 	if end := all[event.NameExit][0]; end["by"] != "command" || end["code"] != nil || end["signal"] != nil {
 		t.Errorf("exit %v", end)
 	}

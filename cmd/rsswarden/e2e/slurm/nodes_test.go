@@ -418,11 +418,7 @@ func TestTopSlurm(t *testing.T) {
 		}
 	}
 	t.Logf("\n%s", out)
-	for _, text := range []string{"job " + run.ID, nodes[0], nodes[1], "RANKS 4", "sleep 600"} {
-		if !strings.Contains(string(out), text) {
-			t.Errorf("%q is not shown", text)
-		}
-	}
+	wardentest.Says(t, string(out), "job "+run.ID, nodes[0], nodes[1], "RANKS 4", "sleep 600")
 	live := c.Command(t.Context(), warden, "top", "--job", run.ID)
 	live.Env = append(live.Env, "TERM=xterm")
 	s := wardentest.OnTerminal(t, live)

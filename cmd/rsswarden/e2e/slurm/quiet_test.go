@@ -119,9 +119,7 @@ func TestSlurmWithoutExec(t *testing.T) {
 	warden := c.Install(t, binary)
 	const warning = "write `exec rsswarden run -- …`"
 	got := c.Submit(t, warden+" run -- sleep 1\nexit 0", "--mem=400").Wait(t)
-	if !strings.Contains(got.Stderr, warning) {
-		t.Errorf("no warning without exec:\n%s", got.Stderr)
-	}
+	wardentest.Says(t, got.Stderr, warning)
 	got = c.Submit(t, "exec "+warden+" run -- sleep 1", "--mem=400").Wait(t)
 	if strings.Contains(got.Stderr, warning) {
 		t.Errorf("a warning with exec:\n%s", got.Stderr)

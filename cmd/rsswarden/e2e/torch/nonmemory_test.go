@@ -110,11 +110,7 @@ func (r *sidesRun) exhausted(t *testing.T, words ...string) {
 		t.Errorf("the verdict is %v\n%s", last["verdict"], r.stderr)
 	}
 	_, verdict, _ := strings.Cut(r.stderr, "verdict: exhausted")
-	for _, word := range words {
-		if !strings.Contains(verdict, word) {
-			t.Errorf("the verdict does not tell of %q\n%s", word, r.stderr)
-		}
-	}
+	wardentest.Says(t, verdict, words...)
 }
 
 // before checks that a warning came, and came before the failure.
@@ -199,9 +195,7 @@ func TestFullShm(t *testing.T) {
 	r := runSides(t, before, nil, "shm.py")
 	r.before(t, "the rule", r.warned(event.LimitSHM))
 	r.exhausted(t, "/dev/shm", "prefetch_factor")
-	if !strings.Contains(r.stderr, "this job holds") {
-		t.Errorf("nobody said who holds what\n%s", r.stderr)
-	}
+	wardentest.Says(t, r.stderr, "this job holds")
 }
 
 // leakJob is a trainer of 500 MiB of its own, with two workers that leak until the

@@ -222,14 +222,10 @@ func TestTrimSignals(t *testing.T) {
 		t.Errorf("it ended with %v", cmd.ProcessState)
 	}
 	for _, m := range all {
-		if !strings.Contains(out.String(), "\n"+m.PID()+" ") {
-			t.Errorf("process %s is not in\n%s", m.PID(), out.String())
-		}
+		wardentest.Says(t, out.String(), "\n"+m.PID()+" ")
 		m.Intact()
 	}
-	if !strings.Contains(out.String(), "\na signal ended it before all was done\n") {
-		t.Errorf("the end is not told in\n%s", out.String())
-	}
+	wardentest.Says(t, out.String(), "\na signal ended it before all was done\n")
 }
 
 // inJobWithoutCgroup has a command run in a job that only its environment names: as a
