@@ -30,7 +30,7 @@ threading.Event().wait()
 
 // Mapper is a process that maps a file of 64 MiB and knows nothing of us.
 type Mapper struct {
-	*Puppet
+	*Talk
 	sum string
 }
 
@@ -72,7 +72,7 @@ func StartMapper(t *testing.T, path, sleep string, change func(*exec.Cmd), befor
 	if change != nil {
 		change(cmd)
 	}
-	m := &Mapper{Puppet: startTalk(t, cmd)}
+	m := &Mapper{Talk: StartTalk(t, cmd)}
 	m.sum = m.Hear()
 	return m
 }

@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -288,25 +287,16 @@ func TestAttachFromAnotherJob(t *testing.T) {
 // TestAttachUnderRun: two must not speak with the same loaders.
 func TestAttachUnderRun(t *testing.T) {
 	dir := t.TempDir()
-	run := exec.Command(binary, "run", "--quiet", "--", python, "-c", "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()")
-	run.Env = wardentest.Env("TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
-	in, err := run.StdinPipe()
-	wardentest.NoError(t, err)
-	stdout, err := run.StdoutPipe()
-	wardentest.NoError(t, err)
-	wardentest.NoError(t, run.Start())
-	out := bufio.NewScanner(stdout)
-	out.Scan()
-	w := wardentest.StartAttach(t, nil, "--limit", "7M", out.Text())
-	w.Await(fmt.Sprintf("trim is of no use (not supported here, rsswarden (process %d) started it and does that; two must not)", run.Process.Pid))
+	cmd := exec.Command(binary, "run", "--quiet", "--", python, "-c", "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()")
+	cmd.Env = wardentest.Env("TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
+	run := wardentest.StartTalk(t, cmd)
+	w := wardentest.StartAttach(t, nil, "--limit", "7M", run.Hear())
+	w.Await("trim is of no use (not supported here, rsswarden (process " + run.PID() + ") started it and does that; two must not)")
 	files, err := filepath.Glob(dir + "/rsswarden-*/*/ctl.*")
 	if err != nil || len(files) > 0 {
 		t.Errorf("%v, %v", files, err)
 	}
-	in.Close()
-	if err := run.Wait(); err != nil {
-		t.Error(err)
-	}
+	run.EndsWith(0)
 	w.Ended(0)
 }
 

@@ -105,16 +105,13 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 			args := slices.Concat([]string{"run", "--limit", "100M", "--accounting", "rss", "--interval", "50ms"}, c.args, []string{"--", "/usr/bin/python3", "-c", c.first + countSignals, t.TempDir() + "/mapped"})
 			cmd := exec.Command(faulty, args...)
 			cmd.Env = c.env
-			r := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
-			r.said.Await(t, " at "+c.at+":", 1)
+			r, _ := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
+			r.Stderr.Await(t, " at "+c.at+":", 1)
 			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
-			if !r.lines.Scan() || r.lines.Text() != "got" {
-				t.Errorf("it had no signal: %q", r.lines.Text())
+			if !r.Lines.Scan() || r.Lines.Text() != "got" {
+				t.Errorf("it had no signal: %q", r.Lines.Text())
 			}
-			r.in.Close()
-			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 43 {
-				t.Errorf("%v", cmd.ProcessState)
-			}
+			r.EndsWith(43)
 		})
 	}
 }
@@ -187,16 +184,13 @@ func TestGoroutinePanicsAlways(t *testing.T) {
 			t.Parallel()
 			args := slices.Concat([]string{"run", "--limit", "1000M", "--interval", "50ms"}, args, []string{"--", "/usr/bin/python3", "-c", countSignals})
 			cmd := exec.Command(faulty, args...)
-			c := startCount(t, cmd, "panic-in:"+part)
-			c.said.Await(t, "the command runs on unwatched", 1)
+			c, _ := startCount(t, cmd, "panic-in:"+part)
+			c.Stderr.Await(t, "the command runs on unwatched", 1)
 			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
-			if !c.lines.Scan() || c.lines.Text() != "got" {
-				t.Errorf("it had no signal: %q", c.lines.Text())
+			if !c.Lines.Scan() || c.Lines.Text() != "got" {
+				t.Errorf("it had no signal: %q", c.Lines.Text())
 			}
-			c.in.Close()
-			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 43 {
-				t.Errorf("%v", cmd.ProcessState)
-			}
+			c.EndsWith(43)
 		})
 	}
 }

@@ -1,10 +1,8 @@
 package faults
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,33 +28,15 @@ while True:
 sys.exit(43)
 `
 
-// counting is countSignals under a holder of which a part is going to fail.
-type counting struct {
-	pid   int // of it
-	in    io.Closer
-	lines *bufio.Scanner
-	said  wardentest.Text // on stderr
-}
-
-// startCount starts cmd, and waits until the program in it is ready.
-func startCount(t *testing.T, cmd *exec.Cmd, fault string) *counting {
+// startCount starts cmd, which has countSignals under a holder of which a part is going to
+// fail, and waits until that is ready. It returns its PID too.
+func startCount(t *testing.T, cmd *exec.Cmd, fault string) (c *wardentest.Talk, pid int) {
 	t.Helper()
-	c := &counting{}
 	cmd.Env = append(wardentest.Env(cmd.Env...), "RSSWARDEN_FAULT="+fault, "RSSWARDEN_RUNTIME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
-	cmd.Stderr = &c.said
-	in, err := cmd.StdinPipe()
+	c = wardentest.StartTalk(t, cmd)
+	pid, err := strconv.Atoi(c.Hear())
 	wardentest.NoError(t, err)
-	c.in = in
-	out, err := cmd.StdoutPipe()
-	wardentest.NoError(t, err)
-	wardentest.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	c.lines = bufio.NewScanner(out)
-	c.lines.Scan()
-	if _, err := fmt.Sscan(c.lines.Text(), &c.pid); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return c, pid
 }
 
 // TestHolderPanics: a bug in a part of the holder, or of what runs before and after it.
@@ -76,21 +56,21 @@ func TestHolderPanics(t *testing.T) {
 			t.Run(part+" "+end, func(t *testing.T) {
 				t.Parallel()
 				cmd := exec.Command(faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
-				c := startCount(t, cmd, "panic-in:"+part)
+				c, _ := startCount(t, cmd, "panic-in:"+part)
 				for i := range 3 {
 					wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
-					if !c.lines.Scan() || c.lines.Text() != "got" {
-						t.Errorf("signal %d: %q", i, c.lines.Text())
+					if !c.Lines.Scan() || c.Lines.Text() != "got" {
+						t.Errorf("signal %d: %q", i, c.Lines.Text())
 					}
 				}
 				began := time.Now()
 				if end == "signal" {
 					wardentest.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 				} else {
-					c.in.Close()
+					c.In.Close()
 				}
-				if c.lines.Scan() {
-					t.Errorf("%q besides", c.lines.Text())
+				if c.Lines.Scan() {
+					t.Errorf("%q besides", c.Lines.Text())
 				}
 				_ = cmd.Wait()
 				if took := time.Since(began); took > 3*time.Second {
@@ -100,9 +80,9 @@ func TestHolderPanics(t *testing.T) {
 				if end == "signal" && status.Signal() != syscall.SIGTERM || end == "exit" && status.ExitStatus() != 43 {
 					t.Errorf("it ended with %v", cmd.ProcessState)
 				}
-				wardentest.Says(t, c.said.String(), says)
-				if strings.Contains(c.said.String(), "goroutine ") {
-					t.Errorf("a stack reached stderr:\n%s", &c.said)
+				wardentest.Says(t, c.Stderr.String(), says)
+				if strings.Contains(c.Stderr.String(), "goroutine ") {
+					t.Errorf("a stack reached stderr:\n%s", &c.Stderr)
 				}
 			})
 		}
@@ -116,7 +96,7 @@ func TestHolderFaults(t *testing.T) {
 	for _, sig := range []string{"clear", "USR1", "TERM"} {
 		t.Run("death signal "+sig, func(t *testing.T) {
 			cmd := exec.Command("/usr/bin/setpriv", "--pdeathsig", sig, faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
-			c := startCount(t, cmd, "bus-in:holder-signal")
+			c, pid := startCount(t, cmd, "bus-in:holder-signal")
 			wardentest.Until(t, "a watcher", func() bool { return len(wardentest.Watchers(cmd.Process.Pid)) == 1 })
 			watcher := wardentest.Watchers(cmd.Process.Pid)[0]
 			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
@@ -127,23 +107,23 @@ func TestHolderFaults(t *testing.T) {
 			wardentest.Until(t, "the watcher's end", func() bool { return !wardentest.IsWatcher(watcher) })
 			switch sig {
 			case "clear":
-				if err := syscall.Kill(c.pid, syscall.SIGUSR1); err != nil {
+				if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 					t.Errorf("the command is gone: %v", err)
 				}
 				fallthrough
 			case "USR1":
-				if !c.lines.Scan() || c.lines.Text() != "got" {
-					t.Errorf("the command said %q", c.lines.Text())
+				if !c.Lines.Scan() || c.Lines.Text() != "got" {
+					t.Errorf("the command said %q", c.Lines.Text())
 				}
-				c.in.Close()
+				c.In.Close()
 			}
 			// Each thread of the holder that ends sends it, as threads of anybody do.
-			for c.lines.Scan() && sig == "USR1" && c.lines.Text() == "got" {
+			for c.Lines.Scan() && sig == "USR1" && c.Lines.Text() == "got" {
 			}
-			if c.lines.Text() != "" && sig != "USR1" {
-				t.Errorf("%q besides", c.lines.Text())
+			if c.Lines.Text() != "" && sig != "USR1" {
+				t.Errorf("%q besides", c.Lines.Text())
 			}
-			wardentest.Until(t, "the command's end", func() bool { return wardentest.Ended(c.pid) })
+			wardentest.Until(t, "the command's end", func() bool { return wardentest.Ended(pid) })
 		})
 	}
 }

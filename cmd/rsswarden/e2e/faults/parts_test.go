@@ -140,7 +140,8 @@ func TestPartOfOursFails(t *testing.T) {
 		"textfile gone":        {harm: func(r *brokenRun) { os.RemoveAll(r.textfile) }, fault: "textfile"},
 		"runtime dir gone":     {harm: func(r *brokenRun) { os.RemoveAll(r.Dir) }},
 		"record gone":          {harm: func(r *brokenRun) { os.RemoveAll(r.record) }, fault: "record"},
-		"record cut off":       {harm: cutOff},
+		"record cut off":       {harm: cutOff(0)},
+		"record cut within":    {harm: cutOff(12 << 10)},
 		"record nowhere":       {prepare: recordNowhere, harm: nothing, fault: "start", says: "there is no full record of this run"},
 		"record disk full":     {prepare: onDisk, harm: fillDisk},
 		"record disk hangs":    {prepare: onDisk, harm: freezeDisk},
@@ -544,14 +545,16 @@ func eventsNotRead(r *brokenRun) {
 }
 
 // cutOff has LMDB reach for pages that are not there, a real SIGBUS.
-func cutOff(r *brokenRun) {
-	files, _ := filepath.Glob(filepath.Join(r.record, "*", "data.mdb"))
-	if len(files) != 1 {
-		r.T.Fatalf("records %v", files)
+func cutOff(size int64) func(*brokenRun) {
+	return func(r *brokenRun) {
+		files, _ := filepath.Glob(filepath.Join(r.record, "*", "data.mdb"))
+		if len(files) != 1 {
+			r.T.Fatalf("records %v", files)
+		}
+		pid := r.watcher(0)
+		wardentest.NoError(r.T, os.Truncate(files[0], size))
+		r.watcher(pid)
 	}
-	pid := r.watcher(0)
-	wardentest.NoError(r.T, os.Truncate(files[0], 0))
-	r.watcher(pid)
 }
 
 func (r *brokenRun) shell(script string, args ...string) {

@@ -348,24 +348,11 @@ func TestInterruptedCommand(t *testing.T) {
 	s.lead("46", "n1", src)
 	cmd := exec.Command(binary, "recycle")
 	cmd.Env = append(slices.Clone(s.env), "SLURM_JOB_ID=46", "SLURMD_NODENAME=n1")
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	wardentest.NoError(t, err)
-	t.Cleanup(func() { cmd.Process.Kill() })
-	b := make([]byte, 1<<10)
-	n, err := out.Read(b)
-	if err != nil || !strings.HasPrefix(string(b[:n]), "n1: process 11 of rank 0 recycled") {
-		t.Fatalf("%q, %v", b[:n], err)
-	}
+	run := wardentest.StartTalk(t, cmd)
+	wardentest.Says(t, run.Hear(), "n1: process 11 of rank 0 recycled")
 	wardentest.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	n, _ = out.Read(b)
-	wardentest.Says(t, string(b[:n]), "1 of 1 process recycled")
-	_ = cmd.Wait() // the status is looked at
-	if st := cmd.ProcessState.Sys().(syscall.WaitStatus); !st.Signaled() || st.Signal() != syscall.SIGINT {
-		t.Errorf("%v", cmd.ProcessState)
-	}
+	wardentest.Says(t, run.Hear(), "1 of 1 process recycled")
+	run.EndsWith(128 + int(syscall.SIGINT))
 	select {
 	case <-src.left:
 	case <-time.After(10 * time.Second):

@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,7 +84,7 @@ func TestTextfileNodeExporter(t *testing.T) {
 	})
 	check(len(runs), scrape())
 	for _, r := range runs {
-		r.end(t)
+		r.EndsWith(0)
 	}
 	if left := promFiles(t, dir); len(left) > 0 {
 		t.Errorf("left at the end: %q", left)
@@ -98,7 +97,7 @@ func TestTextfileFollowsTheLead(t *testing.T) {
 	dir, tmp := t.TempDir(), t.TempDir()
 	var runs [2]*textRun
 	file := func(i int) string {
-		names, _ := filepath.Glob(fmt.Sprintf("%s/rsswarden_46_0_n1_%d_*.prom", dir, runs[i].cmd.Process.Pid))
+		names, _ := filepath.Glob(fmt.Sprintf("%s/rsswarden_46_0_n1_%d_*.prom", dir, runs[i].Cmd.Process.Pid))
 		all, _ := filepath.Glob(dir + "/*")
 		if len(names) != 1 || len(all) != 1 {
 			return ""
@@ -121,16 +120,16 @@ func TestTextfileFollowsTheLead(t *testing.T) {
 		tells(0, "1")
 	}
 	wardentest.Until(t, "rank 1 stands by", func() bool { return strings.Contains(wardentest.Read(runs[1].events), `"what":"follows"`) })
-	out, err := exec.Command("pgrep", "-P", fmt.Sprint(runs[0].cmd.Process.Pid), "rss-watcher").Output()
+	out, err := exec.Command("pgrep", "-P", fmt.Sprint(runs[0].Cmd.Process.Pid), "rss-watcher").Output()
 	var watcher int
 	if _, scanErr := fmt.Sscan(string(out), &watcher); err != nil || scanErr != nil {
 		t.Fatalf("%v, %v: %s", err, scanErr, out)
 	}
 	wardentest.NoError(t, syscall.Kill(watcher, syscall.SIGKILL))
 	tells(1, "2")
-	runs[1].end(t)
+	runs[1].EndsWith(0)
 	tells(0, "1")
-	runs[0].end(t)
+	runs[0].EndsWith(0)
 	if left := promFiles(t, dir); len(left) > 0 {
 		t.Errorf("left at the end: %q", left)
 	}
@@ -166,7 +165,7 @@ func TestTextfileTrouble(t *testing.T) {
 		options = append(options, "--at", fmt.Sprintf("%d%%:warn", 5+4*n)) // a rung each 16 MiB
 	}
 	r := startTextRun(t, dir, nil, before, options...)
-	within := func(path string) string { return fmt.Sprintf("/proc/%d/root%s", r.cmd.Process.Pid, path) }
+	within := func(path string) string { return fmt.Sprintf("/proc/%d/root%s", r.Cmd.Process.Pid, path) }
 	fresh := func() string {
 		names, _ := filepath.Glob(within(dir + "/*.prom"))
 		if len(names) != 1 {
@@ -181,7 +180,7 @@ func TestTextfileTrouble(t *testing.T) {
 	step := func() {
 		t.Helper()
 		before := decisions()
-		if _, err := r.stdin.Write([]byte("+")); err != nil {
+		if _, err := r.In.Write([]byte("+")); err != nil {
 			t.Fatal(err)
 		}
 		wardentest.Until(t, "a decision", func() bool { return decisions() > before })
@@ -201,7 +200,7 @@ func TestTextfileTrouble(t *testing.T) {
 	} {
 		inside := func(script string) {
 			t.Helper()
-			cmd := exec.Command("nsenter", "--mount", "--target", fmt.Sprint(r.cmd.Process.Pid), "sh", "-c", script, base)
+			cmd := exec.Command("nsenter", "--mount", "--target", fmt.Sprint(r.Cmd.Process.Pid), "sh", "-c", script, base)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", script, err, out)
 			}
@@ -210,20 +209,20 @@ func TestTextfileTrouble(t *testing.T) {
 		step()
 		wardentest.Until(t, c.says, func() bool { return faults() == i+1 })
 		step() // the same again is not told again
-		all := notWritten.FindAllStringSubmatch(r.stderr.String(), -1)
+		all := notWritten.FindAllStringSubmatch(r.Stderr.String(), -1)
 		if len(all) != i+1 || all[i][1] != c.says {
-			t.Errorf("%d lines, want %d of %q\n%s", len(all), i+1, c.says, r.stderr.String())
+			t.Errorf("%d lines, want %d of %q\n%s", len(all), i+1, c.says, r.Stderr.String())
 		}
 		inside(c.mend)
 		step()
 		wardentest.Until(t, "written again", func() bool {
-			return strings.Count(r.stderr.String(), "is written again") == i+1 && told()
+			return strings.Count(r.Stderr.String(), "is written again") == i+1 && told()
 		})
 	}
 	if faults() != 3 {
 		t.Errorf("%d fault events", faults())
 	}
-	r.end(t)
+	r.EndsWith(0)
 }
 
 // TestTextfileNotYet: where no file can be kept at the start, the command runs, one line
@@ -251,13 +250,13 @@ func TestTextfileNotYet(t *testing.T) {
 	}
 	late := filepath.Join(dir, "late")
 	r := startTextRun(t, late, nil, nil, "--limit", "1G", "--interval", "100ms", "--at", "none", "--at", "5%:warn")
-	wardentest.Until(t, "told at the start", func() bool { return strings.Contains(r.stderr.String(), "it is tried again") })
+	wardentest.Until(t, "told at the start", func() bool { return strings.Contains(r.Stderr.String(), "it is tried again") })
 	wardentest.NoError(t, os.Mkdir(late, 0o755))
-	if _, err := r.stdin.Write([]byte("++++")); err != nil { // at a decision it is tried at once
+	if _, err := r.In.Write([]byte("++++")); err != nil { // at a decision it is tried at once
 		t.Fatal(err)
 	}
 	wardentest.Until(t, "the file", func() bool { return len(shownFiles(late)) == 1 })
-	r.end(t)
+	r.EndsWith(0)
 }
 
 // nodeExporter starts a real node_exporter on a directory, and returns what scrapes it.
@@ -277,42 +276,23 @@ func nodeExporter(t *testing.T, dir string) func() map[string]*dto.MetricFamily 
 
 // textRun is a run with --textfile that goes on until its stdin ends.
 type textRun struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stderr wardentest.Text
+	*wardentest.Talk
 	events string
 }
 
 func startTextRun(t *testing.T, dir string, env []string, before []string, options ...string) *textRun {
 	t.Helper()
-	r := &textRun{events: filepath.Join(t.TempDir(), "events")}
-	args := slices.Concat(before, []string{binary, "run", "--record", "none", "--events", r.events, "--textfile", dir}, options)
+	events := filepath.Join(t.TempDir(), "events")
+	args := slices.Concat(before, []string{binary, "run", "--record", "none", "--events", events, "--textfile", dir}, options)
 	// It takes 16 MiB at each byte that it reads.
 	const grows = `import mmap, sys
 held = []
 while sys.stdin.buffer.raw.read(1):
     held.append(mmap.mmap(-1, 16 << 20))
     held[-1].write(bytes(16 << 20))`
-	r.cmd = exec.Command(args[0], append(args[1:], "--", python, "-c", grows)...)
-	r.cmd.Env, r.cmd.Stderr = wardentest.Env(env...), &r.stderr
-	var err error
-	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	wardentest.NoError(t, r.cmd.Start())
-	t.Cleanup(func() {
-		_ = r.stdin.Close()
-		_ = r.cmd.Wait()
-	})
-	return r
-}
-
-func (r *textRun) end(t *testing.T) {
-	t.Helper()
-	r.stdin.Close()
-	if err := r.cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, r.stderr.String())
-	}
+	cmd := exec.Command(args[0], append(args[1:], "--", python, "-c", grows)...)
+	cmd.Env = wardentest.Env(env...)
+	return &textRun{wardentest.StartTalk(t, cmd), events}
 }
 
 // shownFiles are the files that node_exporter reads: others are being written.
@@ -336,7 +316,7 @@ func promFiles(t *testing.T, dir string) []string {
 // killWhole ends a run as SIGKILL to a whole job does: nobody of it can tidy up.
 func killWhole(t *testing.T, r *textRun) {
 	t.Helper()
-	holder := r.cmd.Process.Pid
+	holder := r.Cmd.Process.Pid
 	wardentest.NoError(t, syscall.Kill(holder, syscall.SIGSTOP))
 	out, err := exec.Command("ps", "-o", "pid=", "--ppid", fmt.Sprint(holder)).Output()
 	wardentest.NoError(t, err)
@@ -347,5 +327,5 @@ func killWhole(t *testing.T, r *textRun) {
 		}
 		wardentest.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
-	_ = r.cmd.Wait()
+	_ = r.Cmd.Wait()
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -81,21 +80,13 @@ func TestAnotherUserInTheTree(t *testing.T) {
 				warden, "run", "--events", list, "--interval", "50ms", "--limit", "400M", "--accounting", c.accounting, "--", "/usr/bin/python3", "-c", risenJob, risen, strconv.Itoa(c.siblings))
 			cmd.Env = wardentest.Env("XDG_STATE_HOME="+own, "RSSWARDEN_RUNTIME="+own, "HOME="+own)
 			cmd.Dir = dir
-			var said strings.Builder
-			cmd.Stderr = &said
-			in, err := cmd.StdinPipe()
-			wardentest.NoError(t, err)
-			wardentest.NoError(t, cmd.Start())
-			t.Cleanup(func() { _ = cmd.Process.Kill() })
+			run := wardentest.StartTalk(t, cmd)
 			wardentest.Until(t, "the process that cannot be read is counted", func() bool {
 				return strings.Contains(wardentest.Read(list), c.counts) && (c.accounting != "pss" || between(wardentest.Read(list)) > 10<<20)
 			})
-			in.Close()
-			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
-				t.Errorf("it ended with %v", cmd.ProcessState)
-			}
-			if !strings.Contains(said.String(), c.says) || strings.Contains(said.String(), "watcher died") {
-				t.Errorf("said\n%s", said.String())
+			run.EndsWith(7)
+			if !strings.Contains(run.Stderr.String(), c.says) || strings.Contains(run.Stderr.String(), "watcher died") {
+				t.Errorf("said\n%s", &run.Stderr)
 			}
 		})
 	}
@@ -120,33 +111,23 @@ func between(list string) (most int) {
 // F10: two supervisors nested.
 func TestRunWithinRun(t *testing.T) {
 	const script = `n=0; trap 'n=$((n+1))' TERM; echo ready; i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done; echo got $n; exit 5`
-	var out, errs bytes.Buffer
 	cmd := exec.Command(binary, "run", "--interval", "50ms", "--limit", "800M", "--", binary, "run", "--interval", "50ms", "--limit", "400M", "--", "sh", "-c", script)
 	cmd.Env = wardentest.Env("TMPDIR="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir())
-	said, err := cmd.StdoutPipe()
-	wardentest.NoError(t, err)
-	cmd.Stderr = &errs
-	wardentest.NoError(t, cmd.Start())
-	line := make([]byte, 6)
-	if _, err := said.Read(line); err != nil || string(line) != "ready\n" {
-		t.Fatalf("%q, %v\n%s", line, err, &errs)
-	}
+	run := wardentest.StartTalk(t, cmd)
+	run.Hear()                         // ready
 	time.Sleep(200 * time.Millisecond) // both watchers are there, and judge what is sent
 	wardentest.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	if _, err := out.ReadFrom(said); err != nil {
-		t.Fatal(err)
+	if line := run.Hear(); line != "got 1" {
+		t.Errorf("the command says %q", line)
 	}
-	err = cmd.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 5 || out.String() != "got 1\n" {
-		t.Errorf("%v, the command says %q\n%s", err, &out, &errs)
-	}
+	run.EndsWith(5)
+	errs := &run.Stderr
 	outer := fmt.Sprintf("this run is within rsswarden run %d: both watch the command, and each acts by its own rules; its PyTorch loaders answer to this one alone; one is enough", cmd.Process.Pid)
 	if n := strings.Count(errs.String(), "this run is within"); n != 1 || !strings.Contains(errs.String(), outer) {
-		t.Errorf("it is said %d times, want once: %s\n%s", n, outer, &errs)
+		t.Errorf("it is said %d times, want once: %s\n%s", n, outer, errs)
 	}
 	if n := strings.Count(errs.String(), "exit status 5"); n != 2 {
-		t.Errorf("%d of two say how it ended\n%s", n, &errs)
+		t.Errorf("%d of two say how it ended\n%s", n, errs)
 	}
 }
 
