@@ -62,16 +62,7 @@ func runSides(t *testing.T, before, options []string, script string, args ...str
 	wardentest.NoError(t, json.Unmarshal(b, &result))
 	r.ok, r.error = result.OK, result.Error
 	r.failed = time.UnixMicro(int64(result.Time * 1e6))
-	if b, err = os.ReadFile(list); err != nil {
-		t.Fatal(err)
-	}
-	for l := range strings.Lines(string(b)) {
-		var e map[string]any
-		if err := json.Unmarshal([]byte(l), &e); err != nil {
-			t.Fatalf("%v: %s", err, l)
-		}
-		r.events = append(r.events, e)
-	}
+	r.events = wardentest.ReadLog(t, list)
 	return r
 }
 
