@@ -92,37 +92,6 @@ func unpacked(t *testing.T) string {
 	return filepath.Join(dir, "rsswarden-"+version+"-linux-amd64")
 }
 
-// TestReleaseIsTheSameAnywhere: another place, another user's habits, another hour.
-func TestReleaseIsTheSameAnywhere(t *testing.T) {
-	first := needBuilt(t)
-	source, err := copied("quite/another place")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := release(source, []string{
-		"UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir(), "CGO_CFLAGS=-g", "GOFLAGS=-buildvcs=true", "GOAMD64=v3", "HOME=" + os.Getenv("HOME"),
-	}, "amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := os.ReadFile(filepath.Join(first, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(second, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(a, b) || bytes.Count(a, []byte("\n")) != 2 {
-		t.Errorf("first\n%ssecond\n%s", a, b)
-	}
-	check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
-	check.Dir = second
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
 // TestReleaseNeedsNothing: no program asks for an interpreter or a library, and none
 // tells of where it was built.
 func TestReleaseNeedsNothing(t *testing.T) {
