@@ -2,6 +2,7 @@ package leaders
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,10 +37,14 @@ type leaderSource struct {
 	left  chan struct{} // closed when who asked a hanging command has gone
 }
 
-func (s *leaderSource) Status(context.Context) (*control.Status, error) { return &s.status, nil }
+func (s *leaderSource) Status(context.Context) (*control.Status, error) {
+	now := s.status
+	now.Time = time.Now()
+	return &now, nil
+}
 
 func (s *leaderSource) Events(context.Context) (<-chan []byte, error) {
-	return nil, fmt.Errorf("nobody asks")
+	return nil, &control.Refused{Reason: event.ReasonUnsupported}
 }
 
 func (s *leaderSource) Do(ctx context.Context, c control.Command) (<-chan control.Result, error) {
@@ -83,7 +88,6 @@ type leaderStand struct {
 
 func newLeaderStand(t *testing.T) *leaderStand {
 	t.Helper()
-	wardentest.NeedRoot(t, "needs root, for namespaces of its own")
 	s := &leaderStand{t: t, tmp: t.TempDir()}
 	s.env = append(slices.DeleteFunc(wardentest.Env(), func(kv string) bool {
 		return strings.HasPrefix(kv, "TMPDIR=") || strings.HasPrefix(kv, "RSSWARDEN_") || strings.HasPrefix(kv, "PATH=")
@@ -96,9 +100,7 @@ func newLeaderStand(t *testing.T) *leaderStand {
 // program puts a shell script on PATH.
 func (s *leaderStand) program(name, script string) {
 	s.t.Helper()
-	path := filepath.Join(s.tmp, "bin", name)
-	wardentest.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	wardentest.NoError(s.t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	wardentest.Write(s.t, filepath.Join(s.tmp, "bin", name), "#!/bin/sh\n"+script+"\n")
 }
 
 // lead has a leader answer: of a job on a node, or of a run outside Slurm where job
@@ -112,7 +114,7 @@ func (s *leaderStand) lead(job, node string, src *leaderSource) *control.Server 
 	dir := filepath.Join(s.tmp, "rsswarden-"+strconv.Itoa(os.Geteuid()), name)
 	wardentest.NoError(s.t, os.MkdirAll(dir, 0o700))
 	st := &src.status
-	st.Node, st.Job, st.Version, st.Time, st.Since = node, job, "test", time.Now(), time.Now()
+	st.Node, st.Job, st.Version, st.Since = node, job, cmp.Or(st.Version, "test"), time.Now()
 	if st.Leader == 0 {
 		st.Leader = 800 + len(node)
 	}
@@ -147,6 +149,7 @@ const alone = `[ -d "$0" ] && /bin/mount -t tmpfs -o mode=0700 none "$0"; exec "
 // run runs the program and wants an exit status.
 func (s *leaderStand) run(status int, env []string, args ...string) (stdout, stderr string) {
 	s.t.Helper()
+	wardentest.NeedRoot(s.t, "needs root, for namespaces of its own")
 	all := fmt.Sprintf("/tmp/rsswarden-%d", os.Geteuid())
 	cmd := exec.Command("/usr/bin/unshare", append([]string{"--mount", "--pid", "--fork", "--mount-proc", "/bin/sh", "-c", alone, all, binary}, args...)...)
 	cmd.Env = append(slices.Clone(s.env), env...)

@@ -1,7 +1,6 @@
 package leaders
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,10 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -27,71 +24,26 @@ import (
 // topJob is a job that no other test has, whatever leads on this node.
 var topJob = "4000" + strconv.Itoa(os.Getpid())
 
-// fakeLeader is what a leader says, without one.
-type fakeLeader struct {
-	mu    sync.Mutex
-	asked []control.Command
-	ranks int
-}
-
-func (f *fakeLeader) Status(context.Context) (*control.Status, error) {
-	s := &control.Status{
-		V: 1, Time: time.Now(), Node: "n1", Job: topJob, Leader: os.Getpid(), Version: "v9", Since: time.Now(),
+// led returns a leader of so many ranks and the environment in which it is found.
+func led(t *testing.T, ranks int, env ...string) (*leaderSource, []string) {
+	t.Helper()
+	st := control.Status{
+		V: 1, Leader: os.Getpid(), Version: "v9",
 		Limits: []event.Limit{{Name: event.LimitCgroup, Scope: event.ScopeJob, Used: 3 * rss.GiB, Limit: 4 * rss.GiB, Binding: true, Enforcer: "kernel OOM killer"}},
 	}
-	for r := range f.ranks {
+	for r := range ranks {
 		pid := 4000 + 10*r
-		s.Ranks = append(s.Ranks, control.Rank{Task: r, Step: "0", PID: pid, Command: "python train.py", RSS: rss.GiB, Workers: 1, Procs: 2, Hook: "recycle"})
-		s.Procs = append(s.Procs,
+		st.Ranks = append(st.Ranks, control.Rank{Task: r, Step: "0", PID: pid, Command: "python train.py", RSS: rss.GiB, Workers: 1, Procs: 2, Hook: "recycle"})
+		st.Procs = append(st.Procs,
 			control.Proc{PID: pid, Task: r, Step: "0", Role: rss.RoleTrainer, Comm: "python", State: "R", RSS: rss.GiB / 2},
 			control.Proc{PID: pid + 1, Task: r, Step: "0", Role: rss.RoleWorker, Comm: "pt_data_\x1b[2J", State: "S", RSS: rss.GiB / 4, CanRecycle: true})
 	}
-	return s, nil
-}
-
-func (f *fakeLeader) Do(_ context.Context, c control.Command) (<-chan control.Result, error) {
-	f.mu.Lock()
-	f.asked = append(f.asked, c)
-	f.mu.Unlock()
-	lines := make(chan control.Result, 2)
-	lines <- control.Result{PID: c.PIDs[0], OK: true, Freed: 100 * rss.MiB}
-	lines <- control.Result{Done: true, OK: true, Task: -1}
-	close(lines)
-	return lines, nil
-}
-
-func (f *fakeLeader) Events(context.Context) (<-chan []byte, error) {
-	return nil, &control.Refused{Reason: event.ReasonUnsupported}
-}
-
-func (f *fakeLeader) orders() []control.Command {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.asked)
-}
-
-// led returns a leader and the environment in which it is found.
-func led(t *testing.T, ranks int, env ...string) (*fakeLeader, []string) {
-	t.Helper()
-	parent := t.TempDir()
-	dir := filepath.Join(leader.All(parent), leader.Prefix+topJob+"@n1")
-	wardentest.NoError(t, os.MkdirAll(dir, 0o700))
-	d, err := os.Open(dir)
-	wardentest.NoError(t, err)
-	defer d.Close()
-	f := &fakeLeader{ranks: ranks}
-	server, err := control.Listen(d, control.SocketName, f)
-	wardentest.NoError(t, err)
-	t.Cleanup(server.Close)
-	all := slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		for _, name := range []string{"SLURM_", "LC_", "LANG=", "COLUMNS=", "NO_COLOR=", "TERM=", "TMPDIR=", "RSSWARDEN_"} {
-			if strings.HasPrefix(kv, name) {
-				return true
-			}
-		}
-		return false
+	s, f := newLeaderStand(t), &leaderSource{status: st, results: []control.Result{{PID: 4001, OK: true, Freed: 100 * rss.MiB}, {Done: true, OK: true, Task: -1}}}
+	s.lead(topJob, "n1", f)
+	all := slices.DeleteFunc(s.env, func(kv string) bool {
+		return slices.ContainsFunc([]string{"LC_", "LANG=", "COLUMNS=", "NO_COLOR=", "TERM="}, func(name string) bool { return strings.HasPrefix(kv, name) })
 	})
-	return f, slices.Concat(all, []string{"SLURM_JOB_ID=" + topJob, "RSSWARDEN_RUNTIME=" + parent, "TMPDIR=" + parent}, env)
+	return f, slices.Concat(all, []string{"SLURM_JOB_ID=" + topJob, "RSSWARDEN_RUNTIME=" + s.tmp}, env)
 }
 
 // TestTopOnce: on paper a frame has all rows, no escape sequences, and the width
@@ -152,12 +104,12 @@ func TestTopLive(t *testing.T) {
 	s.Await("[PROCESSES 8]")
 	s.Send("R")
 	s.Await("recycle worker 4001 of rank 0 on n1")
-	if n := len(f.orders()); n != 0 {
+	if n := len(f.commands()); n != 0 {
 		t.Fatalf("%d orders before the answer", n)
 	}
 	s.Send("y")
 	s.Await("done, freed 100 MiB")
-	if o := f.orders(); len(o) != 1 || o[0].Do != event.ActionRecycle || !slices.Equal(o[0].PIDs, []int{4001}) || o[0].Ranks != nil {
+	if o := f.commands(); len(o) != 1 || o[0].Do != event.ActionRecycle || !slices.Equal(o[0].PIDs, []int{4001}) || o[0].Ranks != nil {
 		t.Errorf("the leader was asked for %+v", o)
 	}
 	wardentest.NoError(t, pty.Setsize(s.File, &pty.Winsize{Rows: 33, Cols: 90}))
@@ -191,7 +143,7 @@ func TestTopNobody(t *testing.T) {
 			parent = v
 		}
 	}
-	place := filepath.Join(leader.All(parent), leader.Prefix+topJob+"@n1")
+	place := filepath.Join(leader.All(parent), leader.Prefix+topJob+"@n1.0a1b2c3d")
 	away := filepath.Join(parent, "away")
 	wardentest.NoError(t, os.Rename(place, away))
 	s := startTop(t, env, "--interval", "200ms")
@@ -199,7 +151,7 @@ func TestTopNobody(t *testing.T) {
 	wardentest.NoError(t, os.Rename(away, place))
 	s.Await("PROCESSES 2")
 	s.Send("q")
-	if how, _ := s.Ended(); how != "exit 0" || len(f.orders()) != 0 {
+	if how, _ := s.Ended(); how != "exit 0" || len(f.commands()) != 0 {
 		t.Error(how)
 	}
 }
