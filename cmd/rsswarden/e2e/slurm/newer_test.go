@@ -104,7 +104,7 @@ func TestSlurmJobSum(t *testing.T) {
 	t.Run("training", func(t *testing.T) {
 		options := []string{"--persistent", "--workers", "1", "--epochs", "2"}
 		want := s.reference(t, options...)
-		mem := memory(3000, 1800)
+		mem := memory(3000, 2150)
 		if bare := s.Submit(t, beside(1200, s.training(append(options, "--epochs", "20")...)), mem, "--no-requeue").Wait(t); bare.State != "CANCELLED" {
 			t.Errorf("bare: %s %d:%d, want CANCELLED: the test proves nothing\n%s", bare.State, bare.ExitCode, bare.Signal, bare.Stderr)
 		}
