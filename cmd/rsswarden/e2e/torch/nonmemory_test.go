@@ -126,17 +126,20 @@ func smallTensors(t *testing.T, times int) {
 	for _, method := range []string{"spawn", "forkserver"} {
 		for range times {
 			t.Run(method+"/file_system", func(t *testing.T) {
+				t.Parallel()
 				r := runSides(t, nil, nil, "tensors.py", method, "file_system", "80000")
 				r.before(t, "the hook", r.told())
 				r.before(t, "the count", r.warned(event.LimitMaps))
 				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
 			})
 			t.Run(method+"/file_system without the hook", func(t *testing.T) {
+				t.Parallel()
 				r := runSides(t, nil, []string{"--loader", "off"}, "tensors.py", method, "file_system", "80000")
 				r.before(t, "the count", r.warned(event.LimitMaps))
 				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
 			})
 			t.Run(method+"/file_descriptor", func(t *testing.T) {
+				t.Parallel()
 				r := runSides(t, nil, nil, "tensors.py", method, "file_descriptor", "80000")
 				r.before(t, "the hook", r.told())
 				r.exhausted(t, `set_start_method("fork")`)
@@ -149,6 +152,7 @@ func smallTensors(t *testing.T, times int) {
 func TestSmallTensorsCured(t *testing.T) {
 	for _, strategy := range []string{"file_system", "file_descriptor"} {
 		t.Run("fork/"+strategy, func(t *testing.T) {
+			t.Parallel()
 			r := runSides(t, nil, nil, "tensors.py", "fork", strategy, "80000")
 			if !r.ok || r.code != 0 || !r.told().IsZero() || !r.warned(event.LimitMaps).IsZero() {
 				t.Errorf("it ended with %d: %s\n%s", r.code, r.error, r.stderr)
@@ -156,6 +160,7 @@ func TestSmallTensorsCured(t *testing.T) {
 		})
 	}
 	t.Run("spawn/file_descriptor with --nofile", func(t *testing.T) {
+		t.Parallel()
 		var l unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Max < 6000 {
 			t.Skipf("the hard RLIMIT_NOFILE is %d: %v", l.Max, err)

@@ -106,6 +106,7 @@ func rankEnv(dir string) []string {
 func TestRanks(t *testing.T) {
 	for n, torch := range torches {
 		t.Run("torch "+torch.name, func(t *testing.T) {
+			t.Parallel()
 			r := newRanked(t, n)
 			out, all := r.run([]string{"--accounting", "noshared", "--limit", "100G"})
 			want := wardentest.Checksum(out)
