@@ -11,8 +11,6 @@ import (
 // binary is the program under test.
 var binary string
 
-const python = wardentest.Python
-
 func TestMain(m *testing.M) {
 	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
 }
