@@ -153,14 +153,14 @@ type silent struct {
 }
 
 // isolated is the trainer under python3 -I, which reads neither PYTHONPATH nor
-// anything else that could bring the hook in. It computes for 20 ms a batch, as the
-// compiled one has a pace. Without that it is the machine's speed that is tested: a fault
+// anything else that could bring the hook in. It computes for 60 ms a batch, and for 20
+// with all of the data and its limit, as the compiled one has a pace. Without that it is the machine's speed that is tested: a fault
 // maps the pages around it too, so that at 5 ms a batch workers that read 0.8 GB a second
 // map 7, all that is left below the limit in a quarter of a second, and a poll of slurmstepd
 // may come between a look and the end of its trim.
 func isolated(t *testing.T, shape string) silent {
 	s := trainStand(t, slurmtest.Linux)
-	options := []string{shape, "--workers", "4", "--epochs", "1", "--step-ms", "20"}
+	options := []string{shape, "--workers", "4", "--epochs", "1", "--step-ms", strconv.Itoa(wardentest.Few(20, 60))}
 	run := fmt.Sprintf(`import sys, runpy; sys.path.insert(0, %q); runpy.run_path(%q, run_name="__main__")`, filepath.Dir(s.train), s.train)
 	return silent{
 		stand: s, want: s.reference(t, options...), args: []string{memory(2600, 1500)},
