@@ -2,6 +2,7 @@ package wardentest
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,15 +18,9 @@ import (
 )
 
 // HoldMemory holds as many MiB as each line of its input says, and ends with status 7.
-const HoldMemory = `
-import sys
-keep = b""
-for line in sys.stdin:
-    del keep
-    keep = bytearray(int(line) << 20)
-    print(int(line), flush=True)
-sys.exit(7)
-`
+//
+//go:embed testdata/hold.py
+var HoldMemory string
 
 // HeldRun is a run whose command holds as much memory as the test says.
 type HeldRun struct {

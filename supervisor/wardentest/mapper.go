@@ -1,6 +1,7 @@
 package wardentest
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -13,20 +14,9 @@ import (
 // MapJob maps a file, touches all of it, and tells its checksum whenever it is
 // asked to. Its first thread sleeps in futex(2), or in read(2) where it is told
 // to, which lends nobody its thread.
-const MapJob = `
-import mmap, os, sys, threading, zlib
-f = open(sys.argv[1], "rb")
-m = mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
-print(zlib.crc32(m), flush=True)
-def serve():
-    while os.read(0, 1):
-        print(zlib.crc32(m), flush=True)
-    os._exit(7)
-if sys.argv[2] == "read":
-    serve()
-threading.Thread(target=serve).start()
-threading.Event().wait()
-`
+//
+//go:embed testdata/map.py
+var MapJob string
 
 // Mapper is a process that maps a file of 64 MiB and knows nothing of us.
 type Mapper struct {

@@ -1,6 +1,7 @@
 package wardentest
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,26 +10,9 @@ import (
 
 // puppetJob does as each line of its stdin says, answers each with a line, and
 // ends with status 7 when Puppet to, or when its stdin ends.
-const puppetJob = `
-import os, signal, sys, time
-got = []
-signal.signal(signal.SIGUSR1, lambda n, frame: got.append(n))
-kept = []
-print("ready", flush=True)
-while True:
-    line = sys.stdin.readline().split()
-    if not line or line[0] == "end":
-        sys.exit(7)
-    if line[0] == "grow":
-        kept.append(bytearray(b"x") * (int(line[1]) << 20))
-    if line[0] == "signals":
-        while not got:
-            time.sleep(0.01)
-    if line[0] == "child":
-        if os.fork() == 0:
-            os._exit(0)
-    print("done", len(got), flush=True)
-`
+//
+//go:embed testdata/puppet.py
+var puppetJob string
 
 // Puppet is a Python that does what a test says.
 type Puppet struct{ *Talk }

@@ -631,7 +631,7 @@ func oldKernel(r *brokenRun) {
 func mayNotSignal(action string) func(*brokenRun) {
 	return func(r *brokenRun) {
 		r.second(action)
-		r.Cmd.Args[len(r.Cmd.Args)-1] = "import signal; signal.signal(signal.SIGUSR1, print)" + wardentest.HoldMemory
+		r.Cmd.Args[len(r.Cmd.Args)-1] = "import signal; signal.signal(signal.SIGUSR1, print)\n" + wardentest.HoldMemory
 		r.startBy(wardentest.Refusing(r.T, "[(62, 1), (424, 1)]")...)
 	}
 }

@@ -17,34 +17,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// soakTree forks children that grow, shrink, map a file and end, some of them each second,
-// for as long as it is left alone. In the second half of each minute it forks none.
-const soakTree = `
-import mmap, os, random, sys, time
-random.seed(1)
-f = os.memfd_create("soak"); os.truncate(f, 64 << 20)
-def child(seed):
-    r = random.Random(seed)
-    held, m = [], mmap.mmap(f, 0)
-    for _ in range(r.randrange(1, 20)):
-        if r.random() < 0.6: held.append(b"x" * r.randrange(1 << 20, 8 << 20))
-        elif held: held.pop()
-        for at in range(0, r.randrange(64 << 20), 4096): m[at]
-        if r.random() < 0.1 and os.fork() == 0:
-            time.sleep(r.random() * 2); os._exit(0)
-        time.sleep(r.random() / 2)
-    os._exit(0)
-n = 0
-while True:
-    if time.monotonic() % 60 < 30:
-        if os.fork() == 0: child(n)
-        n += 1
-    time.sleep(random.random() / 2)
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]: pass
-    except ChildProcessError: pass
-`
-
 // TestEnduranceHours: beside a tree that grows, shrinks and forks for two hours, or as long
 // as RSSWARDEN_SOAK says, holder and watcher stay as they were after the first tenth: within
 // 1 MiB of private memory, and without one descriptor more. They are looked at where the
@@ -58,7 +30,7 @@ func TestEnduranceHours(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(binary, "run", "--limit", "2G", "--at", "20%:warn", "--at", "30%:warn", "--record", filepath.Join(dir, "record"), "--textfile", dir, "--", "python3", "-c", soakTree)
+	cmd := exec.Command(binary, "run", "--limit", "2G", "--at", "20%:warn", "--at", "30%:warn", "--record", filepath.Join(dir, "record"), "--textfile", dir, "--", "python3", "testdata/soak.py")
 	cmd.Env = wardentest.Env("TMPDIR="+dir, "XDG_STATE_HOME="+dir)
 	wardentest.NoError(t, cmd.Start())
 	defer func() {
@@ -139,60 +111,10 @@ func footprintOf(t *testing.T, pid int) (f footprint) {
 	return f
 }
 
-// growsAs is a job that grows in the way its first argument names.
-const growsAs = `
-import mmap, os, random, signal, sys, time
-
-def touch(mib):
-    b = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    for i in range(0, len(b), 4096): b[i] = 1
-    return b
-
-what, seconds = sys.argv[1], float(sys.argv[2])
-end, kept = time.monotonic() + seconds, []
-if what == "steadily":       # until it is stopped
-    while time.monotonic() < end:
-        kept.append(touch(1))
-        time.sleep(0.4)
-elif what == "in bursts":    # up and down, by the seed in the third argument
-    rng = random.Random(int(sys.argv[3]))
-    while time.monotonic() < end:
-        size = sum(len(b) for b in kept) >> 20
-        if kept and (size > 330 or rng.random() < 0.4):
-            for _ in range(min(len(kept), rng.randint(1, 4))):
-                kept.pop(rng.randrange(len(kept))).close()
-        else:
-            kept.append(touch(rng.randint(5, 60)))
-        time.sleep(rng.choice((0.05, 0.2, 0.9)))
-elif what == "in a pool":    # in workers that it starts again
-    def work():
-        signal.signal(signal.SIGTERM, lambda n, frame: os._exit(0))
-        while True:
-            kept.append(touch(1))
-            time.sleep(0.25)
-    def start():
-        pid = os.fork()
-        if pid == 0:
-            work()
-        pids.add(pid)
-    pids = set()
-    for _ in range(3): start()
-    while time.monotonic() < end:
-        pid, _ = os.waitpid(-1, os.WNOHANG)
-        if pid:
-            pids.discard(pid)
-            start()
-        time.sleep(0.05)
-    for pid in pids: os.kill(pid, signal.SIGKILL)
-    for pid in pids: os.wait()
-`
-
 // TestReplayOfLiveRunsEndurance: the same for runs that grow, are acted on and end
 // in other ways.
 func TestReplayOfLiveRunsEndurance(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "grow.py")
-	wardentest.NoError(t, os.WriteFile(script, []byte(growsAs), 0o600))
-	job := func(args ...string) []string { return append([]string{python, script}, args...) }
+	job := func(args ...string) []string { return append([]string{python, "testdata/grow.py"}, args...) }
 	mapping := mappingJob(t, "10")
 	for name, test := range map[string]struct {
 		options, job []string

@@ -15,24 +15,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// growJob says its PID, grows to so many MiB, and ends when USR1 asks it to.
-const growJob = `
-import os, signal, sys, time
-done = False
-def asked(n, frame):
-    global done
-    done = True
-signal.signal(signal.SIGUSR1, asked)
-print(os.getpid(), flush=True)
-end = time.monotonic() + 0.5
-while time.monotonic() < end:
-    time.sleep(0.01)
-kept = [bytearray(b"x") * (1 << 20) for _ in range(int(sys.argv[1]))]
-while not done:
-    time.sleep(0.01)
-print("asked to end", flush=True)
-`
-
 // attached is an attach that runs.
 type attached struct {
 	cmd            *exec.Cmd
@@ -68,7 +50,7 @@ func TestAttachSlurmLinux(t *testing.T) {
 	t.Parallel()
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
-	job := "/usr/bin/python3 " + pythonJob(t, c, "grow.py", growJob)
+	job := "/usr/bin/python3 " + c.Install(t, "testdata/jobs/grow.py")
 	other := []string{"env", "SLURM_JOB_ID=999", "SLURM_STEP_ID=7", "SLURM_MEM_PER_NODE=100", "SLURM_JOB_END_TIME=1"}
 
 	run := c.Submit(t, "srun "+job+" 115", "--mem=300", "-n2")
@@ -108,7 +90,7 @@ func TestAttachSlurmCgroup(t *testing.T) {
 	t.Parallel()
 	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
-	job := "/usr/bin/python3 " + pythonJob(t, c, "grow.py", growJob)
+	job := "/usr/bin/python3 " + c.Install(t, "testdata/jobs/grow.py")
 	for name, how := range map[string]struct {
 		before []string
 		what   []string
@@ -185,7 +167,7 @@ echo >&3
 read -r after <&4
 exec 3>&-
 wait $!
-[ "$before" = "$after" ]`, data, python, pythonJob(t, c, "map.py", wardentest.MapJob), how), "--mem=300")
+[ "$before" = "$after" ]`, data, python, c.Install(t, wardentest.Path(t, "supervisor/wardentest/testdata/map.py")), how), "--mem=300")
 			r := run.Wait(t)
 			var got wardentest.Trimming
 			if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil || r.State != "COMPLETED" {

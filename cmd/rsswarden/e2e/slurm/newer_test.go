@@ -76,26 +76,13 @@ func TestSlurmSidTorch(t *testing.T) { trainingsOn(t, debian.Sid) }
 // TestSlurmSidRequeue is [TestRequeue] with the newest Slurm that Debian has.
 func TestSlurmSidRequeue(t *testing.T) { requeueOn(t, debian.Sid, slurmtest.Linux) }
 
-// growingJob takes memory in parts of 10 MiB, a PAUSE after each, until it has MIB, and holds
-// it for SECONDS.
-const growingJob = `
-import sys, time
-
-mib, seconds = int(sys.argv[1]), float(sys.argv[2])
-held = []
-while len(held) * 10 < mib:
-    held.append(b"x" * (10 << 20))
-    time.sleep(float(sys.argv[3]))
-time.sleep(seconds)
-`
-
 // TestSlurmJobSum: from 26.05.3 on slurmd cancels a job whose steps on a node have more
 // than its memory together, though none has more than its own limit. A training that gives
 // pages back completes beside another step. For one that leaks, the verdict names slurmd,
 // and it completes with the memory that is advised.
 func TestSlurmJobSum(t *testing.T) {
 	s := trainStandOn(t, slurmtest.Linux, slurmtest.Options{Suite: debian.Sid, CPUs: 4, RealMemory: 20000, Conf: "SlurmdTimeout=6"})
-	grow := python + " " + pythonJob(t, s.Cluster, "grow.py", growingJob)
+	grow := python + " " + s.Install(t, "testdata/jobs/growslowly.py")
 	// The second step runs until the first ends, which ends the job.
 	beside := func(mib int, command string) string {
 		return fmt.Sprintf("srun --overlap -n1 %s %d 600 0.05 & exec %s", grow, mib, command)

@@ -16,48 +16,12 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// pythonJob installs a Python script and returns its path on the cluster.
-func pythonJob(t *testing.T, c *slurmtest.Cluster, name, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	wardentest.NoError(t, os.WriteFile(file, []byte(text), 0o644))
-	return c.Install(t, file)
-}
-
-// cacheJob writes, reads and maps three times its limit: the page cache fills
-// the cgroup, and nothing is wrong.
-const cacheJob = `
-import mmap, os, sys, time
-path = sys.argv[1]
-with open(path, "wb") as f:
-    for _ in range(900): f.write(os.urandom(1 << 20))
-end = time.time() + 6
-n = 0
-while time.time() < end:
-    with open(path, "rb") as f:
-        while f.read(1 << 20): pass
-        m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
-        for i in range(0, len(m), 4096): n += m[i]
-        m.close()
-os.unlink(path)
-`
-
-// rampJob grows to 70 % of 300 MB within seconds and stays there.
-const rampJob = `
-import time
-keep = []
-for i in range(20):
-    keep.append(bytearray(10 << 20))
-    time.sleep(0.1)
-time.sleep(8)
-`
-
 func TestSlurmCgroupQuiet(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
 	warden := c.Install(t, binary)
 	for name, job := range map[string]string{
-		"page cache": fmt.Sprintf("%s %s $PWD/cache", python, pythonJob(t, c, "cache.py", cacheJob)),
-		"ramp":       fmt.Sprintf("%s %s", python, pythonJob(t, c, "ramp.py", rampJob)),
+		"page cache": fmt.Sprintf("%s %s $PWD/cache", python, c.Install(t, "testdata/jobs/cache.py")),
+		"ramp":       fmt.Sprintf("%s %s", python, c.Install(t, "testdata/jobs/ramp.py")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(c.Dir(), "events-"+name[:4])
@@ -80,29 +44,13 @@ func TestSlurmCgroupQuiet(t *testing.T) {
 	}
 }
 
-// orphanJob leaves an orphan of 600 MB behind, forked twice and in a session of
-// its own. slurmstepd, summing by parent PID, does not count it.
-const orphanJob = `
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        keep = b"x" * (600 << 20)
-        time.sleep(7)
-        os._exit(0)
-    os._exit(0)
-os.wait()
-time.sleep(6)
-print("parent ends")
-`
-
 // TestSlurmOrphan: a subreaper would bring the orphan back under the task, and
 // slurmstepd would kill a job that survives bare.
 func TestSlurmOrphan(t *testing.T) {
 	t.Parallel()
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
-	job := python + " " + pythonJob(t, c, "orphan.py", orphanJob)
+	job := python + " " + c.Install(t, "testdata/jobs/orphan.py")
 	for _, wrap := range []string{"", warden + " run --"} {
 		got := c.Submit(t, "exec "+wrap+" "+job, "--mem=400").Wait(t)
 		if got.State != "COMPLETED" || got.ExitCode != 0 || got.Stdout != "parent ends\n" {
@@ -129,27 +77,12 @@ func TestSlurmWithoutExec(t *testing.T) {
 	}
 }
 
-// countJob writes a line for each signal it gets, and ends at TERM.
-const countJob = `
-import os, signal, sys, time
-done = False
-def got(n, frame):
-    global done
-    done = done or n == signal.SIGTERM
-    os.write(1, b"got %d\n" % n)
-for s in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
-    signal.signal(s, got)
-os.write(1, b"ready\n")
-while not done:
-    time.sleep(0.05)
-`
-
 // TestSlurmSignals: whatever way Slurm sends a signal, the command has it
 // exactly once, as bare.
 func TestSlurmSignals(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
-	job := python + " " + pythonJob(t, c, "count.py", countJob)
+	job := python + " " + c.Install(t, "testdata/jobs/count.py")
 	for name, wrap := range map[string]string{"bare": "", "wrapped": warden + " run --"} {
 		t.Run(name, func(t *testing.T) {
 			run := c.Submit(t, "exec "+wrap+" "+job, "--mem=400")

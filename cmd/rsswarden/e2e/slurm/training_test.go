@@ -264,7 +264,7 @@ func TestSlurmJobSurvivesItsWatcher(t *testing.T) {
 	t.Run("linux", func(t *testing.T) {
 		s := trainStand(t, slurmtest.Linux)
 		warden := s.Install(t, faulty)
-		orphan := python + " " + pythonJob(t, s.Cluster, "orphan.py", orphanJob)
+		orphan := python + " " + s.Install(t, "testdata/jobs/orphan.py")
 		options := []string{"--persistent", "--workers", "2", "--epochs", "1"}
 		want := s.reference(t, options...)
 		for _, a := range wardentest.Ailments {
