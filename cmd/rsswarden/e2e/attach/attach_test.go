@@ -2,6 +2,7 @@ package attach
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -360,28 +361,9 @@ func TestAttachKeepsNothingWhereOthersSay(t *testing.T) {
 
 // poolJob keeps two workers that are hard to satisfy: each that ends is
 // replaced, and grows. It ends with the fourth.
-const poolJob = `
-import os, signal, sys, time
-def worker():
-    kept = []
-    while len(kept) < 60:
-        kept.append(bytearray(b"x") * (1 << 20))
-        time.sleep(0.005)
-    print("grown", flush=True)
-    time.sleep(60)
-def start():
-    if os.fork() == 0:
-        os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], "pool-worker"])
-if "pool-worker" in sys.argv:
-    worker()
-start(); start()
-for n in range(4):
-    os.wait()
-    if n < 3:
-        start()
-print("four replaced", flush=True)
-os.killpg(0, signal.SIGKILL)
-`
+//
+//go:embed testdata/pool.py
+var poolJob string
 
 // TestAttachPool: workers that their parent respawns are recycled by a signal,
 // which needs no hook.
@@ -416,24 +398,9 @@ func TestAttachPool(t *testing.T) {
 
 // ranksJob starts ranks as torchrun and as Lightning do: the one that starts them
 // catches TERM itself, and of Lightning's it is rank 0. argv: LOCAL_RANK of each.
-const ranksJob = `
-import os, signal, subprocess, sys, time
-def tell(text):
-    os.write(1, text.encode() + b"\n")  # whole: others write there too
-def asked(n, frame):
-    tell("asked " + os.environ.get("LOCAL_RANK", "main"))
-    os._exit(0)
-signal.signal(signal.SIGTERM, asked)
-if "LOCAL_RANK" in os.environ:
-    kept = bytearray(b"x") * (60 << 20)
-    tell("ready")
-    time.sleep(15)
-ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=dict(os.environ, LOCAL_RANK=n)) for n in sys.argv[2:]]
-for rank in ranks:
-    rank.wait()
-time.sleep(0.5)
-tell("over")
-`
+//
+//go:embed testdata/ranks.py
+var ranksJob string
 
 // TestAttachRanks: behind what starts ranks every rank is asked, and who only
 // starts them never.

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	_ "embed"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -117,35 +118,14 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 }
 
 // forkMapping has a child that maps the file of the first argument.
-const forkMapping = `
-import mmap, os, sys, time
-with open(sys.argv[1], "wb") as f: f.write(bytes(60 << 20))
-parent = os.getpid()
-if os.fork() == 0:
-    with open(sys.argv[1], "rb") as f: m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
-    n = 0
-    while os.getppid() == parent: # what it maps is no more than a look knows of, but for the last
-        for i in range(n, min(n + (5 << 20), len(m)), 4096): m[i]
-        n += 5 << 20
-        time.sleep(0.1)
-    os._exit(0)
-`
+//
+//go:embed testdata/forkmapping.py
+var forkMapping string
 
 // unknownTorch says what the hook says in a trainer whose torch is not known.
-const unknownTorch = `
-import json, os
-with open("/proc/self/stat") as f: start = int(f.read().rpartition(")")[2].split()[19])
-with open("/proc/sys/kernel/random/boot_id") as f: boot_id = f.read().strip()
-def put(file, **said):
-    path = os.environ["RSSWARDEN_DIR"] + "/" + file
-    with open(path + ".new", "w") as f: f.write(json.dumps(dict(said, pid=os.getpid())) + "\n")
-    os.rename(path + ".new", path)
-key, me = "a" * 32, ".%d.%d" % (os.getpid(), start)
-put("untried." + key, key=key, torch="9.0", executable="/bin/false", hook="/", path=[])
-put("log" + me, t=0, what="iter", n=1, kind="map", num_workers=0, workers=[], can_recycle=True, trial="waiting", key=key)
-put("hello" + me, v=1, start=start, ppid=os.getppid(), boot_id=boot_id, pid_ns=os.readlink("/proc/self/ns/pid"),
-    torch="9.0", python="3.8.0", can_recycle=True, why="")
-`
+//
+//go:embed testdata/unknowntorch.py
+var unknownTorch string
 
 func execWorks(r *brokenRun) { r.second("exec=echo done") }
 

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	_ "embed"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -14,19 +15,9 @@ import (
 // countSignals prints its PID, a line for each SIGUSR1, and ends with 43 at the end of
 // its input. It waits for both by one select: a handler of Python's whose signal comes
 // just before read(2) would wait for the end of that.
-const countSignals = `
-import os, select, signal, sys
-def got(*_): os.write(1, b"got\n")
-r, w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-signal.set_wakeup_fd(w)
-signal.signal(signal.SIGUSR1, got)
-os.write(1, b"%d\n" % os.getpid())
-while True:
-    ready = select.select([0, r], [], [])[0]
-    if r in ready: os.read(r, 100)
-    if 0 in ready and not os.read(0, 100): break
-sys.exit(43)
-`
+//
+//go:embed testdata/countsignals.py
+var countSignals string
 
 // startCount starts cmd, which has countSignals under a holder of which a part is going to
 // fail, and waits until that is ready. It returns its PID too.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -21,21 +22,9 @@ import (
 // risenJob starts a Python that is setuid, as sudo is, or not to be read by who executes
 // it, as programs under licence are. In it a helper, of root's where it can be, holds
 // 60 MiB. Both end when their input does.
-const risenJob = `
-import os, subprocess, sys
-for _ in range(int(sys.argv[2])):
-    if os.fork() == 0:
-        os.read(0, 1)
-        os._exit(0)
-helper = """
-import os, sys
-if os.geteuid() == 0: os.setgroups([]); os.setresgid(0, 0, 0); os.setresuid(0, 0, 0)
-held = bytearray(60 << 20)
-sys.stdin.read()
-"""
-p = subprocess.Popen([sys.argv[1], "-c", helper])
-sys.exit(7 if p.wait() == 0 else 1)
-`
+//
+//go:embed testdata/risen.py
+var risenJob string
 
 // TestAnotherUserInTheTree: a process of the job's becomes another user's, or runs what may
 // not be read, and the one who watches may no longer read it. It is counted, what is said of the sums says that they

@@ -2,6 +2,7 @@ package torch
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"net"
@@ -20,14 +21,9 @@ import (
 )
 
 // leakingApp keeps 1 MiB a request, in each worker for itself.
-const leakingApp = `
-import os
-kept = []
-def app(environ, start_response):
-    kept.append(bytearray(os.urandom(1 << 20)))
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [str(os.getpid()).encode()]
-`
+//
+//go:embed testdata/leakingapp.py
+var leakingApp string
 
 // poolRun is what a web server went through.
 type poolRun struct {
@@ -132,34 +128,9 @@ func TestPoolOfWebWorkers(t *testing.T) {
 
 // forkingPool keeps workers that it forks, so that their command line is its own,
 // and is larger than any of them. argv: how many it replaces before it ends.
-const forkingPool = `
-import os, signal, sys, time
-kept = [bytearray(b"x") * (90 << 20)]
-def work():
-    signal.signal(signal.SIGTERM, lambda n, frame: os._exit(0))
-    kept.clear()
-    for n in range(60):
-        kept.append(bytearray(b"x") * (1 << 20))
-        time.sleep(0.01)
-    time.sleep(20)
-    os._exit(1)
-def start():
-    pid = os.fork()
-    if pid == 0:
-        work()
-    pids.add(pid)
-pids = set()
-start(); start()
-for n in range(int(sys.argv[1])):
-    pids.discard(os.wait()[0])
-    start()
-time.sleep(0.5)
-for pid in pids:
-    os.kill(pid, signal.SIGKILL) # nobody has waited for them yet
-for pid in pids:
-    os.wait()
-print("finished", flush=True)
-`
+//
+//go:embed testdata/forkingpool.py
+var forkingPool string
 
 // TestPoolOwnerIsSpared: the pattern matches the owner of the pool as its workers,
 // and the shell around it; and no worker is ever larger.

@@ -3,6 +3,7 @@ package torch
 import (
 	"archive/zip"
 	"bytes"
+	_ "embed"
 	"errors"
 	"maps"
 	"os"
@@ -332,20 +333,6 @@ func zipTorch(t *testing.T, dir string) {
 }
 
 // frozen has torch come from one loader for all modules, without text, as frozen modules do.
-const frozen = `
-import importlib.machinery, importlib.util
-class Frozen:
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            spec = importlib.machinery.PathFinder.find_spec(name, path)
-            made = importlib.machinery.ModuleSpec(name, cls, origin="frozen", is_package=spec.submodule_search_locations is not None)
-            made.loader_state = spec.loader.get_code(name)
-            if made.submodule_search_locations is not None: made.submodule_search_locations += spec.submodule_search_locations
-            return made
-    @staticmethod
-    def create_module(spec): pass
-    @staticmethod
-    def exec_module(module): exec(module.__spec__.loader_state, vars(module))
-sys.meta_path.insert(1, Frozen)
-`
+//
+//go:embed testdata/frozen.py
+var frozen string

@@ -332,7 +332,7 @@ func TestTrimDropLowersACharge(t *testing.T) {
 }
 
 // TestTrimKernels: on a kernel whose ptrace(2) has nothing newer than Linux 4.18, as
-// PTRACE_GET_RSEQ_CONFIGURATION is, memory is given back as ever. Where it wardentest.Refuses, or
+// PTRACE_GET_RSEQ_CONFIGURATION is, memory is given back as ever. Where it refuses, or
 // fails half-way, trim says so, and the process goes on as if nothing had been.
 func TestTrimKernels(t *testing.T) {
 	for name, c := range map[string]struct {
