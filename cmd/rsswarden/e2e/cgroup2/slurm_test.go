@@ -1,16 +1,128 @@
 package cgroup2
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
+
+const slurmInGuest = "CGROUP2_TEST_SLURM" // the version of Slurm
+
+// A case is of the versions of Slurm that it names, or of all.
+var slurmCases = []struct {
+	name     string
+	run      func(*testing.T)
+	versions string
+}{
+	{"Bare", slurmBare, "22.05 24.11"},
+	{"Killed", slurmKilled, ""},
+	{"Stopped", slurmStopped, "22.05 24.11"},
+	{"Step", slurmStep, ""},
+	{"HugePages", slurmHugePages, "22.05"}, // counted twice up to 23.02.5
+	{"JobSum", slurmJobSum, "26.05"},       // kills from 26.05.3 on
+}
+
+// slurmGuests are the versions of Slurm and the kernels that they run on.
+var slurmGuests = []struct {
+	version, kernel string
+	suite           debian.Suite // empty for this machine's
+}{
+	{"22.05", "6.1", ""},
+	{"24.11", "6.12", debian.Trixie},
+	{"26.05", "6.12", debian.Sid},
+}
+
+// TestWorksWith holds the README's row on Slurm on cgroup v2 against what [TestSlurm] runs.
+func TestWorksWith(t *testing.T) {
+	var list []string
+	for _, s := range slurmGuests {
+		cmd := exec.Command("slurmd", "-V")
+		if s.suite != "" {
+			cmd = debian.Need(t, s.suite).Command("slurmd", "-V")
+		}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Skip("no Slurm: ", err)
+		}
+		_, version, _ := strings.Cut(strings.TrimSpace(string(out)), " ") // slurm-wlm 26.05.5
+		list = append(list, version[:strings.LastIndex(version, ".")]+" on Linux "+s.kernel)
+	}
+	rsstest.WorksWith(t, "Slurm, cgroup v2", list)
+}
+
+// TestSlurm runs a real Slurm in a guest: this machine's on the kernel of its
+// release, Debian 13's on that of its own, and Debian sid's on the newest there is.
+func TestSlurm(t *testing.T) {
+	if version := os.Getenv(slurmInGuest); version != "" {
+		for _, c := range slurmCases {
+			if strings.Contains(c.versions, version) || c.versions == "" {
+				t.Run(c.name, c.run)
+			}
+		}
+		return
+	}
+	tests, program := guest.TestBinary(t), wardentest.Program(t, wardentest.Static)
+	for _, s := range slurmGuests {
+		root := "/"
+		if s.suite != "" {
+			root = debian.Need(t, s.suite).Path("/")
+		}
+		t.Run(s.version, func(t *testing.T) {
+			files := slurmFiles(t, root)
+			files["/guest/rsswarden"] = program
+			out, exit := guest.Run(t, guest.Options{
+				Kernel: s.kernel, Binary: tests, Args: []string{"-test.run=^TestSlurm$", "-test.v"},
+				Env: []string{slurmInGuest + "=" + s.version}, Files: files, DiskMB: 300, MemMB: 1024, Timeout: 5 * time.Minute,
+			})
+			for _, c := range slurmCases {
+				if strings.Contains(c.versions, s.version) || c.versions == "" {
+					t.Run(c.name, func(t *testing.T) { judge(t, out, "TestSlurm/"+c.name) })
+				}
+			}
+			if exit != 0 && !t.Failed() {
+				t.Errorf("in the guest: status %d\n%s", exit, out)
+			}
+		})
+	}
+}
+
+// slurmFiles are the programs and plugins of a Slurm, each at its own path.
+func slurmFiles(t *testing.T, root string) map[string]string {
+	t.Helper()
+	const plugins = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
+	names := []string{"/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/sbin/slurmstepd", "/usr/bin/sbatch", "/usr/bin/srun", "/usr/bin/scontrol"}
+	all, err := filepath.Glob(filepath.Join(root, plugins, "*.so"))
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	for _, file := range all {
+		name := filepath.Base(file)
+		switch kind, _, _ := strings.Cut(strings.TrimSuffix(name, ".so"), "_"); {
+		case strings.HasSuffix(name, "_none.so"), kind == "hash", kind == "topology", kind == "certgen", kind == "certmgr", kind == "http", kind == "serializer",
+			strings.Contains(" mpi_pmi2.so gpu_generic.so auth_munge.so cred_munge.so cgroup_v2.so jobacct_gather_cgroup.so proctrack_cgroup.so task_cgroup.so "+
+				"select_cons_tres.so sched_builtin.so sched_backfill.so priority_basic.so priority_multifactor.so route_default.so launch_slurm.so prep_script.so ", " "+name+" "):
+			names = append(names, plugins+"/"+name)
+		}
+	}
+	files := map[string]string{}
+	wardentest.NoError(t, guest.AddDynamic(files, root, names...))
+	return files
+}
 
 const (
 	slurmDir = "/disk/slurm"
@@ -246,4 +358,129 @@ func (e *ended) says(words string) {
 	if !regexp.MustCompile(words).MatchString(e.out) {
 		e.t.Errorf("not said: %s", words)
 	}
+}
+
+// paced is a script in which an eater takes 10 MiB after another, so many times,
+// started by a command. It begins where rsswarden says that it watches, if that is
+// asked for, and goes slowly where rungs are: what is to be told of comes in time
+// on a busy machine too.
+func paced(command string, times int) string {
+	begin := ":"
+	if command != "" {
+		begin = `until grep -q "may be used" out; do sleep 0.1; done`
+	}
+	return fmt.Sprintf(`(%s; i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; [ $i -lt 4 ] || sleep 0.4; i=$((i+1)); done) | %s /guest/program`+"\n",
+		begin, times, 10*rss.MiB, command)
+}
+
+// directory matches the name of a job's directory: from 26.05 on its SLUID.
+func (e *ended) directory() string {
+	if os.Getenv(slurmInGuest) == "26.05" {
+		return "s[0-9A-HJKMNP-TV-Z]{13}"
+	}
+	return "job_" + e.id
+}
+
+// slurmBare: what is killed without us is killed by the limit of --mem.
+func slurmBare(t *testing.T) {
+	job(t, paced("", 20)).want("OUT_OF_MEMORY", "")
+	job(t, paced("", 5)).want("COMPLETED", "0:0")
+}
+
+// slurmKilled: rungs are told of before the kernel kills, Slurm's word for the
+// end is as it is bare, and the report names the job's limit.
+func slurmKilled(t *testing.T) {
+	e := job(t, paced(program+" run --", 20))
+	e.want("OUT_OF_MEMORY", "")
+	e.says(`100 MiB may be used, .*limit from ` + e.directory() + `/memory\.max`)
+	e.says(`memory [89]\d % of 100 MiB`)
+	// The watcher may be among the killed: the record tells all the same.
+	r := &run{t: t, dir: e.dir}
+	r.reports("(the job's", "100M")
+}
+
+// slurmStopped: a rule ends the command before the kernel does.
+func slurmStopped(t *testing.T) {
+	e := job(t, paced(program+" run --at 80%:stop --", 20))
+	e.want("FAILED", "137:0")
+	e.says("verdict: stopped")
+}
+
+// slurmStep: in a step each level is named for what it is.
+func slurmStep(t *testing.T) {
+	e := job(t, "unset RSSTEST_EATER; "+program+" limits; srun "+program+" limits --json\n")
+	e.want("COMPLETED", "0:0")
+	e.says("Slurm job " + e.id + `\.batch`)
+	var asked struct{ Limits []event.Limit }
+	// srun may have something to say after it.
+	if err := json.NewDecoder(strings.NewReader(e.out[strings.Index(e.out, "{"):])).Decode(&asked); err != nil {
+		t.Fatalf("%v\n%s", err, e.out)
+	}
+	of := map[event.Scope]*event.Limit{}
+	for i := range asked.Limits {
+		if l := &asked.Limits[i]; l.Name == event.LimitCgroup {
+			of[l.Scope] = l
+		}
+	}
+	whole := of[event.ScopeJob]
+	if whole == nil || whole.Limit != 100*rss.MiB || !whole.Binding && (of[event.ScopeStep] == nil || !of[event.ScopeStep].Binding) ||
+		!regexp.MustCompile("^"+slice+"/n1_slurmstepd.scope/"+e.directory()+"$").MatchString(whole.Level) {
+		t.Errorf("%+v", asked.Limits)
+	}
+	if step := of[event.ScopeStep]; step != nil && !strings.HasPrefix(step.Level, whole.Level+"/step_0") {
+		t.Errorf("%+v", step)
+	}
+	for _, l := range asked.Limits {
+		if l.Name == event.LimitSlurm {
+			t.Errorf("nobody but the kernel kills here: %+v", l)
+		}
+	}
+}
+
+// slurmHugePages: where slurmstepd counts anonymous huge pages twice, what it compares is
+// what we show.
+func slurmHugePages(t *testing.T) {
+	shell(t, "echo always >/sys/kernel/mm/transparent_hugepage/enabled")
+	killing(t)
+	job(t, held(100, 10), "--mem=150M").want("FAILED", "0:9")
+	e := job(t, "RSSWARDEN_EVENTS=$PWD/events "+program+" run -- /bin/sh -c '"+held(100, 10)+"'\n", "--mem=400M")
+	e.want("COMPLETED", "0:0")
+	var stepd, ours rss.Bytes
+	b := wardentest.ReadFile(t, filepath.Join(slurmDir, "slurmd.log"))
+	for _, m := range regexp.MustCompile(`StepId=`+e.id+`\.batch memory used:(\d+)`).FindAllStringSubmatch(string(b), -1) {
+		n, _ := strconv.ParseUint(m[1], 10, 64)
+		stepd = max(stepd, rss.Bytes(n))
+	}
+	r := &run{t: t, dir: e.dir}
+	for _, l := range r.events(event.NameSample) {
+		var s event.Sample
+		r.read(l.text, &s)
+		for i := range s.Limits {
+			if s.Limits[i].Name == event.LimitSlurm {
+				ours = max(ours, s.Limits[i].Used)
+			}
+		}
+	}
+	if stepd < 180*rss.MiB || ours < stepd-8*rss.MiB || ours > stepd+8*rss.MiB {
+		t.Errorf("100 MiB of huge pages: slurmstepd has %v, we %v", stepd, ours)
+	}
+}
+
+// held is a command of one line that takes so many MiB and holds them for so many seconds.
+func held(mib, seconds int) string {
+	return fmt.Sprintf(`(echo "anon %d"; sleep %d) | /guest/program`, mib<<20, seconds)
+}
+
+// slurmJobSum: two steps that are each below the job's memory, and above it together.
+func slurmJobSum(t *testing.T) {
+	killing(t)
+	e := job(t, "exec "+program+" run -- /bin/sh -c '"+held(90, 60)+" & "+
+		strings.Replace(held(90, 60), "|", "| srun --overlap", 1)+"; wait'\n", "--mem=200M")
+	e.want("CANCELLED", "")
+	wardentest.Until(t, "verdict", func() bool {
+		b, _ := os.ReadFile(e.dir + "/out")
+		e.out = string(b)
+		return strings.Contains(e.out, "verdict: ")
+	})
+	e.says("verdict: killed; .*slurmd cancelled the job")
 }
