@@ -17,9 +17,10 @@ const module = "github.com/rsswarden/rsswarden"
 // library: names below the module, and modules of others. A folder that is
 // not listed may import nothing at all.
 var layers = map[string][]string{
-	"cmd/rsswarden":      {"*"},
-	"cmd/rsswarden/hunt": {},
-	"cmd/bench":          {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/perf", "golang.org/x/sys"},
+	"cmd/rsswarden":             {"*"},
+	"cmd/rsswarden/hunt":        {},
+	"cmd/rsswarden/e2e/e2etest": {"supervisor/control", "supervisor/doctor", "supervisor/wardentest"},
+	"cmd/bench":                 {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/perf", "golang.org/x/sys"},
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {
@@ -83,7 +84,7 @@ var layers = map[string][]string{
 	"supervisor/workers":           {"rss", "rss/procfile", "rss/proctree", "supervisor/event", "supervisor/fault", "supervisor/phrase", "supervisor/probe", "supervisor/text"},
 	"supervisor/wake":              {"supervisor/fault", "golang.org/x/sys"},
 	"supervisor/loader/hook":       {},
-	"supervisor/wardentest":        {"rss/rsstest", "supervisor/control", "supervisor/doctor", "supervisor/event", "github.com/creack/pty"},
+	"supervisor/wardentest":        {"rss/rsstest", "supervisor/event", "github.com/creack/pty"},
 	"supervisor/diagnosis":         {"supervisor/text", "rss", "supervisor/event"},
 	// It tries every part as a run would have it.
 	"supervisor/doctor":       {"rss", "rss/cgroup", "rss/procfile", "rss/proctree", "slurm", "supervisor/alert", "supervisor/event", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/nodedir", "supervisor/record", "supervisor/text", "supervisor/trim", "golang.org/x/sys"},

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/cmd/rsswarden/e2e/e2etest"
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
@@ -224,7 +225,7 @@ func (r *receiver) has(what string) bool {
 // brokenRun is a run with a record, a receiver of alerts, events and a textfile, of
 // which some part is going to fail.
 type brokenRun struct {
-	*wardentest.HeldRun
+	*e2etest.HeldRun
 	bin      string // where its two programs are
 	state    string // XDG_STATE_HOME, with its journal
 	record   string // … and the full record
@@ -245,7 +246,7 @@ func startBroken(t *testing.T, prepare func(*brokenRun)) *brokenRun {
 	server := httptest.NewServer(told)
 	t.Cleanup(server.Close)
 	r := &brokenRun{
-		HeldRun: &wardentest.HeldRun{T: t, Dir: filepath.Join(dir, "run"), Events: filepath.Join(dir, "events"), Started: time.Now()},
+		HeldRun: &e2etest.HeldRun{T: t, Dir: filepath.Join(dir, "run"), Events: filepath.Join(dir, "events"), Started: time.Now()},
 		bin:     filepath.Join(dir, "bin"), state: filepath.Join(dir, "state"), record: filepath.Join(dir, "record"), textfile: filepath.Join(dir, "textfile"),
 		told: told,
 	}
@@ -257,7 +258,7 @@ func startBroken(t *testing.T, prepare func(*brokenRun)) *brokenRun {
 	}
 	r.Cmd = exec.Command(filepath.Join(r.bin, "rsswarden"), "run", "--limit", "200M", "--accounting", "rss", "--interval", "100ms",
 		"--at", "none", "--at", "user 80%:warn", "--at", "user 92%:warn", "--alert", server.URL+"/hook",
-		"--events", r.Events, "--record", r.record, "--textfile", r.textfile, "--", "/usr/bin/python3", "-c", wardentest.HoldMemory)
+		"--events", r.Events, "--record", r.record, "--textfile", r.textfile, "--", "/usr/bin/python3", "-c", e2etest.HoldMemory)
 	r.Cmd.Env = wardentest.Env("RSSWARDEN_RUNTIME="+r.Dir, "XDG_STATE_HOME="+r.state, "TMPDIR="+r.Dir)
 	r.Cmd.Stderr = &r.Stderr
 	if prepare != nil {
@@ -631,7 +632,7 @@ func oldKernel(r *brokenRun) {
 func mayNotSignal(action string) func(*brokenRun) {
 	return func(r *brokenRun) {
 		r.second(action)
-		r.Cmd.Args[len(r.Cmd.Args)-1] = "import signal; signal.signal(signal.SIGUSR1, print)\n" + wardentest.HoldMemory
+		r.Cmd.Args[len(r.Cmd.Args)-1] = "import signal; signal.signal(signal.SIGUSR1, print)\n" + e2etest.HoldMemory
 		r.startBy(wardentest.Refusing(r.T, "[(62, 1), (424, 1)]")...)
 	}
 }

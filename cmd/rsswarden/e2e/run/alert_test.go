@@ -16,28 +16,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/cmd/rsswarden/e2e/e2etest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/metrics/promtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // startAlertRun starts the command with a limit of 200 MiB.
-func startAlertRun(t *testing.T, env []string, args ...string) *wardentest.HeldRun {
+func startAlertRun(t *testing.T, env []string, args ...string) *e2etest.HeldRun {
 	t.Helper()
 	return startAlertRunTo(t, nil, env, args...)
 }
 
 // startAlertRunTo has its events go to a file that it has as descriptor 3.
-func startAlertRunTo(t *testing.T, third *os.File, env []string, args ...string) *wardentest.HeldRun {
+func startAlertRunTo(t *testing.T, third *os.File, env []string, args ...string) *e2etest.HeldRun {
 	t.Helper()
 	wardentest.NeedPython(t)
 	// A runtime directory has to be like /tmp on a node.
 	dir, err := os.MkdirTemp("", "alerts")
 	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &wardentest.HeldRun{T: t, Dir: dir, Events: filepath.Join(dir, "events"), Started: time.Now()}
+	r := &e2etest.HeldRun{T: t, Dir: dir, Events: filepath.Join(dir, "events"), Started: time.Now()}
 	all := append([]string{"run", "--limit", "200M", "--accounting", "rss", "--events", r.Events, "--record", filepath.Join(dir, "record")}, args...)
-	r.Cmd = exec.Command(binary, append(all, "--", "/usr/bin/python3", "-c", wardentest.HoldMemory)...)
+	r.Cmd = exec.Command(binary, append(all, "--", "/usr/bin/python3", "-c", e2etest.HoldMemory)...)
 	r.Cmd.Env = append(append(os.Environ(), "RSSWARDEN_RUNTIME="+dir), env...)
 	r.Cmd.Stderr = &r.Stderr
 	if third != nil {

@@ -4,9 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/cmd/rsswarden/e2e/e2etest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestDoctorSlurm: in a batch job the limit of the step is found, and whether
@@ -34,7 +34,7 @@ func doctorIn(t *testing.T, mode slurmtest.Mode) {
 		{"srun", "srun " + ask, doctor.OK, ""},
 	} {
 		got := c.Submit(t, test.script, "--mem=2500").Wait(t)
-		r, of := wardentest.Examined(t, got.Stdout)
+		r, of := e2etest.Examined(t, got.Stdout)
 		if got.ExitCode != 0 || !r.Protects {
 			t.Errorf("%s: status %d, %v\n%s%s", test.name, got.ExitCode, r.Why, got.Stdout, got.Stderr)
 		}
@@ -50,7 +50,7 @@ func doctorIn(t *testing.T, mode slurmtest.Mode) {
 	}
 	// torch alone would be more than is left of so little.
 	got := c.Submit(t, "exec "+program+" doctor --json --timeout 2m -- "+python, "--mem=300").Wait(t)
-	r, of := wardentest.Examined(t, got.Stdout)
+	r, of := e2etest.Examined(t, got.Stdout)
 	if s := of(doctor.NamePython); got.State != "FAILED" || got.ExitCode != 1 || r.Protects || s.Status != doctor.Limited {
 		t.Errorf("%s %d, %+v", got.State, got.ExitCode, s)
 	}

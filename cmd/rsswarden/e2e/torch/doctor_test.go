@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/cmd/rsswarden/e2e/e2etest"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -42,7 +43,7 @@ func TestDoctorTriesTorchForAll(t *testing.T) {
 		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		out, _ := cmd.Output() // the status is that of all checks
-		_, of := wardentest.Examined(t, string(out))
+		_, of := e2etest.Examined(t, string(out))
 		return of(doctor.NamePython)
 	}
 	if c := ask(nobody); c.Status != doctor.Limited {
@@ -69,7 +70,7 @@ func TestDoctorTorch(t *testing.T) {
 	t.Setenv("RSSWARDEN_LIMIT", "20G")
 	t.Setenv("TMPDIR", t.TempDir())
 	out, errs, err := wardentest.Output(binary, "doctor", "--json", "--timeout", "2m", "--", python)
-	r, of := wardentest.Examined(t, out)
+	r, of := e2etest.Examined(t, out)
 	if c := of(doctor.NamePython); err != nil || !r.Protects || c.Status != doctor.OK || c.Do != "" {
 		t.Errorf("%v, %v, %+v\n%s", err, r.Why, c, errs)
 	}
@@ -104,7 +105,7 @@ func TestDoctorTriesTorch(t *testing.T) {
 				t.Helper()
 				args = append([]string{binary, "doctor", "--json", "--timeout", "2m"}, append(args, "--", python)...)
 				out, errs, _ := wardentest.Output(args...)
-				_, of := wardentest.Examined(t, out)
+				_, of := e2etest.Examined(t, out)
 				if t.Failed() {
 					t.Log(errs)
 				}

@@ -1,4 +1,5 @@
-package wardentest
+// Package e2etest is for tests of several packages here: what they run, and what they read.
+package e2etest
 
 import (
 	"bufio"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // HoldMemory holds as many MiB as each line of its input says, and ends with status 7.
@@ -28,7 +30,7 @@ type HeldRun struct {
 	Cmd     *exec.Cmd
 	In      io.WriteCloser
 	out     *bufio.Reader
-	Stderr  Text
+	Stderr  wardentest.Text
 	Dir     string // of its record, runtime directory and events
 	Events  string
 	Started time.Time
@@ -81,7 +83,7 @@ func (r *HeldRun) End() time.Duration {
 
 // Status asks for the status; nil where nobody answers yet.
 func (r *HeldRun) Status() *control.Status {
-	cmd := exec.Command(Program(r.T, Rsswarden), "status", "--json")
+	cmd := exec.Command(wardentest.Program(r.T, wardentest.Rsswarden), "status", "--json")
 	cmd.Env = append(os.Environ(), "RSSWARDEN_RUNTIME="+r.Dir)
 	out, _ := cmd.Output() // one of others' runs may not answer
 	var all struct{ Nodes []*control.Status }

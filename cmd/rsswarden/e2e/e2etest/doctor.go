@@ -1,4 +1,4 @@
-package wardentest
+package e2etest
 
 import (
 	"encoding/json"
