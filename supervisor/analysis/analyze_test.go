@@ -46,7 +46,7 @@ func TestBuild(t *testing.T) {
 // TestPeakBetweenSamples: the most that a run told of at its end is what its limit tells
 // of, though no sample has so much.
 func TestPeakBetweenSamples(t *testing.T) {
-	r := scenetest.Made{Id: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
+	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
 	r.Exit().Binding.Used = 5 * rss.GiB
 	if l := build([]*record.Run{r}, nil, scenetest.Noon).Limits[0]; l.Used != 5*rss.GiB || l.UsedMax < l.Used {
 		t.Errorf("%+v", l)

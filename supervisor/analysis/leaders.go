@@ -39,11 +39,7 @@ func handOver(looks []*RunScan) {
 	}
 	before := successions(all)
 	for i, n := range before {
-		first := i
-		for before[first] >= 0 {
-			first = before[first]
-		}
-		led[i].line = first + 1
+		led[i].line = firstOf(before, i) + 1
 		if n < 0 {
 			continue
 		}
@@ -174,6 +170,14 @@ func successions(all []leadership) (before []int) {
 		before[i], last[at] = last[at], i
 	}
 	return before
+}
+
+// firstOf is the first of those that led before one.
+func firstOf(before []int, i int) int {
+	for before[i] >= 0 {
+		i = before[i]
+	}
+	return i
 }
 
 // handsTo says that the next one may have gone on from this one: later on the same

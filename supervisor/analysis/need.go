@@ -565,10 +565,7 @@ func follow(runs []*RunFacts) {
 	}
 	before := successions(all)
 	for i, f := range led {
-		first := i
-		for before[first] >= 0 {
-			first = before[first]
-		}
+		first := firstOf(before, i)
 		f.line, f.first = first+1, led[first]
 		if before[i] < 0 || all[i].began.Sub(all[before[i]].ended) > withIt {
 			continue // what was between the two is in no record

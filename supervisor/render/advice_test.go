@@ -117,7 +117,7 @@ func TestAdviceOnTheSeed(t *testing.T) {
 
 // TestAdviceOfAJournal: roles tell less than processes, and nothing wrong.
 func TestAdviceOfAJournal(t *testing.T) {
-	m := scenetest.Made{Limit: scenetest.SlurmRSS(5.5), Workers: 4, Worker: scenetest.Steady(0.2, 0.8, 0), Exit: scenetest.Ended(0, event.VerdictTight), Journal: true}
+	m := scenetest.Made{Limit: scenetest.SlurmRSS(5.5), Workers: 4, Worker: scenetest.Steady(0.2, 0.8, 0), Exit: scenetest.Ended(0, event.VerdictTight)}
 	lines := Advise([]*record.Run{scenetest.AsJournal(t, m.Run())})
 	if l := named(lines, "num_workers=3"); l == nil || len(lines) != 2 {
 		t.Errorf("lines %+v", lines)
@@ -149,10 +149,10 @@ func TestAdviceOnMem(t *testing.T) {
 	}
 	user := event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Limit: scenetest.Gb(4), LimitSource: "--limit"}
 	died := func(id string, size float64) scenetest.Made {
-		return scenetest.Made{Id: id, Limit: scenetest.SlurmRSS(size), Trainer: scenetest.Steady(size*0.99, 0, 0), Exit: scenetest.KilledBy("SIGKILL", event.VerdictKilled)}
+		return scenetest.Made{ID: id, Limit: scenetest.SlurmRSS(size), Trainer: scenetest.Steady(size*0.99, 0, 0), Exit: scenetest.KilledBy("SIGKILL", event.VerdictKilled)}
 	}
 	saved := func(id string, size float64) scenetest.Made {
-		return scenetest.Made{Id: id, Limit: scenetest.SlurmRSS(size), Trainer: scenetest.Steady(size*0.9, 0, 0), Exit: scenetest.Ended(0, event.VerdictCarried)}
+		return scenetest.Made{ID: id, Limit: scenetest.SlurmRSS(size), Trainer: scenetest.Steady(size*0.9, 0, 0), Exit: scenetest.Ended(0, event.VerdictCarried)}
 	}
 	term := []record.Entry{{At: 2*time.Hour - time.Minute, Name: event.NameSignal, Value: &event.Signal{Signal: "SIGTERM"}}}
 	byHand := func(share float64) scenetest.Made {
@@ -189,13 +189,13 @@ func TestAdviceOnMem(t *testing.T) {
 		{"the node's limit alone", []scenetest.Made{{Limit: node, Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}}, ""},
 		{"nothing used", []scenetest.Made{{Limit: user, Trainer: scenetest.Steady(0, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}}, ""},
 		{"no limit", []scenetest.Made{{Exit: scenetest.Ended(0, event.VerdictFine)}}, ""},
-		{"killed, then enough", []scenetest.Made{died("a", 4), {Id: "b", Limit: scenetest.SlurmRSS(6), Trainer: scenetest.Steady(4.5, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}}, "exit"},
+		{"killed, then enough", []scenetest.Made{died("a", 4), {ID: "b", Limit: scenetest.SlurmRSS(6), Trainer: scenetest.Steady(4.5, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}}, "exit"},
 		{"killed, then carried", []scenetest.Made{died("a", 4), saved("b", 4)}, "4G"},
 		{"killed, then carried at less", []scenetest.Made{died("a", 4), saved("b", 3)}, "3G"},
 		{"carried, then killed", []scenetest.Made{saved("a", 4), died("b", 5)}, "7680M"},
-		{"carried, then enough without", []scenetest.Made{saved("a", 4), {Id: "b", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(5, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}}, "exit"},
-		{"none tells all", []scenetest.Made{{Id: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Live: true}, {Id: "b", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(3, 0, 0)}}, ""},
-		{"an early end that had more", []scenetest.Made{{Id: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}, {Id: "b", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(6, 0, 0), Exit: scenetest.Ended(1, event.VerdictFine)}}, "6656M"},
+		{"carried, then enough without", []scenetest.Made{saved("a", 4), {ID: "b", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(5, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}}, "exit"},
+		{"none tells all", []scenetest.Made{{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Live: true}, {ID: "b", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(3, 0, 0)}}, ""},
+		{"an early end that had more", []scenetest.Made{{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}, {ID: "b", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(6, 0, 0), Exit: scenetest.Ended(1, event.VerdictFine)}}, "6656M"},
 	} {
 		var runs []*record.Run
 		for i, m := range c.runs {
@@ -280,7 +280,7 @@ func TestKindsAndJobs(t *testing.T) {
 	}
 
 	rank := func(id, node string, task int, peak float64, l event.Limit) *record.Run {
-		return scenetest.Made{Id: id, Node: node, Job: &record.Job{ID: "7", Step: "0", Task: task}, Limit: l, Trainer: scenetest.Steady(peak, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
+		return scenetest.Made{ID: id, Node: node, Job: &record.Job{ID: "7", Step: "0", Task: task}, Limit: l, Trainer: scenetest.Steady(peak, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
 	}
 	l := theMem(t, Advise([]*record.Run{rank("a", "n1", 0, 2, scenetest.CgroupLimit(8)), rank("b", "n1", 1, 2, scenetest.CgroupLimit(8)), rank("c", "n2", 2, 3, scenetest.CgroupLimit(8))}))
 	if l.Mem < scenetest.Gb(3) || l.Mem > scenetest.Gb(3.6) || l.Risk != nil {
@@ -302,7 +302,7 @@ func TestKindsAndJobs(t *testing.T) {
 // TestAdviseByWhoKills: where --limit came nearer than the limit that kills, the advice
 // is about the one that kills.
 func TestAdviseByWhoKills(t *testing.T) {
-	r := scenetest.Made{Id: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
+	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
 	e := r.Exit()
 	e.Binding = &event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingPSS, Used: scenetest.Gb(1.9), Limit: scenetest.Gb(2)}
 	e.AdviceWhy = ""

@@ -13,13 +13,12 @@ import (
 // Made is a run to be made up: what its trainer and its workers have at a share
 // of the run's length.
 type Made struct {
-	Id      string
-	command []string
-	Job     *record.Job
-	Node    string
-	Start   time.Duration // after the first
-	Lasts   time.Duration
-	Every   time.Duration
+	ID    string
+	Job   *record.Job
+	Node  string
+	Start time.Duration // after the first
+	Lasts time.Duration
+	Every time.Duration
 
 	Limit   event.Limit // with its size; none where that is 0
 	Used    func(x float64) rss.Bytes
@@ -28,10 +27,9 @@ type Made struct {
 	Workers int
 	Fresh   int // the workers are replaced so many times
 
-	Exit    *event.Exit // Verdict, Code and Signal; the rest is as policy has it
-	Live    bool
-	Journal bool
-	Events  []record.Entry
+	Exit   *event.Exit // Verdict, Code and Signal; the rest is as policy has it
+	Live   bool
+	Events []record.Entry
 }
 
 func Gb(v float64) rss.Bytes { return rss.GiB.Scale(v) / rss.MiB * rss.MiB }
@@ -66,11 +64,8 @@ var madeStart = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
 // Run makes the record of it.
 func (m Made) Run() *record.Run {
-	if m.Id == "" {
-		m.Id = "run"
-	}
-	if m.command == nil {
-		m.command = []string{"python", "train.py"}
+	if m.ID == "" {
+		m.ID = "run"
 	}
 	if m.Lasts == 0 {
 		m.Lasts = 2 * time.Hour
@@ -84,7 +79,7 @@ func (m Made) Run() *record.Run {
 	if m.Node == "" {
 		m.Node = "node1"
 	}
-	b := record.NewBuilder(record.Meta{ID: m.Id, Node: m.Node, Command: m.command, Start: madeStart.Add(m.Start), Job: m.Job})
+	b := record.NewBuilder(record.Meta{ID: m.ID, Node: m.Node, Command: []string{"python", "train.py"}, Start: madeStart.Add(m.Start), Job: m.Job})
 	l := m.Limit
 	size := l.Limit
 	l.Limit = 0
@@ -125,15 +120,6 @@ func (m Made) Run() *record.Run {
 		if limit >= 0 {
 			s.Limits = []record.Reading{{Limit: limit, Used: sum, UsedMax: sum, Size: size, ETA: -1}}
 		}
-		if m.Journal {
-			for i, u := range s.Procs {
-				role := rss.RoleWorker
-				if i == 0 {
-					role = rss.RoleTrainer
-				}
-				s.Roles = append(s.Roles, record.RoleSum{Role: role, Count: 1, Anon: u.Anon, File: u.File, Shmem: u.Shmem, RSS: u.RSS()})
-			}
-		}
 		peak = max(peak, sum)
 		b.Sample(&s)
 	}
@@ -170,7 +156,7 @@ func (m Made) Run() *record.Run {
 func Alike(peaks ...float64) (runs []*record.Run) {
 	for i, p := range peaks {
 		runs = append(runs, Made{
-			Id: fmt.Sprint("run", i+1), Start: time.Duration(i) * 3 * time.Hour, Limit: SlurmRSS(8),
+			ID: fmt.Sprint("run", i+1), Start: time.Duration(i) * 3 * time.Hour, Limit: SlurmRSS(8),
 			Trainer: Steady(p, 0, 0), Exit: Ended(0, event.VerdictFine),
 		}.Run())
 	}
