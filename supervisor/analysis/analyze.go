@@ -31,7 +31,7 @@ func Analyze(in Input) *Result {
 		rep.nothing()
 		return rep
 	}
-	runs = OneClock(runs)
+	runs = AlignClocks(runs)
 	last := restarts(runs)
 	looks, facts, timeline := scanAll(stints(runs), in.Timeline)
 	rep.Timeline = timeline
@@ -40,8 +40,8 @@ func Analyze(in Input) *Result {
 	settled := false
 	for _, q := range cases {
 		q.Found = q.diagnose()
-		if said != nil && concerns(said, q.RunScan, last) {
-			q.hear(said)
+		if said != nil && appliesTo(said, q.RunScan, last) {
+			q.setSlurmStatus(said)
 			settled = settled || said.cause(q.Step) == q.Found.Cause
 		}
 	}
@@ -65,7 +65,7 @@ func Analyze(in Input) *Result {
 	rep.Peaks = mergePeaks(looks)
 	rep.Roles = mergeRoles(looks)
 	rep.Actions, rep.Budget = mergeActions(looks)
-	rep.Findings, rep.Cures = mergeGrown(looks), mergeCures(looks)
+	rep.Findings, rep.Cures = mergeFindings(looks), mergeCures(looks)
 	rep.Forecast = total(looks)
 	return rep
 }

@@ -11,10 +11,10 @@ import (
 // another time namespace, not a clock that was set.
 const mostShift = time.Hour
 
-// OneClock puts runs of one boot on one clock: where somebody set the time of day
+// AlignClocks puts runs of one boot on one clock: where somebody set the time of day
 // between their starts, CLOCK_MONOTONIC tells how far apart they were, and the
 // last one's time of day is taken for right. Runs that move are copied.
-func OneClock(runs []*record.Run) []*record.Run {
+func AlignClocks(runs []*record.Run) []*record.Run {
 	type boot struct{ node, id string }
 	last := map[boot]*record.Meta{}
 	for _, r := range runs {
@@ -62,7 +62,7 @@ func clock(looks []*RunScan, said *SlurmSays, last int) *Clock {
 			continue
 		}
 		if said != nil && !said.Start.IsZero() {
-			if by := said.Start.Sub(m.Start); by > worthSkew && concerns(said, k, last) {
+			if by := said.Start.Sub(m.Start); by > worthSkew && appliesTo(said, k, last) {
 				if c.Behind == nil {
 					c.Behind = map[string]float64{}
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 )
 
-// TestOneClock: where the time of day was set between two records of one boot, the
+// TestAlignClocks: where the time of day was set between two records of one boot, the
 // monotonic clock says how far apart they are; of other boots and other time
 // namespaces it says nothing.
 func TestOneClock(t *testing.T) {
@@ -31,7 +31,7 @@ func TestOneClock(t *testing.T) {
 		{"not known", []*record.Run{at("n1", "b", 0, 0), at("n1", "b", 30*time.Second, time.Minute), nil}, []time.Duration{0, 30 * time.Second}},
 	} {
 		var got []time.Duration
-		for _, r := range OneClock(test.runs) {
+		for _, r := range AlignClocks(test.runs) {
 			if r != nil {
 				got = append(got, r.Meta.Start.Sub(scenetest.Noon))
 			}

@@ -112,8 +112,8 @@ const (
 	EndSlack = 5 * time.Second
 )
 
-// hear takes in what Slurm says of the run.
-func (q *Case) hear(said *SlurmSays) {
+// setSlurmStatus takes in what Slurm says of the run.
+func (q *Case) setSlurmStatus(said *SlurmSays) {
 	q.Said = said
 	if j := q.Run.Meta.Job; j != nil {
 		step := j.Step
@@ -137,7 +137,7 @@ func (q *Case) diagnose() Ending {
 	case q.handedOver():
 		f = seen(EndHandedOver, event.CauseDetached)
 	case q.Exit == nil:
-		f = q.brokenOff()
+		f = q.endsAbruptly()
 	case q.Exit.By == "detached":
 		f = seen(EndDetached, event.CauseDetached)
 	case q.Exit.By == "rsswarden":
@@ -146,7 +146,7 @@ func (q *Case) diagnose() Ending {
 		f = q.ended()
 	}
 	if q.Said != nil && f.Cause != event.CauseRunning && f.Cause != event.CauseDetached {
-		f = q.heed(f)
+		f = q.reconcile(f)
 	}
 	return f
 }
@@ -168,7 +168,7 @@ func (f Ending) by(b LimitState, d Death) Ending {
 // ended finds out why the command ended, with the watcher there to see it.
 func (q *Case) ended() Ending {
 	d := q.Death()
-	signal, told := q.told()
+	signal, told := q.terminationSignal()
 	shm, _ := q.Fullest(event.LimitSHM)
 	tasks, _ := q.Fullest(event.LimitTasks)
 	addresses, _ := q.Fullest(event.LimitAS)
@@ -181,7 +181,7 @@ func (q *Case) ended() Ending {
 		f.Death = d
 		return f
 	case !d.Seen:
-		return q.brokenOff()
+		return q.endsAbruptly()
 	case told:
 		return q.onSignal(signal, d)
 	case d.By("SIGBUS", 7) && shm.Ratio >= NearFull:
@@ -200,7 +200,7 @@ func (q *Case) ended() Ending {
 	case fds.near():
 		return q.outOf(EndCount, event.CauseFDs, fds, d)
 	case q.sentTooMuch():
-		return q.outOf(EndSending, q.Sent.TooMuch(), CountUse{}, d)
+		return q.outOf(EndSending, q.Sharing.TooMuch(), CountUse{}, d)
 	case shm.Ratio >= full:
 		return inferred(EndSHM, event.CauseSHM).by(shm, d)
 	case tasks.nearFull():
@@ -213,12 +213,12 @@ func (q *Case) ended() Ending {
 	return f
 }
 
-// brokenOff finds out why a record has no end, or one that nobody told the watcher
+// endsAbruptly finds out why a record has no end, or one that nobody told the watcher
 // of: SIGKILL took the holder and most often the watcher too, as slurmstepd's
 // OverMemoryKill, a cgroup with memory.oom.group and the end of KillWait do, or the
 // node is gone.
-func (q *Case) brokenOff() Ending {
-	if signal, told := q.told(); told {
+func (q *Case) endsAbruptly() Ending {
+	if signal, told := q.terminationSignal(); told {
 		return q.onSignal(signal, Death{})
 	}
 	if f, ok := q.unheardOfSlurmd(); ok {
@@ -295,9 +295,9 @@ func (q *Case) KernelKills() (n uint64) {
 // endings are the signals that ask for an end.
 var endings = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"}
 
-// told returns the first signal of those that asked for the end, where one did
+// terminationSignal returns the first signal of those that asked for the end, where one did
 // shortly before: Slurm sends SIGTERM, twice to some, and after KillWait SIGKILL.
-func (q *Case) told() (SignalSeen, bool) {
+func (q *Case) terminationSignal() (SignalSeen, bool) {
 	i := slices.IndexFunc(q.Signals, func(s SignalSeen) bool {
 		return slices.Contains(endings, s.Signal.Signal) && q.End-s.At <= termToKill
 	})
@@ -520,7 +520,7 @@ func (q *Case) outOf(kind endKind, cause event.Cause, c CountUse, d Death) Endin
 // requeued says that a rule put the job back into the queue: what ended the run
 // then was Slurm, because of it.
 func (q *Case) requeued() bool {
-	a := q.Deeds.kinds[event.ActionRequeue]
+	a := q.Actions.kinds[event.ActionRequeue]
 	return q.Exit != nil && q.Exit.Verdict == event.VerdictRequeued || a != nil && a.Worked > 0
 }
 
@@ -626,5 +626,5 @@ func (q *Case) tells(last int) int {
 
 // sentTooMuch says that a failure may be laid to a warning.
 func (q *Case) sentTooMuch() bool {
-	return q.Sent != nil && q.End-q.Sent.At <= SentHolds && q.Sent.TooMuch() != ""
+	return q.Sharing != nil && q.End-q.Sharing.At <= SentHolds && q.Sharing.TooMuch() != ""
 }

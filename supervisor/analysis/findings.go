@@ -13,8 +13,8 @@ import (
 // have changed.
 const maxFindings = 64
 
-// grown is what was told in one run. The zero value is ready.
-type grown struct {
+// findingsSeen is what was told in one run. The zero value is ready.
+type findingsSeen struct {
 	Found []findingSeen
 	cures []Cure
 }
@@ -27,7 +27,7 @@ type findingSeen struct {
 
 // diagnosed takes in what was told at a moment. It is told again where it has
 // become more certain or weighs more, and by a second watcher from the start.
-func (g *grown) diagnosed(at time.Duration, d *event.Diagnosis) {
+func (g *findingsSeen) diagnosed(at time.Duration, d *event.Diagnosis) {
 	i := slices.IndexFunc(g.Found, func(t findingSeen) bool { return t.Finding == d.Finding && t.Role == d.Role })
 	switch {
 	case i < 0 && len(g.Found) < maxFindings:
@@ -38,14 +38,14 @@ func (g *grown) diagnosed(at time.Duration, d *event.Diagnosis) {
 }
 
 // first takes in what was told and says that it was not told before.
-func (g *grown) first(d *event.Diagnosis) bool {
+func (g *findingsSeen) first(d *event.Diagnosis) bool {
 	n := len(g.Found)
 	g.diagnosed(0, d)
 	return len(g.Found) > n
 }
 
 // of returns a finding, nil where it was not told.
-func (g *grown) Of(f event.Finding) *findingSeen {
+func (g *findingsSeen) Of(f event.Finding) *findingSeen {
 	if i := slices.IndexFunc(g.Found, func(t findingSeen) bool { return t.Finding == f }); i >= 0 {
 		return &g.Found[i]
 	}
@@ -56,7 +56,7 @@ func (g *grown) Of(f event.Finding) *findingSeen {
 type Diagnoses struct{ list []Diagnosis }
 
 // Add takes in those of one run, in which the tree had so much at most.
-func (s *Diagnoses) Add(id string, wall func(time.Duration) time.Time, g *grown, tree rss.Bytes, by event.Accounting) {
+func (s *Diagnoses) Add(id string, wall func(time.Duration) time.Time, g *findingsSeen, tree rss.Bytes, by event.Accounting) {
 	for i := range g.Found {
 		t := &g.Found[i]
 		d := Diagnosis{
@@ -89,7 +89,7 @@ func (s *Diagnoses) Sorted() []Diagnosis {
 }
 
 // cured takes in a cure of the run id.
-func (g *grown) cured(id string, at time.Time, c *event.Cure) {
+func (g *findingsSeen) cured(id string, at time.Time, c *event.Cure) {
 	addCure(&g.cures, &Cure{
 		Run: id, Remedy: c.Remedy, PID: c.PID, OK: c.OK, Before: c.Before, After: c.After, Reason: c.Reason, First: at, At: at, Times: 1,
 	})

@@ -45,7 +45,7 @@ const mostMarks = 3000
 // first and the last decisions stay: they tell how it began and how it ended.
 func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 	decided := map[uint64]int{}
-	var found grown
+	var found findingsSeen
 	for i := range r.Events {
 		e := &r.Events[i]
 		m := Mark{At: offset + e.At, Event: e.Value}

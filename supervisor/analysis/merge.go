@@ -54,8 +54,8 @@ func mergeActions(looks []*RunScan) ([]Action, *Budget) {
 	all := map[event.Action]*Action{}
 	var budget Budget
 	for _, k := range looks {
-		budget.Times, budget.Freed = budget.Times+k.Deeds.budget.Times, budget.Freed+k.Deeds.budget.Freed
-		for kind, a := range k.Deeds.kinds {
+		budget.Times, budget.Freed = budget.Times+k.Actions.budget.Times, budget.Freed+k.Actions.budget.Freed
+		for kind, a := range k.Actions.kinds {
 			sum := all[kind]
 			if sum == nil {
 				sum = &Action{Action: kind, FirstAt: a.FirstAt}
@@ -77,10 +77,10 @@ func mergeActions(looks []*RunScan) ([]Action, *Budget) {
 	return out, &budget
 }
 
-func mergeGrown(looks []*RunScan) []Diagnosis {
+func mergeFindings(looks []*RunScan) []Diagnosis {
 	s := Diagnoses{list: []Diagnosis{}}
 	for _, k := range looks {
-		s.Add(k.Run.Meta.ID, k.Wall, &k.Grown, k.peaks[byRSS].v, k.binding())
+		s.Add(k.Run.Meta.ID, k.Wall, &k.Findings, k.peaks[byRSS].v, k.binding())
 	}
 	return s.Sorted()
 }
@@ -88,8 +88,8 @@ func mergeGrown(looks []*RunScan) []Diagnosis {
 func mergeCures(looks []*RunScan) []Cure {
 	all := []Cure{}
 	for _, k := range looks {
-		for i := range k.Grown.cures {
-			addCure(&all, &k.Grown.cures[i])
+		for i := range k.Findings.cures {
+			addCure(&all, &k.Findings.cures[i])
 		}
 	}
 	slices.SortFunc(all, func(a, b Cure) int {

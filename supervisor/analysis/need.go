@@ -30,9 +30,9 @@ type RunFacts struct {
 	unneeded      map[uint64]bool // decisions that somebody asked for while there was room
 	// told is when a SIGTERM reached the holder last, negative for never: Slurm
 	// sends one before the job's end and with scancel.
-	told  time.Duration
-	Grown grown
-	now   groupNow // of the sample at hand
+	told     time.Duration
+	Findings findingsSeen
+	now      groupNow // of the sample at hand
 	ledFacts
 }
 
@@ -117,7 +117,7 @@ func (f *RunFacts) entry(entry *record.Entry) {
 	case *event.Rank:
 		f.rank(entry.At, e)
 	case *event.Diagnosis:
-		f.Grown.diagnosed(entry.At, e)
+		f.Findings.diagnosed(entry.At, e)
 	case *event.LoaderSaid:
 		if e.What == event.LoaderTrimmed && e.Freed > 0 {
 			f.Helped++

@@ -389,7 +389,7 @@ type Diagnosis struct {
 }
 
 // Cure is one remedy that was applied, or that could not be, in all runs. What
-// stood there is of the last time.
+// describeUse there is of the last time.
 type Cure struct {
 	Run    string       `json:"run"`
 	Remedy event.Remedy `json:"remedy"`

@@ -66,8 +66,8 @@ type RunScan struct {
 	treeScan
 	inner     int // the limit that is the innermost cgroup, -1 for none
 	forecast  forecasts
-	Grown     grown
-	Sent      *SharingSeen // nil where nothing was
+	Findings  findingsSeen
+	Sharing   *SharingSeen // nil where nothing was
 	Signals   []SignalSeen
 	JobEnd    time.Time // when Slurm ends the job, zero where nobody knew
 	Faults    []string
@@ -170,20 +170,20 @@ func (k *RunScan) entry(e *record.Entry) {
 		k.Signals = append(k.Signals, SignalSeen{v, e.At})
 	case *event.Decision:
 		k.decisions++
-		k.Deeds.decided(k.Run.Wall(e.At), v)
+		k.Actions.decided(k.Run.Wall(e.At), v)
 		if v.Action == event.ActionStop {
 			k.forecast.disturb(e.At)
 		}
 	case *event.Outcome:
-		if k.Deeds.came(v) == event.ActionRecycle && v.OK {
+		if k.Actions.came(v) == event.ActionRecycle && v.OK {
 			k.recycled++
 		}
 		if v.OK && v.Freed > 0 {
 			k.forecast.disturb(max(e.At-Seconds(v.Duration), 0))
 		}
 	case *event.LoaderSaid:
-		k.Deeds.said(v)
-		k.Sent = warned(k.Sent, e.At, v)
+		k.Actions.said(v)
+		k.Sharing = warned(k.Sharing, e.At, v)
 		if v.What == event.LoaderUnreached && !slices.Contains(k.Unreached, v.Reason) && len(k.Unreached) < mostUnreached {
 			k.Unreached = append(k.Unreached, v.Reason)
 		}
@@ -191,11 +191,11 @@ func (k *RunScan) entry(e *record.Entry) {
 			k.forecast.disturb(e.At)
 		}
 	case *event.Diagnosis:
-		k.Grown.diagnosed(e.At, v)
+		k.Findings.diagnosed(e.At, v)
 	case *event.Rank:
 		k.rankEnded(e.At, v)
 	case *event.Cure:
-		k.Grown.cured(k.Run.Meta.ID, k.Run.Wall(e.At), v)
+		k.Findings.cured(k.Run.Meta.ID, k.Run.Wall(e.At), v)
 	case *event.Fault:
 		k.Faults = append(k.Faults, v.Part+": "+v.Error)
 	case *event.Exit:
@@ -328,7 +328,7 @@ func (k *RunScan) Highest() (best *LimitScan, ok bool) {
 // outcome is the verdict of an exit event. A run in which all that gave memory back was
 // asked for while there was room was not carried by that, whatever the event says.
 func (k *RunScan) outcome() event.Verdict {
-	d := &k.Deeds
+	d := &k.Actions
 	if k.Exit.Verdict == event.VerdictCarried && d.asked > 0 && d.asked == d.helped && d.budget.Times == 0 && k.Run.Dropped == 0 {
 		return event.VerdictFine
 	}
@@ -360,7 +360,7 @@ type nodeScan struct {
 type limitScans struct {
 	Limits    []LimitScan // by index in run.Limits
 	Maps, FDs CountScan
-	Deeds     actionsSeen
+	Actions   actionsSeen
 	decisions int
 	recycled  int // workers that rules had replaced
 }

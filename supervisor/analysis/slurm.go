@@ -90,13 +90,13 @@ func (s *SlurmSays) KilledBySlurmstepd(step *StepSays) bool {
 	return s.State == "FAILED" && s.Reason == "JobLaunchFailure" && s.ExitCode == "0:9"
 }
 
-// heed puts what the record shows and what Slurm says together. Where they say
+// reconcile puts what the record shows and what Slurm says together. Where they say
 // the same, Slurm makes it certain; where they do not, both are kept.
-func (q *Case) heed(f Ending) Ending {
+func (q *Case) reconcile(f Ending) Ending {
 	says := q.Said.cause(q.Step)
 	switch {
 	case says == "":
-		return q.hint(f)
+		return q.slurmHint(f)
 	case says == f.Cause:
 		if f.Certainty == Inferred {
 			f.Certainty, f.Slurm = Slurm, SlurmConfirms
@@ -138,7 +138,7 @@ func (q *Case) compatible(says event.Cause, f *Ending) bool {
 		event.CauseTasks, event.CauseAS:
 		// The job may have gone on after the run, and ended otherwise: it is
 		// another end unless it came at once.
-		if q.goneOn() {
+		if q.jobContinued() {
 			return true
 		}
 		// What was near an end of its own is not undone by the job's time.
@@ -152,14 +152,14 @@ func (q *Case) compatible(says event.Cause, f *Ending) bool {
 	return false
 }
 
-// goneOn says that the job went on for some time after this run.
-func (q *Case) goneOn() bool {
+// jobContinued says that the job went on for some time after this run.
+func (q *Case) jobContinued() bool {
 	return q.Exit != nil && !q.Said.End.IsZero() && q.Said.End.Sub(q.Wall(q.End)) > termToKill
 }
 
-// hint takes what Slurm says where its word for the state stands for many
+// slurmHint takes what Slurm says where its word for the state stands for many
 // things.
-func (q *Case) hint(f Ending) Ending {
+func (q *Case) slurmHint(f Ending) Ending {
 	state, code := q.Said.State, q.Said.ExitCode
 	if q.Step != nil {
 		state, code = q.Step.State, q.Step.ExitCode
@@ -189,9 +189,9 @@ func (q *Case) hint(f Ending) Ending {
 	return f
 }
 
-// concerns says that Slurm's word is about this run: of a job that was requeued
+// appliesTo says that Slurm's word is about this run: of a job that was requeued
 // Slurm tells the last time it ran.
-func concerns(said *SlurmSays, k *RunScan, last int) bool {
+func appliesTo(said *SlurmSays, k *RunScan, last int) bool {
 	j := k.Run.Meta.Job
 	return j != nil && j.Restarts == last && (said.Start.IsZero() || !k.Wall(k.End).Before(said.Start))
 }

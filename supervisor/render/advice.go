@@ -110,7 +110,7 @@ func adviseFinding(k *analysis.Program) (analysis.AdviceLine, bool) {
 			if f.Exit != nil && f.Exit.Peaks.RSS != nil {
 				tree = *f.Exit.Peaks.RSS
 			}
-			all.Add(f.Run.Meta.ID, f.Run.Wall, &f.Grown, tree, key.Accounting)
+			all.Add(f.Run.Meta.ID, f.Run.Wall, &f.Findings, tree, key.Accounting)
 		}
 		for _, d := range all.Sorted() {
 			if len(d.Advice) == 0 || len(d.Evidence) == 0 {

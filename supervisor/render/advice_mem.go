@@ -43,7 +43,7 @@ func memOf(k *analysis.Program, key analysis.LimitKey) *memAdvice {
 	}
 	m.last = &m.jobs[len(m.jobs)-1]
 	for i := range m.jobs {
-		if m.outdone(i) {
+		if m.superseded(i) {
 			continue
 		}
 		// Of two that need as much the one that tells less: nothing is promised.
@@ -57,9 +57,9 @@ func memOf(k *analysis.Program, key analysis.LimitKey) *memAdvice {
 	return m
 }
 
-// outdone says that a job which its limit ended was kept inside that limit by
+// superseded says that a job which its limit ended was kept inside that limit by
 // actions later on.
-func (m *memAdvice) outdone(i int) bool {
+func (m *memAdvice) superseded(i int) bool {
 	o := &m.jobs[i]
 	return o.Fate == analysis.LimitTooSmall && slices.ContainsFunc(m.jobs[i+1:], func(l analysis.JobNeed) bool { return l.Fate == analysis.KeptByActions && l.Size <= o.Size })
 }

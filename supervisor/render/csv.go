@@ -47,7 +47,7 @@ func CSV(w io.Writer, runs []*record.Run) error {
 		return fmt.Errorf("cannot write csv: %w", err)
 	}
 	t := &csvTable{w: c}
-	for _, r := range analysis.OneClock(analysis.Distinct(runs)) {
+	for _, r := range analysis.AlignClocks(analysis.Distinct(runs)) {
 		if err := t.run(r); err != nil {
 			return fmt.Errorf("cannot write csv of run %s: %w", r.Meta.ID, err)
 		}

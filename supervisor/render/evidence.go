@@ -36,7 +36,7 @@ func (q *caseText) evidence(f *analysis.Ending) []string {
 	if !q.JobEnd.IsZero() && f.Cause != event.CauseEnded && f.Cause != event.CauseRunning {
 		out = append(out, fmt.Sprintf("%s: the job's end, as Slurm set it", q.clockOf(q.JobEnd)))
 	}
-	if d := q.Deeds.Last; d != nil {
+	if d := q.Actions.Last; d != nil {
 		out = append(out, q.deedLine(d))
 	}
 	switch {
@@ -103,14 +103,14 @@ func (q *caseText) signalLines() (out []string) {
 
 // deedLine tells the last that a rule did.
 func (q *caseText) deedLine(d *event.Decision) string {
-	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.Deeds.LastAt), values.Plain(d.Rule), d.Limit)
+	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.Actions.LastAt), values.Plain(d.Rule), d.Limit)
 	if d.Asked() {
-		line = fmt.Sprintf("%s: somebody asked for %s (process %d), limit %s", q.clockOf(q.Deeds.LastAt), d.Action, d.By, d.Limit)
+		line = fmt.Sprintf("%s: somebody asked for %s (process %d), limit %s", q.clockOf(q.Actions.LastAt), d.Action, d.By, d.Limit)
 	}
 	if d.LimitSize > 0 {
 		line += " at " + phrase.Fill(d.Limit, d.Used, d.LimitSize)
 	}
-	o := q.Deeds.Outcome
+	o := q.Actions.Outcome
 	switch {
 	case o == nil:
 		return line + "; what it brought is not in the record"
@@ -150,10 +150,10 @@ func (q *caseText) stamp(at time.Duration) string {
 
 // sentLine is the warning as evidence, empty where there was none near the end.
 func (q *caseText) sentLine() string {
-	if q.Sent == nil || q.End-q.Sent.At > analysis.SentHolds {
+	if q.Sharing == nil || q.End-q.Sharing.At > analysis.SentHolds {
 		return ""
 	}
-	return fmt.Sprintf("%s: told by the loader hook: %s", q.stamp(q.Sent.At), q.sending(q.Sent))
+	return fmt.Sprintf("%s: told by the loader hook: %s", q.stamp(q.Sharing.At), q.sending(q.Sharing))
 }
 
 // bearing are the findings that bear a cause out.
@@ -166,8 +166,8 @@ var bearing = map[event.Cause][]event.Finding{
 // foundLines are those of them that were told: who holds /dev/shm, what took the
 // mappings.
 func (q *caseText) foundLines(cause event.Cause) (out []string) {
-	for i := range q.Grown.Found {
-		t := &q.Grown.Found[i]
+	for i := range q.Findings.Found {
+		t := &q.Findings.Found[i]
 		if len(t.Evidence) > 0 && slices.Contains(bearing[cause], t.Finding) {
 			out = append(out, fmt.Sprintf("%s: %s, %s: %s", q.stamp(t.At), t.Finding, values.Plain(string(t.Confidence)), values.Plain(strings.Join(t.Evidence, "; "))))
 		}

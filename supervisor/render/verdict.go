@@ -139,14 +139,14 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		if f.Cause == event.CauseFDs {
 			what = "descriptors"
 		}
-		return fmt.Sprintf("out of %s: %s, begun %s; the command ended with %s%s", what, q.sending(q.Sent), q.when(q.Sent.At), died, q.instead())
+		return fmt.Sprintf("out of %s: %s, begun %s; the command ended with %s%s", what, q.sending(q.Sharing), q.when(q.Sharing.At), died, q.instead())
 	}
 	return q.slurmText(f)
 }
 
 // byRule names the rule that ended the run.
 func (q *caseText) byRule(who string, a event.Action) string {
-	if d := q.Deeds.Last; d != nil && d.Action == a {
+	if d := q.Actions.Last; d != nil && d.Action == a {
 		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, values.Plain(d.Rule), q.after(), d.Limit, phrase.Fill(d.Limit, d.Used, d.LimitSize))
 	}
 	return who + " " + q.after()
@@ -337,7 +337,7 @@ func (q *caseText) nearestText() string {
 	b, ok := q.Fullest()
 	user, own := q.Fullest(event.LimitUser)
 	if own && (!ok || user.Ratio > b.Ratio) && (!ok || b.Ratio < analysis.MayBe) {
-		text := "the nearest limit, user, was " + q.stood(user)
+		text := "the nearest limit, user, was " + q.describeUse(user)
 		if user.Ratio >= analysis.MayBe {
 			return "no limit that somebody else enforces was near: " + text
 		}
@@ -346,15 +346,15 @@ func (q *caseText) nearestText() string {
 	if !ok {
 		return "no limit is in the record"
 	}
-	text := fmt.Sprintf("the nearest limit, %s, was %s", b.Name, q.stood(b))
+	text := fmt.Sprintf("the nearest limit, %s, was %s", b.Name, q.describeUse(b))
 	if b.Ratio >= analysis.MayBe {
 		return text + ": it may have been that"
 	}
 	return "no limit was near: " + text
 }
 
-// stood is how full a limit was, and when.
-func (q *caseText) stood(b analysis.LimitState) string {
+// describeUse is how full a limit was, and when.
+func (q *caseText) describeUse(b analysis.LimitState) string {
 	return fmt.Sprintf("at %s %s", phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), q.when(b.At))
 }
 
@@ -446,14 +446,14 @@ func (q *caseText) named(pid int) string {
 // nothing says that tensors were sent.
 func (q *caseText) instead() string {
 	const method = "set_start_method("
-	if t := q.Grown.Of(event.FindingSpawn); t != nil {
+	if t := q.Findings.Of(event.FindingSpawn); t != nil {
 		for _, a := range t.Advice {
 			if strings.Contains(a, method) {
 				return "; instead: " + values.Plain(a)
 			}
 		}
 	}
-	if q.Sent == nil {
+	if q.Sharing == nil {
 		return ""
 	}
 	return "; instead: " + method + `"fork")`

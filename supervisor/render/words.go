@@ -1,12 +1,12 @@
 package render
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // enforced says who does what at a limit.
@@ -52,13 +52,10 @@ func short(dir string) string {
 
 // memArg writes a size as --mem takes it, empty where that takes no such size.
 func memArg(b rss.Bytes) string {
-	switch {
-	case b == 0 || b%rss.MiB != 0:
+	if b == 0 || b%rss.MiB != 0 {
 		return ""
-	case b%rss.GiB == 0:
-		return strconv.FormatUint(uint64(b/rss.GiB), 10) + "G"
 	}
-	return strconv.FormatUint(uint64(b/rss.MiB), 10) + "M"
+	return policy.MemArg(b)
 }
 
 func b2i(b bool) int {
