@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // This file says why memory grows, while the job runs: it feeds [diagnosis.State]
@@ -45,7 +46,7 @@ func (w *watcher) diagnose() {
 		l.Counts = append(l.Counts, diagnosis.Count(c))
 	}
 	if w.loader != nil {
-		l.Loaders = w.toldLoaders()
+		l.Loaders = toldLoaders(w.workers.Trainers())
 	}
 	d.state.Add(&l)
 	d.reader.AskFirst(now, d.state.Wants(), &w.last)
@@ -75,8 +76,8 @@ func bindingOf(limits []event.Limit) *event.Limit {
 }
 
 // toldLoaders is what the hook has told of DataLoaders.
-func (w *watcher) toldLoaders() (all []diagnosis.Loader) {
-	for _, t := range w.workers.Trainers() {
+func toldLoaders(trainers workers.Trainers) (all []diagnosis.Loader) {
+	for _, t := range trainers {
 		for _, l := range t.Loaders {
 			one := diagnosis.Loader{PID: t.ID.PID, Workers: l.NumWorkers, Method: l.Start, Persistent: l.Persistent}
 			if u := l.Unforked; u != nil {

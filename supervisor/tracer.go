@@ -173,7 +173,7 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 	}
 	w.tell.Put(event.NameLoader, func(h event.Head) any {
 		return event.LoaderSaid{
-			Head: h, What: event.LoaderTrimmed, PID: e.ID.PID, Worker: w.asWorker(e.ID.PID),
+			Head: h, What: event.LoaderTrimmed, PID: e.ID.PID, Worker: asWorker(&w.last, e.ID.PID),
 			Freed: freed, By: event.ByPtrace, Stopped: e.Stopped.Seconds(),
 		}
 	})
@@ -181,8 +181,8 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 }
 
 // asWorker is the PID of a process that is known to be a worker, else 0.
-func (w *watcher) asWorker(pid int) int {
-	if p := w.last.Find(pid); p != nil && p.Role == rss.RoleWorker {
+func asWorker(s *rss.Sample, pid int) int {
+	if p := s.Find(pid); p != nil && p.Role == rss.RoleWorker {
 		return pid
 	}
 	return 0
@@ -222,7 +222,7 @@ func (w *watcher) refuse(id rss.ProcID, why action.Refused) {
 		r.told = append(r.told, why.Reason)
 		w.tell.Put(event.NameLoader, func(h event.Head) any {
 			return event.LoaderSaid{
-				Head: h, What: event.LoaderRefused, PID: id.PID, Worker: w.asWorker(id.PID),
+				Head: h, What: event.LoaderRefused, PID: id.PID, Worker: asWorker(&w.last, id.PID),
 				Reason: string(why.Reason), By: event.ByPtrace,
 			}
 		})

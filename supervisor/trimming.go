@@ -14,16 +14,9 @@ import (
 // This file trims: by the hook, and by ptrace where that was asked for.
 
 func (w *watcher) canTrim(l *event.Limit) policy.Help {
-	switch {
-	case l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS:
+	if l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS {
 		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
-	default:
-		return w.canGive(l)
 	}
-}
-
-// canGive answers for a trim where a limit counts mapped file pages.
-func (w *watcher) canGive(l *event.Limit) policy.Help {
 	if w.Settings.Trim == TrimPtrace && w.traces() {
 		return w.canTrace(l)
 	}
@@ -88,7 +81,10 @@ func (w *watcher) canTrace(l *event.Limit) policy.Help {
 // beginTrim has processes give mapped pages back: those with the hook first,
 // and by ptrace what is then still above the goal.
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
-	hooked := w.hooked(l.Accounting, func(m workers.Usage) bool { return w.workers.Trimmable(m) > 0 })
+	var hooked []workers.Usage
+	if w.Settings.Trim.Hook() && w.loader != nil {
+		hooked = slices.DeleteFunc(w.workers.Mappers(l.Accounting), func(m workers.Usage) bool { return w.workers.Trimmable(m) == 0 })
+	}
 	if f.running = w.trimming(f, hooked, f.before.Used, f.began); f.running == nil {
 		w.finish(action.Result{Reason: event.ReasonNothing})
 		return
@@ -96,14 +92,6 @@ func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
 	if len(hooked) == 0 && w.traces() {
 		w.advance() // the plan is asked for now, not with the next sample
 	}
-}
-
-// hooked are the processes that the hook can trim and for which it is worth it.
-func (w *watcher) hooked(a event.Accounting, worth func(workers.Usage) bool) []workers.Usage {
-	if !w.Settings.Trim.Hook() || w.loader == nil {
-		return nil
-	}
-	return slices.DeleteFunc(w.workers.Mappers(a), func(m workers.Usage) bool { return !worth(m) })
 }
 
 // trimming begins a trim, of a limit that stands at used: nil where nobody is
