@@ -7,37 +7,54 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// faultAt is the file that has the fault of this name.
+func faultAt(t *testing.T, part string) (file string) {
+	t.Helper()
+	for _, top := range []string{"supervisor", "cmd/rsswarden"} {
+		wardentest.NoError(t, filepath.WalkDir(wardentest.Path(t, top), func(path string, d fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".go") && strings.Contains(wardentest.Read(path), `.Point("`+part+`")`) {
+				file = filepath.Base(path)
+			}
+			return err
+		}))
+	}
+	if file == "" {
+		t.Fatalf("no part %q can be asked to fail", part)
+	}
+	return file
+}
+
 // TestGoroutinePanics: a bug in a goroutine of the watcher ends that watcher. The next
 // says where it was, and goes on with rungs, record and alerts.
 func TestGoroutinePanics(t *testing.T) {
 	for part, c := range map[string]struct {
-		at      string
 		prepare func(*brokenRun)
 		stir    func(*brokenRun) // has it do something; nil where it does by itself
 		late    bool             // it does something at the second rung
 	}{
-		"log":          {at: "log.go", late: true},
-		"events":       {at: "stream.go"},
-		"record":       {at: "writer.go"},
-		"record-sync":  {at: "store.go"},
-		"journal":      {at: "journalfile.go", late: true},
-		"counts":       {at: "counts.go"},
-		"shared":       {at: "shared.go"},
-		"textfile":     {at: "file.go"},
-		"pss":          {at: "side.go", prepare: func(r *brokenRun) { r.option("--accounting", "pss") }},
-		"alert":        {at: "sender.go", late: true},
-		"alert-answer": {at: "program.go", late: true},
-		"exec":         {at: "program.go", prepare: execWorks, late: true},
-		"exec-output":  {at: "program.go", prepare: execWorks, late: true},
-		"link":         {at: "link.go", stir: func(r *brokenRun) { _ = r.Cmd.Process.Signal(syscall.SIGWINCH) }},
-		"notifier":     {at: "inotify.go", stir: touchAll},
-		"control":      {at: "server.go", stir: func(r *brokenRun) { r.Status() }},
+		"log":          {late: true},
+		"events":       {},
+		"record":       {},
+		"record-sync":  {},
+		"journal":      {late: true},
+		"counts":       {},
+		"shared":       {},
+		"textfile":     {},
+		"pss":          {prepare: func(r *brokenRun) { r.option("--accounting", "pss") }},
+		"alert":        {late: true},
+		"alert-answer": {late: true},
+		"exec":         {prepare: execWorks, late: true},
+		"exec-output":  {prepare: execWorks, late: true},
+		"link":         {stir: func(r *brokenRun) { _ = r.Cmd.Process.Signal(syscall.SIGWINCH) }},
+		"notifier":     {stir: touchAll},
+		"control":      {stir: func(r *brokenRun) { r.Status() }},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +76,7 @@ func TestGoroutinePanics(t *testing.T) {
 				},
 				then: func(*brokenRun) { died() },
 				late: c.late,
-				says: " at " + c.at + ":", // of the line on what the watcher before it died of
+				says: " at " + faultAt(t, part) + ":", // of the line on what the watcher before it died of
 			}
 			b.run(t)
 		})
@@ -75,23 +92,22 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		return append([]string{"--at", "none", "--at", rule}, more...)
 	}
 	for part, c := range map[string]struct {
-		at   string
 		args []string
 		env  []string
 		// first comes before what the command does; it has a path of its own as argument
 		first string
 	}{
-		"stalled":     {at: "psi.go"},
-		"closelook":   {at: "closelook.go"},
-		"holders":     {at: "holders.go", args: at("shm 0.0001%:warn")},
-		"planner":     {at: "tracing.go", args: at("user 50%:trim", "--trim", "ptrace"), first: forkMapping},
-		"join":        {at: "joining.go", env: step},
-		"strangers":   {at: "strangers.go", env: batch},
-		"scontrol":    {at: "scontrol.go", env: step},
-		"comment":     {at: "comment.go", args: at("user 1%:warn", "--alert-comment"), env: step},
-		"reach":       {at: "hook_check.go", first: forkMapping},
-		"requeue-ask": {at: "requeueask.go", args: at("user 1%:requeue"), env: step},
-		"trial":       {at: "trials.go", first: unknownTorch},
+		"stalled":     {},
+		"closelook":   {},
+		"holders":     {args: at("shm 0.0001%:warn")},
+		"planner":     {args: at("user 50%:trim", "--trim", "ptrace"), first: forkMapping},
+		"join":        {env: step},
+		"strangers":   {env: batch},
+		"scontrol":    {env: step},
+		"comment":     {args: at("user 1%:warn", "--alert-comment"), env: step},
+		"reach":       {first: forkMapping},
+		"requeue-ask": {args: at("user 1%:requeue"), env: step},
+		"trial":       {first: unknownTorch},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +123,7 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 			cmd := exec.Command(faulty, args...)
 			cmd.Env = c.env
 			r, _ := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
-			r.Stderr.Await(t, " at "+c.at+":", 1)
+			r.Stderr.Await(t, " at "+faultAt(t, part)+":", 1)
 			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 			if !r.Lines.Scan() || r.Lines.Text() != "got" {
 				t.Errorf("it had no signal: %q", r.Lines.Text())
