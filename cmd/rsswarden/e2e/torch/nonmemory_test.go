@@ -133,7 +133,7 @@ func smallTensors(t *testing.T, times int) {
 				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
 			})
 			t.Run(method+"/file_system without the hook", func(t *testing.T) {
-				t.Parallel()
+				// Alone: the counts have to keep up with it.
 				r := runSides(t, nil, []string{"--loader", "off"}, "tensors.py", method, "file_system", "80000")
 				r.before(t, "the count", r.warned(event.LimitMaps))
 				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
