@@ -129,8 +129,8 @@ func (w *watcher) kill(id rss.ProcID, sig syscall.Signal) error {
 	if id.PID == w.Self {
 		return nil
 	}
-	if w.spared(id) {
-		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, w.steps[id])
+	if w.pop.Excluded(id) {
+		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, w.pop.Step(id))
 	}
 	return action.Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(w.Proc, pid) })
 }

@@ -244,21 +244,21 @@ func stoppable(t *testing.T) (*stand, *exec.Cmd) {
 	s.fs.End(theCommand)
 	const start = 10 // in the made-up /proc: before this process, which plays a trainer
 	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
-	s.command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	s.pop.Command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
 	s.size(100 * rss.MiB)
 	return s, cmd
 }
 
 // size lets the command of a stoppable stand have so much.
 func (s *stand) size(anon rss.Bytes) {
-	s.fs.Put(rsstest.Process{PID: s.command.PID, Start: s.command.Start, Parent: theHolder, Comm: "sleep", Anon: anon})
+	s.fs.Put(rsstest.Process{PID: s.pop.Command.PID, Start: s.pop.Command.Start, Parent: theHolder, Comm: "sleep", Anon: anon})
 }
 
 func TestStopOvertakesWhatIsInFlight(t *testing.T) {
 	s, cmd := stoppable(t)
 	s.open(s.holder.begin)
 	id := s.trainer(10*rss.MiB, worker1)
-	s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.command.PID, Comm: "python", Anon: 10 * rss.MiB})
+	s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.pop.Command.PID, Comm: "python", Anon: 10 * rss.MiB})
 	s.put(worker1, id.PID, 10*rss.MiB, 700*rss.MiB)
 	s.full()
 	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
@@ -302,8 +302,8 @@ func TestStopOvertakesWhatIsInFlight(t *testing.T) {
 func TestStopThatCannotBe(t *testing.T) {
 	for name, prepare := range map[string]func(*stand, *exec.Cmd){
 		"a zombie": func(s *stand, _ *exec.Cmd) {
-			s.fs.Put(rsstest.Process{PID: s.command.PID, Start: s.command.Start, Parent: theHolder, Comm: "sleep", State: 'Z'})
-			s.put(worker1, s.command.PID, 960*rss.MiB, 0)
+			s.fs.Put(rsstest.Process{PID: s.pop.Command.PID, Start: s.pop.Command.Start, Parent: theHolder, Comm: "sleep", State: 'Z'})
+			s.put(worker1, s.pop.Command.PID, 960*rss.MiB, 0)
 		},
 		"gone": func(s *stand, cmd *exec.Cmd) {
 			_ = cmd.Process.Kill() // waited for below

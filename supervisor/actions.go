@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"cmp"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/control"
@@ -118,7 +120,7 @@ func (w *watcher) canCollect(l *event.Limit) policy.Help {
 	case !l.Name.Memory() || l.Accounting == event.AccountingVirtual:
 		return policy.Help{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
 	case w.loader == nil:
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
+		return policy.Help{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
 	}
 	if pids, _ := w.workers.Trainers().Collectors(); len(pids) == 0 {
 		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}

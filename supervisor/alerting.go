@@ -112,7 +112,7 @@ func (w *watcher) alertJob() string {
 		}
 		return ""
 	}
-	job, _, _ := strings.Cut(w.jobName(), ".") // of a step that we attached to
+	job, _, _ := strings.Cut(w.pop.Name, ".") // of a step that we attached to
 	return job
 }
 
@@ -139,7 +139,7 @@ func (w *watcher) alertStep(r *policy.Raised) string {
 // commentsJob says that it is ours to write: of the first node who leads.
 func (w *watcher) commentsJob() (id string, ok bool) {
 	job, in := w.limits.Job()
-	if !in || !w.Settings.AlertComment || w.Attached != nil || job.NodeID != 0 || w.tell.Comment.Refused() {
+	if !in || !w.Settings.AlertComment || w.Able.Comment != "" || job.NodeID != 0 || w.tell.Comment.Refused() {
 		return "", false
 	}
 	if w.peers.post == nil && job.Task != 0 {

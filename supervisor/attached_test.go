@@ -13,16 +13,25 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
-// attachedTo makes a watcher of what somebody else started.
-func attachedTo(a *Attached) func(*Options) {
+// attachedTo makes a watcher of what we did not start.
+func attachedTo(noHook string, cannot ...string) func(*Options) {
 	return func(o *Options) {
-		o.Attached = a
+		o.Able = attach.FromOutside(noHook, cannot)
 		o.Link.(*fakeHolder).begin.Holder = 0
+	}
+}
+
+// attachedToJob makes one of a job.
+func attachedToJob(j *population.Job) func(*Options) {
+	return func(o *Options) {
+		attachedTo("")(o)
+		o.Job = func() population.Job { return *j }
 	}
 }
 
@@ -42,7 +51,15 @@ func TestAttachedLastWords(t *testing.T) {
 		"job left": {"46", false, false, "detached", "job 46 runs on, unwatched; watched for "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := opened(t, attachedTo(&Attached{Job: c.job, Cannot: []string{"it is so"}, NoHook: "because"}))
+			s := opened(t, func(o *Options) {
+				attachedTo("because", "it is so")(o)
+				if c.job != "" {
+					o.Job = func() population.Job {
+						id := rss.ProcID{PID: theCommand, Start: 10}
+						return population.Job{Name: c.job, Roots: []rss.ProcID{id}, Steps: []string{"0"}, StepOf: map[rss.ProcID]string{id: "0"}}
+					}
+				}
+			})
 			s.sum.Stopped = c.stopped
 			var exit *hold.Exit
 			if c.ended {
@@ -71,7 +88,7 @@ func TestAttachedLastWords(t *testing.T) {
 
 // TestAttachedTrim: the reason is the one that was told at the start.
 func TestAttachedTrim(t *testing.T) {
-	s := opened(t, attachedTo(&Attached{NoHook: "another does"}))
+	s := opened(t, attachedTo("another does"))
 	s.put(theCommand, theHolder, 950*rss.MiB, 0)
 	s.full()
 	if want := "trim is of no use (not supported here, another does)"; !strings.Contains(s.stderr(), want) {
@@ -81,7 +98,7 @@ func TestAttachedTrim(t *testing.T) {
 
 // TestAttachedToUs: where we run in what we watch, we do not end ourselves.
 func TestAttachedToUs(t *testing.T) {
-	s := opened(t, attachedTo(&Attached{}))
+	s := opened(t, attachedTo(""))
 	s.Self = os.Getpid()
 	if err := s.kill(rss.ProcID{PID: os.Getpid()}, unix.SIGKILL); err != nil {
 		t.Error(err)
@@ -91,18 +108,12 @@ func TestAttachedToUs(t *testing.T) {
 // TestAttachedJob: all of a job is watched, and asked.
 func TestAttachedJob(t *testing.T) {
 	const task = theCommand + 50
-	pop := Population{
-		Roots: []rss.ProcID{{PID: theCommand, Start: 10}, {PID: task, Start: 20}},
-		Steps: []string{"0", "batch"},
+	roots := []rss.ProcID{{PID: theCommand, Start: 10}, {PID: task, Start: 20}}
+	job := population.Job{
+		Name: "46", Roots: roots, Tasks: roots, Steps: []string{"0", "batch"},
+		StepOf: map[rss.ProcID]string{roots[0]: "0", roots[1]: "batch"},
 	}
-	pop.Tasks = pop.Roots
-	a := &Attached{Job: "46", Population: func() Population { return pop }}
-	s := newStand(t, attachedTo(a))
-	set := func() *limit.Set {
-		set, _ := findLimits(&s.Settings, s.fs.Proc, s.fs.Sys, theCommand, nil, s.Lookup)
-		return set
-	}
-	pop.parts = []limit.Part{{Name: "46.0", Set: set()}, {Name: "46.batch", Set: set()}}
+	s := newStand(t, attachedToJob(&job))
 	s.fs.Put(rsstest.Process{PID: task, Parent: 1, Start: 20, Comm: "python", Anon: 200 * rss.MiB})
 	s.open(s.holder.begin)
 	if u := s.user(); u.Used != 300*rss.MiB {
@@ -112,7 +123,7 @@ func TestAttachedJob(t *testing.T) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 	var asked []int
-	for _, p := range s.commands("") {
+	for _, p := range s.pop.Commands(&s.last, "") {
 		asked = append(asked, p.ID.PID)
 	}
 	if len(asked) != 2 || asked[1] != task {
@@ -122,17 +133,17 @@ func TestAttachedJob(t *testing.T) {
 	if to, err := s.toStop(""); len(to) > 0 || !errors.Is(err, unix.ESRCH) {
 		t.Errorf("that all tasks have ended: %v, %v", to, err)
 	}
-	if err := s.kill(s.command, 0); !errors.Is(err, unix.ESRCH) {
+	if err := s.kill(s.pop.Command, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("whether it lives: %v", err)
 	}
 
 	// The first task has ended, with its step.
 	s.fs.End(theCommand)
-	pop.Roots = []rss.ProcID{{PID: task, Start: 20}}
-	pop.Tasks, pop.Steps, pop.parts = pop.Roots, []string{"batch"}, pop.parts[1:]
+	job.Roots = roots[1:]
+	job.Tasks, job.Steps = job.Roots, []string{"batch"}
 	s.full()
-	if u := s.user(); u.Used != 200*rss.MiB || s.command.PID != task {
-		t.Errorf("the job uses %v, its command is %v", u.Used, s.command)
+	if u := s.user(); u.Used != 200*rss.MiB || s.pop.Command.PID != task {
+		t.Errorf("the job uses %v, its command is %v", u.Used, s.pop.Command)
 	}
 }
 
@@ -140,21 +151,19 @@ func TestAttachedJob(t *testing.T) {
 // a signal= rule for those that have a handler, whatever its signal.
 func TestAttachedSignalAsksWhoCatchesIt(t *testing.T) {
 	deaf, other := sleeper(t)
-	pop := Population{Roots: []rss.ProcID{catcher(t), other}, Steps: []string{"0"}}
-	pop.Tasks = pop.Roots
+	job := population.Job{Name: "46", Roots: []rss.ProcID{catcher(t), other}, Steps: []string{"0"}}
+	job.Tasks, job.StepOf = job.Roots, map[rss.ProcID]string{job.Roots[0]: "0", other: "0"}
 	s := newStand(t, func(o *Options) {
-		attachedTo(&Attached{Job: "46", Population: func() Population { return pop }})(o)
+		attachedToJob(&job)(o)
 		o.Settings.Rules = mustRules("5%:signal=TERM")
 	})
-	for _, id := range pop.Roots {
+	for _, id := range job.Roots {
 		s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: 1, Comm: "task", Anon: 100 * rss.MiB})
 	}
-	s.catches(pop.Roots[0].PID, "0000000000004000")
-	set, _ := findLimits(&s.Settings, s.fs.Proc, s.fs.Sys, pop.Roots[0].PID, nil, s.Lookup)
-	pop.parts = []limit.Part{{Name: "46.0", Set: set}}
+	s.catches(job.Roots[0].PID, "0000000000004000")
 	s.open(s.holder.begin)
 	// Nobody is asked before it was read in every environment whether it is a rank.
-	s.says("TERM sent to process " + itoa(pop.Roots[0].PID) + "; not to process " + itoa(other.PID))
+	s.says("TERM sent to process " + itoa(job.Roots[0].PID) + "; not to process " + itoa(other.PID))
 	// Of two signals that end a process the first is what its parent is told.
 	_ = deaf.Process.Kill()
 	_ = deaf.Wait()
@@ -186,13 +195,4 @@ func catcher(t *testing.T) rss.ProcID {
 		t.Fatal(err)
 	}
 	return rss.ProcID{PID: cmd.Process.Pid, Start: start}
-}
-
-func TestPopulationString(t *testing.T) {
-	for want, steps := range map[string][]string{"step 0": {"0"}, "steps 0 and batch": {"0", "batch"}, "steps 0, 1 and batch": {"0", "1", "batch"}} {
-		p := Population{Steps: steps}
-		if got := p.String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
@@ -42,8 +43,8 @@ func (w *watcher) end(exit *hold.Exit) {
 	_, e.InJob = w.limits.Job()
 	e.Findings, e.Took = w.diagnosis.state.Findings(), w.runTime()
 	w.tell.LastFindings(e.Findings)
-	if w.Attached != nil {
-		e.Attached = w.lastWords(exit != nil)
+	if w.pop.Attached() {
+		e.Attached = phrase.AttachEnded(w.pop.Command.PID, w.pop.Name, exit != nil, w.sum.Stopped, time.Since(w.started))
 	}
 	out, lines := w.sum.End(&e)
 	if w.tell.Streams() {
@@ -92,7 +93,7 @@ func (w *watcher) endFlight(said bool) (ended []rss.ProcID) {
 		w.finish(w.endRequeue(w.flight, said)) // what became of the job is to be read
 		return nil
 	case event.ActionStop:
-		if w.sum.Stopped || w.Attached != nil {
+		if w.sum.Stopped || w.pop.Attached() {
 			r = action.Result{OK: true, Reason: event.ReasonDone}
 			ended = w.endLeft()
 		} else {

@@ -26,8 +26,8 @@ func (w *watcher) startTextfile() {
 
 // ender is the process whose end is that of the run: its holder, or who attached.
 func (w *watcher) ender() int {
-	if w.holder != 0 {
-		return w.holder
+	if w.pop.Holder != 0 {
+		return w.pop.Holder
 	}
 	return w.Self
 }
@@ -37,11 +37,11 @@ func (w *watcher) ender() int {
 func (w *watcher) where() metrics.Place {
 	at := metrics.Place{Node: slurm.NodeName(w.Lookup), Run: runLabel(w.Settings.RunID)}
 	switch job, ok := slurm.FromEnv(w.Lookup); {
-	case w.Attached != nil && w.Attached.Job != "":
-		at.JobID, at.Step, _ = strings.Cut(w.Attached.Job, ".")
-	case w.Attached != nil && ok:
+	case w.pop.Attached() && w.pop.Name != "":
+		at.JobID, at.Step, _ = strings.Cut(w.pop.Name, ".")
+	case w.pop.Attached() && ok:
 		at.JobID, at.Step = job.ID, job.StepID
-	case w.Attached == nil:
+	case !w.pop.Attached():
 		at.JobID, at.Step = jobAndStep(w.Lookup)
 	}
 	return at
@@ -83,7 +83,7 @@ func (w *watcher) dropTextfile(begin hold.Begin) {
 // figures are what the metrics are made of, as of the last full look.
 func (w *watcher) figures() tell.Figures {
 	f := tell.Figures{Limits: w.readings, Procs: w.last.Procs, Kills: w.limits.OOMKills(), At: w.last.At}
-	if w.Attached == nil {
+	if !w.pop.Attached() {
 		f.Ranks = 1 + len(w.peers.others)
 	}
 	return f

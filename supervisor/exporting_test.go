@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
 // textfileStand is a watcher with --textfile, opened.
@@ -129,19 +130,26 @@ func TestWhere(t *testing.T) {
 	array := env("SLURM_JOB_ID=48", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=2", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1")
 	for name, c := range map[string]struct {
 		lookup   func(string) (string, bool)
-		attached *Attached
+		attached string // to that job, or "PID"
 		want     metrics.Place
 	}{
-		"outside Slurm":        {env(), nil, metrics.Place{Node: host}},
-		"batch script":         {env("SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"), nil, metrics.Place{JobID: "46", Step: "batch", Node: "n1"}},
-		"array task":           {array, nil, metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
-		"attached to a PID":    {array, &Attached{}, metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
-		"… outside Slurm":      {env(), &Attached{}, metrics.Place{Node: host}},
-		"attached to a job":    {array, &Attached{Job: "48"}, metrics.Place{JobID: "48", Node: "n1"}},
-		"attached to a step":   {array, &Attached{Job: "48.batch"}, metrics.Place{JobID: "48", Step: "batch", Node: "n1"}},
-		"attached, no environ": {env(), &Attached{Job: "48.0"}, metrics.Place{JobID: "48", Step: "0", Node: host}},
+		"outside Slurm":        {env(), "", metrics.Place{Node: host}},
+		"batch script":         {env("SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"), "", metrics.Place{JobID: "46", Step: "batch", Node: "n1"}},
+		"array task":           {array, "", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"attached to a PID":    {array, "PID", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"… outside Slurm":      {env(), "PID", metrics.Place{Node: host}},
+		"attached to a job":    {array, "48", metrics.Place{JobID: "48", Node: "n1"}},
+		"attached to a step":   {array, "48.batch", metrics.Place{JobID: "48", Step: "batch", Node: "n1"}},
+		"attached, no environ": {env(), "48.0", metrics.Place{JobID: "48", Step: "0", Node: host}},
 	} {
-		w := &watcher{Options: Options{Lookup: c.lookup, Attached: c.attached, Settings: Settings{RunID: name}}}
+		w := &watcher{Options: Options{Lookup: c.lookup, Settings: Settings{RunID: name}}, pop: &population.Population{}}
+		switch c.attached {
+		case "":
+			w.pop.Holder = theHolder
+		case "PID":
+		default:
+			w.pop.Name = c.attached
+		}
 		c.want.Run = runLabel(name)
 		if diff := cmp.Diff(c.want, w.where()); diff != "" {
 			t.Errorf("%s: %s", name, diff)

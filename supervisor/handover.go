@@ -104,7 +104,7 @@ func (w *watcher) ownPart() string {
 	if w.peers.me.Step == "" {
 		return ""
 	}
-	return partName(w.jobName(), w.peers.me.Step)
+	return partName(w.pop.Name, w.peers.me.Step)
 }
 
 // bootTime is the time since boot, which all processes of a node share, and by

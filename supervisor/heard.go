@@ -69,7 +69,7 @@ func (w *watcher) heardPSS() bool {
 
 // askSHMUsers asks who holds what in /dev/shm. The answer is told with a later look.
 func (w *watcher) askSHMUsers() {
-	pids := counts.Sharers(w.last.Procs, w.command.PID)
+	pids := counts.Sharers(w.last.Procs, w.pop.Command.PID)
 	if len(pids) == 0 {
 		return
 	}
@@ -90,7 +90,7 @@ func (w *watcher) tellSHMUsers() {
 
 // ours measures what the holder and the watcher cost.
 func (w *watcher) ours() []event.Cost {
-	out, err := observe.OwnCost(w.Proc, w.holder, w.Self)
+	out, err := observe.OwnCost(w.Proc, w.pop.Holder, w.Self)
 	if err != nil {
 		w.fault("ours", err)
 	}

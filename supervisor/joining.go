@@ -32,7 +32,7 @@ const sweptAfter = time.Hour
 // join meets the other watchers of the job on this node, and says whether we
 // lead: so does who cannot meet anybody.
 func (w *watcher) join(begin hold.Begin) bool {
-	if w.Attached != nil {
+	if w.Able.Ranks != "" {
 		return true
 	}
 	me, name := w.member(begin), w.postName(begin)
@@ -93,7 +93,7 @@ func joinWithin(patience time.Duration, join func() (*leader.Post, error)) (*lea
 // member is who we are, for the others.
 func (w *watcher) member(begin hold.Begin) leader.Member {
 	m := leader.Member{
-		Command: w.command, Watcher: rss.ProcID{PID: w.Self}, Holder: rss.ProcID{PID: begin.Holder},
+		Command: w.pop.Command, Watcher: rss.ProcID{PID: w.Self}, Holder: rss.ProcID{PID: begin.Holder},
 		Task: -1, Dir: w.Settings.Dir, Words: firstWords(w.Settings.Command), Since: w.Settings.Begun,
 	}
 	m.Watcher.Start, _ = proctree.StartTime(w.Proc, w.Self)

@@ -52,6 +52,11 @@ var layers = map[string][]string{
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/record/store", "supervisor/diagnosis",
 		"supervisor/cadence", "supervisor/counts", "supervisor/leader", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
 	},
+
+	"supervisor/view":       {"rss"},
+	"supervisor/population": {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm", "supervisor/fault", "supervisor/probe", "supervisor/view"},
+	"supervisor/attach":     {"rss", "rss/proctree", "supervisor/hold", "supervisor/probe"}, // it answers in the holder's words
+
 	"supervisor/alert":             {"supervisor/fault", "rss", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/config":            {"supervisor/nodedir", "supervisor/text", "github.com/pelletier/go-toml"},
 	"supervisor/control":           {"supervisor/text", "supervisor/fault", "rss", "supervisor/event", "supervisor/socket", "golang.org/x/sys"},
@@ -96,7 +101,6 @@ var layers = map[string][]string{
 	// It asks leaders by what they serve, and other nodes over Slurm.
 	"supervisor/remote":          {"rss/procfile", "rss/proctree", "slurm", "supervisor/control", "supervisor/event", "supervisor/leader", "supervisor/loader", "supervisor/nodedir", "supervisor/text"},
 	"supervisor/probe":           {},
-	"supervisor/population":      {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm"},
 	"supervisor/probe/probetest": {"supervisor/probe"},
 	"supervisor/text":            {},
 	"supervisor/phrase":          {"rss", "slurm", "supervisor/event", "supervisor/text"},

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
@@ -28,7 +29,6 @@ type peers struct {
 	stop    ownStop         // of our own command, that a leader asked for
 	stagger workers.Stagger // of recycles
 	handing
-	job    rankJob
 	from   time.Duration // when we began to lead
 	heir   bool          // somebody led before us
 	lookAt time.Duration // when we looked who is here last
@@ -53,7 +53,10 @@ func (w *watcher) takeLead() bool {
 	}
 	w.tellRank(event.RankLeads, &p.me, nil)
 	w.noteStart()
-	p.job.strangers = w.newStrangers()
+	w.setRanks()
+	if job, in := w.limits.Job(); in {
+		w.pop.FindUnmanaged(&w.probes, w.Sys, job)
+	}
 	met := w.meet()
 	w.takeOver()
 	return met
@@ -98,8 +101,7 @@ func (w *watcher) meet() (changed bool) {
 	before := p.others
 	defer func() {
 		if changed {
-			p.job.stale = true
-			p.job.strangers.cover(w.memberSteps())
+			w.setRanks()
 		}
 	}()
 	p.others = slices.DeleteFunc(slices.Clone(members), func(m leader.Member) bool { return m.Ended != nil })
@@ -128,13 +130,30 @@ func (w *watcher) meet() (changed bool) {
 	return changed
 }
 
-// memberSteps are the steps that ranks of ours are in.
-func (w *watcher) memberSteps() []string {
-	steps := []string{w.peers.me.Step}
-	for i := range w.peers.others {
-		steps = append(steps, w.peers.others[i].Step)
+// setRanks says whose commands are watched.
+func (w *watcher) setRanks() {
+	rank := func(m *leader.Member) population.Rank {
+		return population.Rank{Command: m.Command, Step: m.Step, Holder: m.Holder.PID, Watcher: m.Watcher.PID}
 	}
-	return steps
+	var others []population.Rank
+	for i := range w.peers.others {
+		others = append(others, rank(&w.peers.others[i]))
+	}
+	w.pop.SetRanks(rank(&w.peers.me), others)
+}
+
+// rankNamed finds a rank of this node by SLURM_PROCID, ours included.
+func (w *watcher) rankNamed(task int) (m *leader.Member, ok bool) {
+	p := &w.peers
+	if p.me.Task == task {
+		return &p.me, true
+	}
+	for i := range p.others {
+		if p.others[i].Task == task {
+			return &p.others[i], true
+		}
+	}
+	return nil, false
 }
 
 func endOf(holder rss.ProcID, lists ...[]leader.Member) *leader.Ended {

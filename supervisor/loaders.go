@@ -148,7 +148,7 @@ func (w *watcher) budget() {
 // l, 0 where that is not known. A process that is watched from outside may share with others
 // outside.
 func (w *watcher) leastOf(l *event.Limit) rss.Bytes {
-	if w.pss == nil || w.loader == nil || w.Attached != nil || l.Accounting != event.AccountingPSS || w.stepOf(l) != "" && w.ofJob() {
+	if w.pss == nil || w.loader == nil || w.pop.Attached() || l.Accounting != event.AccountingPSS || w.limits.Step(l) != "" && w.pop.IsJob() {
 		return 0
 	}
 	return w.workers.PSSFloor()
@@ -157,10 +157,10 @@ func (w *watcher) leastOf(l *event.Limit) rss.Bytes {
 // checkHook tells of trainings that the loader hook does not reach: once for each cause,
 // whatever number of ranks it meets.
 func (w *watcher) checkHook() {
-	if w.loader == nil || w.Attached != nil {
+	if w.loader == nil || w.pop.Attached() {
 		return
 	}
-	commands := []rss.ProcID{w.command}
+	commands := []rss.ProcID{w.pop.Command}
 	for _, o := range w.peers.others {
 		commands = append(commands, o.Command)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -74,8 +75,8 @@ func (w *watcher) heardProbes() bool {
 		w.answered(answer)
 	}
 	counts, reached := w.heardCounts()
-	plan, steps, strangers := w.heardPlan(), w.heardSteps(), w.heardStrangers()
-	if full = full || reached || plan || steps || strangers; full {
+	plan, steps, unmanaged := w.heardPlan(), w.heardSteps(), w.pop.Heard()
+	if full = full || reached || plan || steps || unmanaged; full {
 		w.full()
 	}
 	return pss || full || counts
@@ -112,7 +113,7 @@ func (w *watcher) tick() {
 	b := &w.readings[w.watched]
 	next := w.next(b, w.fullUsed)
 	began := time.Now()
-	fast, ok := w.limits.Fast(now, next, w.sumRSS)
+	fast, ok := w.limits.Fast(now, next, w.pop.SumRSS)
 	w.fastCost.Add(time.Since(began))
 	if !ok || fast.Limit.ID() != b.ID() {
 		w.full()
@@ -181,11 +182,11 @@ func (w *watcher) read() {
 		roles = w.loader.Roles()
 		w.workers.SetTrainers(w.loader.Trainers())
 	}
-	for _, owner := range w.workers.Update(&w.last, roles, append(slices.Clone(w.tasks), w.command)...) {
+	for _, owner := range w.workers.Update(&w.last, roles, append(slices.Clone(w.pop.Tasks()), w.pop.Command)...) {
 		w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
 	}
 	before := w.readings
-	w.readings = append(w.limits.Read(&w.last), w.counts.Read(now, w.last.Procs, w.command.PID, len(w.workers.Trainers()) > 0)...)
+	w.readings = append(w.limits.Read(&w.last), w.counts.Read(now, w.last.Procs, w.pop.Command.PID, len(w.workers.Trainers()) > 0)...)
 	for i := range w.readings {
 		l := &w.readings[i] // what is certain of a sum of PSS may be more than readings say that are seconds old
 		l.Used = max(l.Used, min(w.leastOf(l), l.UsedMax))
@@ -208,15 +209,19 @@ func (w *watcher) read() {
 
 // population reads the tree and what counts beside it.
 func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err error) {
-	roots := w.roots()
-	w.tree.Adopt(w.adopters()...)
-	procs, gaps, err = w.tree.Trees(roots)
+	procs, gaps, err = w.pop.Read()
+	if w.stepLimits.of(w.pop.Job(), false) {
+		w.limits.Replace(w.stepLimits.parts(w.pop.Name))
+	}
 	if err != nil {
 		return nil, nil, gaps, err
 	}
-	procs = w.withoutOurs(procs)
-	w.place(procs)
-	w.sayInside(procs)
+	// The first look is before the first line.
+	if _, in := w.limits.Job(); in && w.seq > 0 && !w.pop.FollowsJob() {
+		if srun := population.Srun(procs); srun != 0 && w.tell.Once("srun", "") {
+			w.tell.Warn(phrase.SrunInside(srun))
+		}
+	}
 	extra, more, err := w.limits.Extra(w.tree, procs)
 	return procs, extra, gaps.Add(more), err
 }
@@ -249,7 +254,7 @@ func (w *watcher) changed(before []event.Limit) {
 			if err := hearPressed(w.bell, l); err != nil {
 				w.fault("inotify", err)
 			}
-			if l.Name == event.LimitCgroup && !w.followsJob() {
+			if l.Name == event.LimitCgroup && !w.pop.FollowsJob() {
 				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, text.Percent(l.Ratio())))
 			}
 		} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // orders are what the leader asks of other ranks' watchers. Its number grows from
@@ -34,27 +35,22 @@ func (w *watcher) rankOf(pid int) *leader.Member {
 	if len(w.peers.others) == 0 {
 		return nil
 	}
-	for range 64 { // a tree is not that deep
-		if pid == w.command.PID {
+	for up := range view.Lineage(w.last.Procs).Up(pid) {
+		if up == w.pop.Command.PID {
 			return nil
 		}
 		for i := range w.peers.others {
-			if m := &w.peers.others[i]; m.Command.PID == pid {
+			if m := &w.peers.others[i]; m.Command.PID == up {
 				return m
 			}
 		}
-		p := w.last.Find(pid)
-		if p == nil || p.Parent == pid {
-			return nil
-		}
-		pid = p.Parent
 	}
 	return nil
 }
 
 // ourPIDs are the holders and watchers of this node.
 func (w *watcher) ourPIDs() []int {
-	pids := []int{w.holder, w.Self}
+	pids := []int{w.pop.Holder, w.Self}
 	for i := range w.peers.others {
 		pids = append(pids, w.peers.others[i].Holder.PID, w.peers.others[i].Watcher.PID)
 	}
@@ -66,7 +62,7 @@ func (w *watcher) tracerOf(pid int) int {
 	if m := w.rankOf(pid); m != nil {
 		return m.Holder.PID
 	}
-	return w.holder
+	return w.pop.Holder
 }
 
 // give has a piece of a process given back, by the holder that may.

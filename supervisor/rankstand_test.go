@@ -39,7 +39,7 @@ func newRank(t *testing.T, first *rankStand, dir string, task int, step string, 
 	}
 	s.holder.begin.Holder = theHolder + task*10
 	s.holder.begin.PID, s.holder.begin.Start = command.PID, command.Start
-	s.watcher.command, s.watcher.holder = command, s.holder.begin.Holder
+	s.pop.Command, s.pop.Holder = command, s.holder.begin.Holder
 	s.fs.Write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n")
 	s.fs.Write("proc/sys/kernel/random/boot_id", "b\n")
 	r.uses("", 0)
@@ -81,7 +81,7 @@ func (r *rankStand) meets(ranks, steps int) {
 		r.t.Fatalf("met %+v", r.peers.others)
 	}
 	r.full()
-	for looking := len(r.peers.job.looking); looking-len(r.peers.job.looking) < steps; r.heardSteps() {
+	for looking := len(r.stepLimits.looking); looking-len(r.stepLimits.looking) < steps; r.heardSteps() {
 		yields(r.t, r.probes.C(), 10*time.Second)
 	}
 	r.full()
@@ -204,4 +204,22 @@ func yields[T any](t *testing.T, c <-chan T, within time.Duration) (v T) {
 func (r *rankStand) runtime() string {
 	dir, _ := r.Lookup("RSSWARDEN_RUNTIME")
 	return dir
+}
+
+// sleeper is a process that lasts until the test ends it.
+func sleeper(t *testing.T) (*exec.Cmd, rss.ProcID) {
+	t.Helper()
+	c := exec.Command("/bin/sleep", "1000")
+	if err := c.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+	start, err := proctree.StartTime("/proc", c.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, rss.ProcID{PID: c.Process.Pid, Start: start}
 }

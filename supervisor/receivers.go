@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
 // This file says whom a signal= rule asks.
@@ -16,7 +17,7 @@ import (
 // hookless says that nobody can say hello, so that the environment alone tells
 // who trains.
 func (w *watcher) hookless() bool {
-	return w.Attached != nil || w.loader == nil && len(w.workers.Trainers()) == 0
+	return w.pop.Attached() || w.loader == nil && len(w.workers.Trainers()) == 0
 }
 
 // receivers returns whom the signal of a rule goes to where l was crossed: every
@@ -32,10 +33,10 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 	if !ok {
 		return nil, policy.Help{Reason: event.ReasonUnsupported}
 	}
-	step, hookless := w.stepOf(l), w.hookless()
-	all := slices.DeleteFunc(w.workers.Training(hookless), func(p *rss.Proc) bool { return !w.isMeant(p.ID, step) })
+	step, hookless := w.limits.Step(l), w.hookless()
+	all := slices.DeleteFunc(w.workers.Training(hookless), func(p *rss.Proc) bool { return !w.pop.InScope(p.ID, step) })
 	if len(all) == 0 {
-		all = behind(&w.last, w.commands(step))
+		all = population.InContainers(&w.last, w.pop.Commands(&w.last, step))
 		switch {
 		case len(all) == 0:
 			return nil, policy.Help{Reason: event.ReasonVanished}
@@ -46,7 +47,7 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 		}
 		all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return p.Role == rss.RoleAgent })
 	}
-	if w.Attached != nil && w.workers.Unsure(all) {
+	if w.pop.Attached() && w.workers.Unsure(all) {
 		return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "who trains is not known yet", Later: true}
 	}
 	if all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return !means(p.ID.PID) }); len(all) == 0 {
@@ -73,8 +74,8 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 	if len(to) == 0 {
 		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + phrase.Processes(deaf)}
 	}
-	if !w.isAll(step) {
-		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.target(step)+" is meant", "; ")
+	if !w.pop.IsAll(&w.last, step) {
+		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.pop.Target(step)+" is meant", "; ")
 	}
 	h.OK = true
 	return to, h

@@ -157,7 +157,7 @@ func TestReceiversByEnvironment(t *testing.T) {
 		{"nothing was read yet", "90%:signal=TERM", 2, false, nil, event.ReasonNoTrainer, "not known yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, attachedTo(&Attached{}))
+			s := newStand(t, attachedTo(""))
 			for i, pid := range []int{theCommand, worker1, worker2} {
 				if pid != theCommand {
 					s.put(pid, theCommand, 10*rss.MiB, 0)
@@ -228,7 +228,7 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 	})
 	s.fs.End(theCommand)
 	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
-	s.command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	s.pop.Command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
 	size := func(mib rss.Bytes) {
 		s.fs.Put(rsstest.Process{PID: cmd.Process.Pid, Start: start, Parent: theHolder, Comm: "sh", Anon: mib * rss.MiB})
 		s.catches(cmd.Process.Pid, usr2)

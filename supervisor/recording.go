@@ -77,7 +77,7 @@ func (w *watcher) recordMeta(begin hold.Begin) record.Meta {
 	s := &w.Settings
 	m := record.Meta{
 		ID: s.RunID, Start: s.Begun, Mono: s.BegunMono, Version: s.Version, Command: s.Command, UID: os.Geteuid(),
-		Holder: begin.Holder, Process: w.command, Attached: w.Attached != nil,
+		Holder: begin.Holder, Process: w.pop.Command, Attached: w.pop.Attached(),
 		BootID: w.firstLine("sys/kernel/random/boot_id"),
 	}
 	m.Dir, _ = unix.Getwd() // the kernel knows it: os.Getwd asks its file system, which may hang
@@ -131,7 +131,7 @@ func (w *watcher) recordSample(atDecision bool) {
 	}
 	r.To.Sample(&record.Look{
 		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: w.readings,
-		Self: w.Self, Holder: w.holder, Counts: w.counts.Of,
+		Self: w.Self, Holder: w.pop.Holder, Counts: w.counts.Of,
 	})
 }
 

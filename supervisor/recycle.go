@@ -72,8 +72,8 @@ func (w *watcher) pick(l *event.Limit) (u workers.Usage, reason event.Reason) {
 
 // recyclable are the workers that could be recycled for l.
 func (w *watcher) recyclable(l *event.Limit) []workers.Usage {
-	step := w.stepOf(l)
-	list := slices.DeleteFunc(w.workers.RecyclableFor(l, w.timeLeft(l)), func(u workers.Usage) bool { return !w.isMeant(u.ID, step) })
+	step := w.limits.Step(l)
+	list := slices.DeleteFunc(w.workers.RecyclableFor(l, w.timeLeft(l)), func(u workers.Usage) bool { return !w.pop.InScope(u.ID, step) })
 	for i := range list {
 		list[i].RankServed = w.peers.stagger.LastRecycled(w.rankKey(list[i].ID.PID))
 	}

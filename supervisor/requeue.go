@@ -70,8 +70,8 @@ func (w *watcher) canRequeue(r event.Rule, l *event.Limit) policy.Help {
 	}
 	job, ok := w.limits.Job()
 	switch {
-	case w.Attached != nil:
-		return no(event.ReasonUnsupported, "only what rsswarden run has started is requeued")
+	case w.Able.Requeue != "":
+		return no(event.ReasonUnsupported, w.Able.Requeue)
 	case w.requeue.done != nil:
 		return no(event.ReasonNoRequeue, "the job is in the queue already")
 	case !ok || job.ID == "":

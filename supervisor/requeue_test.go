@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -136,7 +137,7 @@ func TestCanRequeue(t *testing.T) {
 	}{
 		{"as it is", "97%:requeue", nil, fakeJob, nil, "", ""},
 		{"outside Slurm", "97%:requeue", map[string]string{"SLURM_JOB_ID": ""}, fakeJob, nil, event.ReasonUnsupported, "not in a Slurm job"},
-		{"attached", "97%:requeue", nil, fakeJob, func(s *stand) { s.Attached = &Attached{} }, event.ReasonUnsupported, "only what rsswarden run"},
+		{"attached", "97%:requeue", nil, fakeJob, func(s *stand) { s.Able = attach.FromOutside("", nil) }, event.ReasonUnsupported, "only what rsswarden run"},
 		{"--no-requeue", "97%:requeue", nil, job("Requeue=1", "Requeue=0"), nil, event.ReasonNoRequeue, "--no-requeue"},
 		{"salloc", "97%:requeue", nil, job("BatchFlag=1", "BatchFlag=0"), nil, event.ReasonNoRequeue, "no batch script"},
 		{"in the queue already", "97%:requeue", nil, job("RUNNING", "COMPLETING"), nil, event.ReasonNoRequeue, "it is COMPLETING"},

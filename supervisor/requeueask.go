@@ -85,7 +85,7 @@ func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
 	if delay > 0 {
 		q.hurry = make(chan struct{})
 	}
-	q.asking.Ask(factsAsk{job.ID, w.holder, delay, q.hurry}, false)
+	q.asking.Ask(factsAsk{job.ID, w.pop.Holder, delay, q.hurry}, false)
 }
 
 // askFacts asks about the job, its nodes and its partition. What the last two give
@@ -121,7 +121,7 @@ func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobF
 // not for who leads.
 func (w *watcher) foresee(delay time.Duration) {
 	job, ok := w.limits.Job()
-	if !ok || w.Attached != nil || w.peers.post == nil && job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
+	if !ok || w.Able.Requeue != "" || w.peers.post == nil && job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
 		return
 	}
 	w.askJobFacts(job, delay)
@@ -146,17 +146,18 @@ func parseKillWait(b []byte) time.Duration {
 // Where rsswarden is what slurmstepd has started, it stays until the job is in the
 // queue.
 func mortal(proc string, holder int) string {
-	task := holder
-	for range 64 { // a tree is not that deep
-		i, err := proctree.Identify(proc, task)
-		if err != nil || i.Parent <= 1 {
-			return "no slurmstepd is to be seen above rsswarden, so it is not known whether Slurm's TERM leaves it the time"
-		}
-		up, err := proctree.Identify(proc, i.Parent)
-		if err != nil || strings.HasPrefix(up.Comm, "slurmstepd") {
+	task, stepd := 0, false
+	for i, err := range proctree.Parents(proc, holder) {
+		if i.ID.PID <= 1 || task == 0 && err != nil {
 			break
 		}
-		task = i.Parent
+		if stepd = task != 0 && (err != nil || strings.HasPrefix(i.Comm, "slurmstepd")); stepd {
+			break
+		}
+		task = i.ID.PID
+	}
+	if !stepd {
+		return "no slurmstepd is to be seen above rsswarden, so it is not known whether Slurm's TERM leaves it the time"
 	}
 	if task == holder || outlivesTERM(proc, task) {
 		return ""

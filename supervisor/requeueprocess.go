@@ -127,7 +127,7 @@ func (w *watcher) lastLife() func() string {
 	if w.peers.post == nil {
 		first = job.Task == 0
 	}
-	if !ok || job.Restarts == 0 || !first || w.Attached != nil || w.Link.Begin().Attempt > 1 {
+	if !ok || job.Restarts == 0 || !first || w.Able.Requeue != "" || w.Link.Begin().Attempt > 1 {
 		return nil
 	}
 	has, _ := slurm.StepLimit(w.Lookup, slurm.RlimitRSS())

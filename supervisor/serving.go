@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // serving is the loop's side of the control socket.
@@ -124,6 +125,7 @@ func (w *watcher) standing() *control.Status {
 			Command: strings.Join(m.Words, " "), Since: m.Since, Recycled: w.serving.manual.recycled[m.Holder], Hook: "off", Why: w.noHookWhy(),
 		})
 	}
+	lineage := view.Lineage(w.last.Procs)
 	able := map[int]bool{}
 	for _, u := range w.workers.Recyclable(event.AccountingCgroup) {
 		able[u.ID.PID] = true
@@ -136,7 +138,7 @@ func (w *watcher) standing() *control.Status {
 	}
 	for i := range w.last.Procs {
 		q := &w.last.Procs[i]
-		r := w.rankIndex(q, at)
+		r := lineage.Rank(q.ID.PID, at)
 		c := w.procStatus(q)
 		c.CanRecycle, c.CanTrim = able[q.ID.PID], trims[q.ID.PID]
 		if r >= 0 {
@@ -155,7 +157,7 @@ func (w *watcher) standing() *control.Status {
 		if q == nil {
 			continue
 		}
-		if r := w.rankIndex(q, at); r >= 0 {
+		if r := lineage.Rank(q.ID.PID, at); r >= 0 {
 			k := &st.Ranks[r]
 			k.Hook, k.Why = "trim", t.Why
 			switch {
@@ -170,23 +172,9 @@ func (w *watcher) standing() *control.Status {
 	return st
 }
 
-// rankIndex finds the rank of a process, -1 for none, by the commands above it.
-func (w *watcher) rankIndex(p *rss.Proc, at map[int]int) int {
-	for range 64 { // a tree is not that deep
-		if p == nil {
-			break
-		}
-		if i, ok := at[p.ID.PID]; ok {
-			return i
-		}
-		p = w.last.Find(p.Parent)
-	}
-	return -1
-}
-
 func (w *watcher) procStatus(p *rss.Proc) control.Proc {
 	c := control.Proc{
-		PID: p.ID.PID, Start: p.ID.Start, Parent: p.Parent, Role: p.Role, Task: -1, Step: w.steps[p.ID],
+		PID: p.ID.PID, Start: p.ID.Start, Parent: p.Parent, Role: p.Role, Task: -1, Step: w.pop.Step(p.ID),
 		Comm: p.Comm, State: string(rune(p.State)), RSS: p.RSS, Anon: p.Anon, File: p.File, Shmem: p.Shmem, Threads: p.Threads,
 	}
 	if p.PSS != nil {
@@ -199,11 +187,14 @@ func (w *watcher) procStatus(p *rss.Proc) control.Proc {
 	return c
 }
 
+// noHook is why no loader can be asked for anything, where it is not told more closely.
+const noHook = "no loader hook"
+
 func (w *watcher) noHookWhy() string {
 	if w.loader != nil {
 		return w.workers.NoHello()
 	}
-	return w.noHook()
+	return cmp.Or(w.Able.Hook, noHook)
 }
 
 // remember keeps the newest outcomes for who asks.

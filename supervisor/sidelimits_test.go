@@ -377,7 +377,7 @@ func TestWatcherCounts(t *testing.T) {
 	s.open(s.holder.begin)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		s.full()
-		if m, _ := s.counts.Of(s.command); m == 3 {
+		if m, _ := s.counts.Of(s.pop.Command); m == 3 {
 			break
 		}
 		if time.Now().After(end) {

@@ -259,8 +259,8 @@ func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why policy.
 	})
 	now, ours := w.now(), w.ourPIDs()
 	found := w.workers.Traceable(a, workers.Tracing{
-		All: w.Settings.Trim == TrimPtrace, Least: trim.Least, Tops: w.tops(),
-		Never: func(id rss.ProcID) bool { return slices.Contains(ours, id.PID) || w.spared(id) },
+		All: w.Settings.Trim == TrimPtrace, Least: trim.Least, Tops: w.pop.Tasks(),
+		Never: func(id rss.ProcID) bool { return slices.Contains(ours, id.PID) || w.pop.Excluded(id) },
 	})
 	for _, u := range found.List {
 		if r := t.refused[u.ID]; r == nil || r.until != 0 && now >= r.until {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -43,7 +44,7 @@ const muchMapped = 0.02
 // canTrimByHook answers for the part of a trim that is done by the hook.
 func (w *watcher) canTrimByHook(l *event.Limit) policy.Help {
 	if !w.Settings.Trim.Hook() || w.loader == nil {
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: w.noHook()}
+		return policy.Help{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
 	}
 	mappers := w.workers.Mappers(l.Accounting)
 	if len(mappers) == 0 {
@@ -61,7 +62,7 @@ func (w *watcher) canTrimByHook(l *event.Limit) policy.Help {
 
 // traces says that processes may be traced: never those that somebody else
 // started.
-func (w *watcher) traces() bool { return w.Settings.Trim.Ptrace() && w.Attached == nil }
+func (w *watcher) traces() bool { return w.Settings.Trim.Ptrace() && w.Able.Ptrace == "" }
 
 // tracesFor says that a limit counts what they give back.
 func (w *watcher) tracesFor(l *event.Limit) bool {

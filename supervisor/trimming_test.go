@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -129,7 +130,7 @@ func TestCanTrimAddsUp(t *testing.T) {
 		t.Errorf("%+v, want that of the hook alone", h)
 	}
 	s.Settings.Trim = TrimAuto
-	s.Attached = &Attached{NoHook: "x"}
+	s.Able = attach.FromOutside("x", nil)
 	if s.traces() {
 		t.Error("what somebody else started would be traced")
 	}

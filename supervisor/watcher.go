@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -20,6 +21,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
@@ -44,7 +46,8 @@ type Options struct {
 	Self     int    // PID of the watcher
 	Lookup   func(string) (string, bool)
 	Log      tell.Lines
-	Attached *Attached // nil for a command of ours
+	Able     attach.Abilities
+	Job      func() population.Job // of a job that we attached to; else nil
 }
 
 // Holder is the holder as the watcher sees it: [hold.Link] outside tests.
@@ -63,28 +66,23 @@ type Holder interface {
 // watcher is the state of the loop. Only the loop's goroutine touches it.
 type watcher struct {
 	Options
-	command rss.ProcID
-	tasks   []rss.ProcID          // of a job that is watched as a whole; else nil
-	job     Population            // … of which this is all that is known
-	steps   map[rss.ProcID]string // … of each process
-	within  map[rss.ProcID]bool   // us and what we have started, where we run in what we watch
-	withRSS rss.Bytes             // … what that has
+	pop *population.Population
 	clock
 
-	early    []limit.Warning // what was met before anything could be said
-	peers    peers
-	serving  serving
-	tree     *proctree.Reader
-	own      *limit.Set // … of our command, where we started it
-	limits   *limit.Union
-	ladder   *policy.State
-	loader   *loader.Control // nil where loaders are not talked to
-	probes   probe.Set
-	pss      *observe.PSS   // nil where no limit is compared in PSS
-	counts   *counts.Counts // limits beside summed memory
-	bell     *wake.Bell     // rings for what is in wakes.go
-	hears    bool           // … for what loaders write, too; else it is looked for
-	scontrol *probe.Reader[observe.SlurmQuestion, observe.SlurmAnswer]
+	early      []limit.Warning // what was met before anything could be said
+	peers      peers
+	serving    serving
+	tree       *proctree.Reader
+	limits     *limit.Union
+	stepLimits stepLimits
+	ladder     *policy.State
+	loader     *loader.Control // nil where loaders are not talked to
+	probes     probe.Set
+	pss        *observe.PSS   // nil where no limit is compared in PSS
+	counts     *counts.Counts // limits beside summed memory
+	bell       *wake.Bell     // rings for what is in wakes.go
+	hears      bool           // … for what loaders write, too; else it is looked for
+	scontrol   *probe.Reader[observe.SlurmQuestion, observe.SlurmAnswer]
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
@@ -106,7 +104,6 @@ type watcher struct {
 	lookDue time.Duration
 	// unstuckAt is when the holder was looked after last.
 	unstuckAt time.Duration
-	holder    int // its PID, 0 where we attached
 	rates     map[event.LimitID]*rss.Rate
 	said      []action.Said // by loaders, since the action in flight looked last
 	came      arrivals      // of the tracer, since then
@@ -136,9 +133,6 @@ func Watch(opt Options) {
 	}
 	w.open(begin)
 	w.loop()
-	if w.followsJob() {
-		w.limits.Replace(w.Attached.Population().parts)
-	}
 	w.limits.Close()
 }
 
@@ -148,7 +142,6 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	}
 	w := &watcher{
 		Options: opt,
-		command: rss.ProcID{PID: begin.PID, Start: begin.Start},
 		clock:   clock{started: time.Now()},
 		bell:    wake.New(),
 		tree:    proctree.New(opt.Proc),
@@ -157,9 +150,14 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		rates:   map[event.LimitID]*rss.Rate{}, metSides: map[event.LimitID]bool{},
 		tell: tell.New(opt.Log, opt.Settings.Events),
 	}
-	if opt.Attached == nil {
-		w.holder = begin.Holder
+	command := rss.ProcID{PID: begin.PID, Start: begin.Start}
+	if command.Start == 0 {
+		// The holder could not read it. A signal goes to nobody without it.
+		command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
+	w.pop = population.New(population.Options{
+		Proc: opt.Proc, Tree: w.tree, Command: command, Followed: opt.Job, Holder: begin.Holder, Self: opt.Self, Names: hold.WatcherNames,
+	})
 	w.tracer = newTracer(newPlanReader(&w.probes, opt.Proc, opt.Self), begin.Attempt)
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
@@ -169,14 +167,10 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	}
 	w.scontrol = observe.NewSlurm(&w.probes, opt.Lookup, scontrol)
 	w.requeue.asking = newFactsReader(opt.Proc, scontrol)
-	if w.command.Start == 0 {
-		// The holder could not read it. A signal goes to nobody without it.
-		w.command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
-	}
 	// Where it cannot be read all workers count as seen fresh.
 	from, _ := proctree.StartTime(opt.Proc, opt.Self)
 	w.workers = workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook})
-	w.sum.Watched = begin.Attempt <= 1 && opt.Attached == nil
+	w.sum.Watched = begin.Attempt <= 1 && !w.pop.Attached()
 	return w
 }
 
@@ -188,6 +182,9 @@ func (w *watcher) open(begin hold.Begin) {
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
 	w.limits, warnings = w.find(begin)
+	if job, in := w.limits.Job(); in && !w.pop.Attached() {
+		w.pop.Name = job.ID
+	}
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
@@ -277,16 +274,23 @@ func (w *watcher) follow(fault func(part string, err error)) {
 func (w *watcher) sayStart(begin hold.Begin) {
 	s := &w.Settings
 	w.tell.Put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
-	if w.Attached != nil {
-		w.sayAttached()
+	if w.pop.Attached() {
+		if w.pop.FollowsJob() {
+			w.tell.Info(phrase.WatchingJob(w.pop.Name, w.pop.Job().String(), len(w.last.Procs), w.readings))
+		} else {
+			w.tell.Info(phrase.Watching(s.Command, w.pop.Command.PID, w.readings))
+		}
+		for _, text := range w.Able.Cannot {
+			w.tell.Info("from outside: " + text)
+		}
 		return
 	}
 	if begin.Attempt > 1 {
 		w.tell.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
-	outer := outerRun(w.tree.One, begin.Holder)
+	outer := population.OuterRun(w.Proc, begin.Holder)
 	if outer != 0 && (!w.sum.Led || w.peers.me.Task <= 0) { // of several ranks one says it
-		w.tell.Warn(nested(outer, s))
+		w.tell.Warn(phrase.Nested(outer, s.Dir != ""))
 	}
 	if w.sum.Led {
 		return // who leads says it
@@ -311,8 +315,8 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
 		Settings: s.Origins, Rules: s.ruleTexts(), Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
 	}
-	if w.Attached != nil {
-		e.Attached, e.Job, e.Cannot = true, w.Attached.Job, w.Attached.Cannot
+	if w.pop.Attached() {
+		e.Attached, e.Job, e.Cannot = true, w.pop.Name, w.Able.Cannot
 	}
 	return e
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
+	attachment "github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/population"
@@ -55,9 +56,10 @@ func attachCommand(p process) *cli.Command {
 // target is what is attached to.
 type target struct {
 	settings supervisor.Settings
-	follower *supervisor.Follower
+	process  *attachment.Process
+	followed *population.Followed // nil for one process
 	env      *population.Environment
-	attached supervisor.Attached
+	able     attachment.Abilities
 }
 
 // attachTo checks what the user typed and finds the target.
@@ -107,9 +109,7 @@ func (t *target) toJob(p process, id string) error {
 		}
 		job = r.ID
 	}
-	f, err := supervisor.FollowJob(supervisor.JobOptions{
-		Settings: &t.settings, Proc: "/proc", Sys: "/sys", Job: job, Step: m[2], Self: os.Getpid(), Conf: p.get("SLURM_CONF"),
-	})
+	f, err := population.FollowJob("/proc", "/sys", job, m[2], os.Getpid())
 	if err != nil {
 		return err
 	}
@@ -118,13 +118,10 @@ func (t *target) toJob(p process, id string) error {
 		return usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; on one of them: %s", m[1], besideJob(m[1], id)),
 			"no process of job %s is to be seen on this node (%s)", id, host)
 	}
-	t.follower, t.attached.Population = f.Follower, f.Take
-	t.attached.Job = f.ID()
-	if m[2] != "" {
-		t.attached.Job += "." + m[2]
-	}
-	t.settings.Command = []string{"job", t.attached.Job}
-	t.describe(p, f.Begin().PID)
+	found := f.Job()
+	t.followed, t.process = f, attachment.FollowAll(found.Roots[0], f.Lives, f.Wait)
+	t.settings.Command = []string{"job", found.Name}
+	t.describe(p, found.Roots[0].PID, found.Name)
 	return nil
 }
 
@@ -148,14 +145,14 @@ func (t *target) toProcess(p process, text string) error {
 	if err != nil {
 		return err
 	}
-	t.follower = supervisor.Follow("/proc", id)
-	t.describe(p, pid)
+	t.process = attachment.Follow("/proc", id)
+	t.describe(p, pid, "")
 	t.settings.Command = commandLine(pid)
 	return nil
 }
 
 // describe finds out what is known of a process, and what cannot be done to it.
-func (t *target) describe(p process, pid int) {
+func (t *target) describe(p process, pid int, job string) {
 	type found struct {
 		env    *population.Environment
 		noHook string
@@ -165,17 +162,19 @@ func (t *target) describe(p process, pid int) {
 	go func() {
 		env := population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF"))
 		hook := noHook("/proc", pid)
-		c <- found{env, hook, cannotDo("/proc", pid, t.attached.Job, hook, env)}
+		c <- found{env, hook, cannotDo("/proc", pid, job, hook, env)}
 	}()
 	select {
 	case f := <-c:
-		t.env, t.attached.NoHook, t.attached.Cannot = f.env, f.noHook, f.cannot
+		t.env, t.able = f.env, attachment.FromOutside(f.noHook, f.cannot)
 	case <-time.After(preparePatience):
-		t.env, t.attached.NoHook = &population.Environment{}, "its environment could not be read"
-		t.attached.Cannot = []string{fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience)}
+		t.env = &population.Environment{}
+		t.able = attachment.FromOutside("its environment could not be read", []string{
+			fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience),
+		})
 	}
 	if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" {
-		t.follower.Conf = conf
+		t.process.Conf = conf
 	}
 }
 
@@ -203,10 +202,14 @@ func (t *target) watch(log logger) (err error) {
 			err = fmt.Errorf("the watch broke off, %s runs on: internal error: %v", strings.Join(t.settings.Command, " "), r)
 		}
 	}()
-	supervisor.Watch(supervisor.Options{
-		Settings: t.settings, Link: t.follower, Proc: "/proc", Sys: "/sys", Self: os.Getpid(),
-		Lookup: t.env.Lookup, Log: log, Attached: &t.attached,
-	})
+	o := supervisor.Options{
+		Settings: t.settings, Link: t.process, Proc: "/proc", Sys: "/sys", Self: os.Getpid(),
+		Lookup: t.env.Lookup, Log: log, Able: t.able,
+	}
+	if t.followed != nil {
+		o.Job = t.followed.Job
+	}
+	supervisor.Watch(o)
 	return nil
 }
 
@@ -226,9 +229,9 @@ func interrupts() <-chan os.Signal {
 // endOnSignal ends the watch at the first signal and dies by the second. If the target
 // has ended the signal is ignored: at the end of a job Slurm sends TERM to our own step.
 func (t *target) endOnSignal(stop <-chan os.Signal, told chan<- syscall.Signal) {
-	if s := (<-stop).(syscall.Signal); !t.follower.Ended() {
+	if s := (<-stop).(syscall.Signal); !t.process.Ended() {
 		told <- s
-		t.follower.Leave()
+		t.process.Leave()
 	}
 	dieBy((<-stop).(syscall.Signal))
 }

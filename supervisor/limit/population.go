@@ -13,29 +13,21 @@ import (
 // child. In a PID namespace of the job's own, or under hidepid, slurmstepd
 // cannot be seen; the topmost process that can is the task then.
 func (s *Set) findStepd() {
-	r := proctree.New(s.cfg.Proc)
-	defer r.Close()
-	pid := s.cfg.PID
-	for range 64 {
-		p, err := r.One(pid)
+	for i, err := range proctree.Parents(s.cfg.Proc, s.cfg.PID) {
 		if err != nil {
 			break
 		}
-		s.task, s.stepd = pid, p.Parent
-		up, err := r.One(p.Parent)
-		if err != nil {
-			break
-		}
-		if strings.HasPrefix(up.Comm, stepdName) {
+		switch {
+		case s.task == 0:
+		case strings.HasPrefix(i.Comm, stepdName):
 			s.look("parents", "task %d, child of slurmstepd %d", s.task, s.stepd)
 			return
-		}
-		if p.Parent <= 1 {
+		case i.ID.PID <= 1:
 			s.task, s.stepd = 0, 0
 			s.look("parents", "no slurmstepd above process %d", s.cfg.PID)
 			return
 		}
-		pid = p.Parent
+		s.task, s.stepd = i.ID.PID, i.Parent
 	}
 	s.look("parents", "task %d; its parent %d cannot be seen", s.task, s.stepd)
 }

@@ -44,10 +44,13 @@ func (u *Union) Replace(parts []Part) {
 	u.parts, u.binding = slices.Clone(parts), 0
 }
 
-// Step returns the name of the step whose memory alone a limit of the last
+// Step returns the step, "0" or "batch", whose memory alone a limit of the last
 // reading counts; empty where it counts more, or where no part has a name. What
-// slurmstepd sums is one step's whosever the limit is.
+// slurmstepd sums is one step's whosever the limit is. l may be nil.
 func (u *Union) Step(l *event.Limit) string {
+	if l == nil {
+		return ""
+	}
 	for _, p := range u.parts {
 		switch {
 		case p.Name == "" || l.Level == "":
@@ -55,7 +58,8 @@ func (u *Union) Step(l *event.Limit) string {
 			slices.ContainsFunc(p.levels, func(v *level) bool {
 				return v.scope == event.ScopeStep && strings.HasPrefix(l.Level+"/", v.Dir+"/")
 			}):
-			return p.Name
+			_, step, _ := strings.Cut(p.Name, ".")
+			return step
 		}
 	}
 	return ""

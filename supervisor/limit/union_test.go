@@ -190,15 +190,15 @@ func TestUnionStep(t *testing.T) {
 		got[string(l.Name)+" "+l.Level[strings.LastIndex(l.Level, "/")+1:]] = u.Step(&l)
 	}
 	for of, want := range map[string]string{
-		"cgroup step_batch": "7.batch", "cgroup step_0": "7.0", "cgroup job_7": "",
-		"slurm 7.batch": "7.batch", "slurm 7.0": "7.0", "user ": "",
+		"cgroup step_batch": "batch", "cgroup step_0": "0", "cgroup job_7": "",
+		"slurm 7.batch": "batch", "slurm 7.0": "0", "user ": "",
 	} {
 		if step, there := got[of]; !there || step != want {
 			t.Errorf("%s is of step %q (%v), want %q", of, step, there, want)
 		}
 	}
 	task := event.Limit{Name: event.LimitCgroup, Scope: event.ScopeCgroup, Level: fs.Sys + strings.TrimPrefix(job, "sys") + "step_0/task_0"}
-	if step := u.Step(&task); step != "7.0" {
+	if step := u.Step(&task); step != "0" {
 		t.Errorf("a task's is of step %q", step)
 	}
 	if l := batch.read()[0]; limit.Join(limit.Part{Set: batch.set}).Step(&l) != "" {

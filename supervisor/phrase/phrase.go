@@ -108,6 +108,46 @@ func Watching(command []string, pid int, limits []event.Limit) string {
 	return fmt.Sprintf("watching %s (process %d): %s", text.Command(command, 60), pid, Room(limits))
 }
 
+// WatchingJob is the first line of an attach to a job, of which steps names those here.
+func WatchingJob(job, steps string, processes int, limits []event.Limit) string {
+	return fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", job, steps, processes, Room(limits))
+}
+
+// AttachEnded is the front of the last line of an attach to a job, or to a process where
+// that is empty.
+func AttachEnded(pid int, job string, ended, stopped bool, watched time.Duration) string {
+	what := fmt.Sprintf("process %d", pid)
+	if job != "" {
+		what = "job " + job
+	}
+	end := " has ended, its parent knows how"
+	switch {
+	case !ended:
+		end = " runs on, unwatched"
+	case stopped:
+		end = " was stopped by rsswarden"
+	case job != "":
+		end = " has no process left on this node"
+	}
+	return what + end + "; watched for " + text.Span(watched)
+}
+
+// Nested says that two runs watch one command, and which does what. loaders says whether
+// this one talks to loaders.
+func Nested(outer int, loaders bool) string {
+	line := fmt.Sprintf("this run is within rsswarden run %d: both watch the command, and each acts by its own rules", outer)
+	if loaders {
+		line += "; its PyTorch loaders answer to this one alone"
+	}
+	return line + "; one is enough: leave one out, or set RSSWARDEN=off for this one"
+}
+
+// SrunInside says that the tasks of a srun within the command are not watched.
+func SrunInside(pid int) string {
+	return fmt.Sprintf("process %d is srun: Slurm starts its tasks beside this run, which does not see their processes; "+
+		"turn the two round: srun [OPTIONS] rsswarden run -- COMMAND", pid)
+}
+
 // Room names the limit that leaves the least room.
 func Room(limits []event.Limit) string {
 	var least *event.Limit

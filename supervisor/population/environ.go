@@ -97,10 +97,10 @@ func (e *Environment) correct(v *viewer, pid int) {
 	if !ok {
 		return
 	}
-	if job, known := slurm.FromEnv(e.Lookup); known && (job.ID == id || !IsNumber(id)) {
+	if job, known := slurm.FromEnv(e.Lookup); known && (job.ID == id || !isNumber(id)) {
 		return // package limit corrects the step
 	}
-	if !IsNumber(id) {
+	if !isNumber(id) {
 		return // a SLUID, which scontrol takes; what reads SLURM_JOB_ID does not
 	}
 	conf := e.vars[confVariable]
@@ -110,8 +110,8 @@ func (e *Environment) correct(v *viewer, pid int) {
 	}
 }
 
-// IsNumber tells the numbered steps from batch, extern and interactive.
-func IsNumber(s string) bool {
+// isNumber tells the numbered steps from batch, extern and interactive.
+func isNumber(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 32)
 	return err == nil
 }

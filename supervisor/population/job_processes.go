@@ -1,5 +1,3 @@
-// Package population says which processes are watched, and finds those of a Slurm job on
-// this node.
 package population
 
 import (
@@ -174,7 +172,7 @@ func (f *Finder) stepInJob(i proctree.Identity) string {
 		return ""
 	case id == f.job || id == f.sluid:
 		return step
-	case IsNumber(id) && (f.uid == 0 || !strings.Contains(f.job, "_")):
+	case isNumber(id) && (f.uid == 0 || !strings.Contains(f.job, "_")):
 		return ""
 	}
 	// The cgroup has another name for the job than its users.
@@ -182,7 +180,7 @@ func (f *Finder) stepInJob(i proctree.Identity) string {
 		return ""
 	}
 	switch {
-	case IsNumber(id):
+	case isNumber(id):
 		f.job = id
 	case f.uid == 0:
 		f.sluid = id

@@ -58,7 +58,7 @@ func (v *viewer) stepOf(pid int) (job, step string, ok bool) {
 // numberOf returns the number of a job, by the title of its slurmstepd where the directory
 // has a SLUID for its name.
 func (v *viewer) numberOf(p slurm.CgroupStep) string {
-	if IsNumber(p.Job) {
+	if isNumber(p.Job) {
 		return p.Job
 	}
 	if number := v.number[p.Job]; number != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
 const jobDir = "sys/fs/cgroup/memory/slurm/uid_1/job_46/"
@@ -24,13 +24,17 @@ const jobDir = "sys/fs/cgroup/memory/slurm/uid_1/job_46/"
 // jobStand is a watcher of job 46, whose steps have cgroups with 1000 MiB each.
 type jobStand struct {
 	*stand
-	pop Population
+	job population.Job
 }
 
 // newJob makes one with these rules and no step yet. It is not opened.
 func newJob(t *testing.T, asked string, rules ...string) *jobStand {
-	j := &jobStand{pop: Population{StepOf: map[rss.ProcID]string{}, Spared: asked != extern}}
-	j.stand = newStand(t, attachedTo(&Attached{Job: "46", Population: func() Population { return j.pop }}))
+	j := &jobStand{job: population.Job{Name: "46", Roots: []rss.ProcID{{PID: theCommand}}, StepOf: map[rss.ProcID]string{}}}
+	if asked != population.Extern {
+		j.job.Excluded = []string{population.Extern}
+	}
+	j.stand = newStand(t, attachedToJob(&j.job))
+	j.job.Roots = nil
 	j.Settings.Rules, j.Settings.Limit, j.Settings.Grace = mustRules(rules...), 0, time.Minute
 	j.fs.Write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n")
 	j.uses("", 0)
@@ -56,16 +60,14 @@ func (j *jobStand) add(step string, id rss.ProcID, parent int) {
 	if parent != 1 {
 		return // it is found below its parent
 	}
-	if !slices.Contains(j.pop.Steps, step) {
+	if !slices.Contains(j.job.Steps, step) {
 		j.uses(step, 10)
-		set, _ := findLimits(&j.Settings, j.fs.Proc, j.fs.Sys, id.PID, nil, j.Lookup)
-		j.pop.parts = append(j.pop.parts, limit.Part{Name: partName("46", step), Set: set})
-		j.pop.Steps = append(j.pop.Steps, step)
+		j.job.Steps = append(j.job.Steps, step)
 	}
-	j.pop.Roots = append(j.pop.Roots, id)
-	j.pop.StepOf[id] = step
-	if step != extern || !j.pop.Spared {
-		j.pop.Tasks = append(j.pop.Tasks, id)
+	j.job.Roots = append(j.job.Roots, id)
+	j.job.StepOf[id] = step
+	if !slices.Contains(j.job.Excluded, step) {
+		j.job.Tasks = append(j.job.Tasks, id)
 	}
 }
 
@@ -73,7 +75,7 @@ func (j *jobStand) add(step string, id rss.ProcID, parent int) {
 func (j *jobStand) ends(id rss.ProcID) {
 	gone := func(other rss.ProcID) bool { return other == id }
 	j.fs.End(id.PID)
-	j.pop.Roots, j.pop.Tasks = slices.DeleteFunc(slices.Clone(j.pop.Roots), gone), slices.DeleteFunc(slices.Clone(j.pop.Tasks), gone)
+	j.job.Roots, j.job.Tasks = slices.DeleteFunc(slices.Clone(j.job.Roots), gone), slices.DeleteFunc(slices.Clone(j.job.Tasks), gone)
 }
 
 // endedBy waits for a process and returns the signal that ended it.
@@ -99,9 +101,9 @@ func TestStopSparesExtern(t *testing.T) {
 	shell, shellID := sleeper(t)
 	inShell, inShellID := sleeper(t)
 	orphan, orphanID := sleeper(t) // its parent was in the shell, and nobody saw it
-	j.add(extern, shellID, 1)
-	j.add(extern, inShellID, shellID.PID)
-	j.add(extern, orphanID, inShellID.PID)
+	j.add(population.Extern, shellID, 1)
+	j.add(population.Extern, inShellID, shellID.PID)
+	j.add(population.Extern, orphanID, inShellID.PID)
 	j.add("0", taskID, 1)
 	j.add("0", deaf, 1)
 	j.open(j.holder.begin)
@@ -150,9 +152,9 @@ func TestStopSparesExtern(t *testing.T) {
 
 // TestStopOfExtern: unless it was asked for.
 func TestStopOfExtern(t *testing.T) {
-	j := newJob(t, extern, "90%:stop")
+	j := newJob(t, population.Extern, "90%:stop")
 	shell, id := sleeper(t)
-	j.add(extern, id, 1)
+	j.add(population.Extern, id, 1)
 	j.open(j.holder.begin)
 	j.uses("", 950)
 	j.full()
@@ -165,7 +167,7 @@ func TestStopOfExtern(t *testing.T) {
 func TestStopOfNobody(t *testing.T) {
 	j := newJob(t, "", "90%:stop", "85%:signal=USR2")
 	shell, id := sleeper(t)
-	j.add(extern, id, 1)
+	j.add(population.Extern, id, 1)
 	j.catches(id.PID, usr2)
 	j.open(j.holder.begin)
 	j.uses("", 950)
@@ -253,7 +255,7 @@ func TestSignalOfOneStep(t *testing.T) {
 			shell := catcher(t)
 			j.add("0", ids[0], 1)
 			j.add("1", ids[1], 1)
-			j.add(extern, shell, 1)
+			j.add(population.Extern, shell, 1)
 			for _, id := range append(ids, shell) {
 				j.catches(id.PID, "0000000000004000")
 			}
@@ -279,7 +281,7 @@ func TestRecycleOfOneStep(t *testing.T) {
 	zero, one, shell := rss.ProcID{PID: worker1, Start: 7}, rss.ProcID{PID: worker2, Start: 7}, rss.ProcID{PID: worker3, Start: 7}
 	j.add("0", zero, 1)
 	j.add("1", one, 1)
-	j.add(extern, shell, 1)
+	j.add(population.Extern, shell, 1)
 	j.open(j.holder.begin)
 	var all []event.Trainer
 	for _, id := range []rss.ProcID{zero, one, shell} {
@@ -315,7 +317,7 @@ func TestAttachedWithinCountsNotItself(t *testing.T) {
 	j.Settings.Limit, j.Settings.Accounting = 1000*rss.MiB, event.AccountingRSS
 	shell := rss.ProcID{PID: worker1, Start: 7}
 	j.add("0", shell, 1)
-	j.Self = worker2
+	j.Self, j.pop.Self = worker2, worker2
 	j.fs.Put(rsstest.Process{PID: worker2, Start: 8, Parent: worker1, Comm: "rsswarden", Anon: 20 * rss.MiB})
 	j.fs.Put(rsstest.Process{PID: worker3, Start: 9, Parent: worker2, Comm: "sh", Anon: 30 * rss.MiB})
 	j.open(j.holder.begin)
@@ -323,7 +325,7 @@ func TestAttachedWithinCountsNotItself(t *testing.T) {
 		if u := j.user(); u.Used != rss.MiB {
 			t.Errorf("--limit counts %v", u.Used)
 		}
-		if sum, err := j.sumRSS(); err != nil || sum != rss.MiB {
+		if sum, err := j.pop.SumRSS(); err != nil || sum != rss.MiB {
 			t.Errorf("the fast look counts %v, %v", sum, err)
 		}
 		// The command's own child is left behind.
@@ -342,8 +344,11 @@ func TestRatesOfWhatIsGone(t *testing.T) {
 		id := rss.ProcID{PID: theCommand + 100 + step, Start: 7}
 		j.add(fmt.Sprint(step+1), id, 1)
 		j.full()
+		yields(t, j.probes.C(), 10*time.Second) // its limits
+		j.heardSteps()
+		j.full()
 		j.ends(id)
-		j.pop.parts, j.pop.Steps = j.pop.parts[:1], j.pop.Steps[:1]
+		j.job.Steps = j.job.Steps[:1]
 	}
 	if len(j.rates) > len(j.readings)+3 {
 		t.Errorf("%d rates of %d limits", len(j.rates), len(j.readings))

@@ -1,0 +1,98 @@
+package population
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
+)
+
+// TestJobOf: processes of extern are watched and are no task, unless that was asked for. The
+// command is a task of srun's rather than the batch script, and stays so while it lives.
+func TestJobOf(t *testing.T) {
+	extern, task, batch := Member{ID: procID(21), Step: Extern, Task: true}, Member{ID: procID(22), Step: "0", Task: true}, Member{ID: procID(23), Step: "batch", Task: true}
+	for name, c := range map[string]struct {
+		asked   string
+		members []Member
+		before  int
+		want    string // name, roots, tasks, steps, excluded
+	}{
+		"all":               {"", []Member{extern, task, batch}, 0, "46 [22@22 21@21 23@23] [22@22 23@23] [0 batch extern] [extern]"},
+		"the command lives": {"", []Member{extern, task, batch}, 23, "46 [23@23 22@22 21@21] [23@23 22@22] [0 batch extern] [extern]"},
+		"it has ended":      {"", []Member{extern, task, batch}, 24, "46 [22@22 21@21 23@23] [22@22 23@23] [0 batch extern] [extern]"},
+		"no srun":           {"", []Member{extern, batch}, 0, "46 [23@23 21@21] [23@23] [batch extern] [extern]"},
+		"a shell alone":     {"", []Member{extern}, 0, "46 [21@21] [] [extern] [extern]"},
+		"extern":            {Extern, []Member{extern}, 0, "46.extern [21@21] [21@21] [extern] []"},
+	} {
+		j := jobOf("46", c.asked, c.members, rss.ProcID{PID: c.before, Start: uint64(c.before)})
+		if got := fmt.Sprintln(j.Name, j.Roots, j.Tasks, j.Steps, j.Excluded); got != c.want+"\n" {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	j := jobOf("46", "", []Member{extern, task, batch}, rss.ProcID{})
+	if got := fmt.Sprint(j.In("0"), j.In(Extern), j.In("1")); got != "[22@22] [21@21] []" {
+		t.Errorf("in the steps are %s", got)
+	}
+}
+
+func TestJobString(t *testing.T) {
+	for want, steps := range map[string][]string{"step 0": {"0"}, "steps 0 and batch": {"0", "batch"}, "steps 0, 1 and batch": {"0", "1", "batch"}} {
+		j := Job{Steps: steps}
+		if got := j.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestFollowJob: what comes is taken in, and the last end is the end of the job. Its own
+// processes are real: the end of a made-up one cannot be waited for.
+func TestFollowJob(t *testing.T) {
+	n := jobTree{t, rsstest.Empty(t)}
+	in := fmt.Sprintf(v1, "46", "0")
+	n.makeDirs(in, os.Geteuid())
+	if f, err := FollowJob(n.Proc, n.Sys, "46", "", 1); f != nil || err != nil {
+		t.Fatalf("no process: %v, %v", f, err)
+	}
+	if _, err := FollowJob(n.Proc+"/none", n.Sys, "46", "", 1); err == nil {
+		t.Error("no /proc: no error")
+	}
+	pid := os.Getpid()
+	start, err := proctree.StartTime("/proc", pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Put(rsstest.Process{PID: pid, Parent: 1, Start: start, Comm: "python", UID: user})
+	n.Write(fmt.Sprintf("proc/%d/cgroup", pid), in)
+	f, err := FollowJob(n.Proc, n.Sys, "46", "0", 1)
+	if err != nil || f == nil {
+		t.Fatal(f, err)
+	}
+	if j := f.Job(); j.Name != "46.0" || len(j.Roots) != 1 || j.Roots[0].PID != pid || !f.Lives() {
+		t.Errorf("%+v", j)
+	}
+	over := make(chan struct{})
+	go func() {
+		f.Wait()
+		close(over)
+	}()
+	n.put(5000001, 1, "python", in)
+	for deadline := time.Now().Add(time.Minute); len(f.Job().Roots) != 2; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("one that has come: %+v", f.Job())
+		}
+	}
+	n.End(pid)
+	n.End(5000001)
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Fatal("the end of the job is not seen")
+	}
+	if f.Lives() {
+		t.Error("it lives")
+	}
+}
