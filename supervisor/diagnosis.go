@@ -11,9 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-// This file says why memory grows, while the job runs: it feeds [diagnosis.State]
-// with what the loop sees, has read what that wants, and tells what it finds.
-
 // diagnosing is the state of it.
 type diagnosing struct {
 	state  *diagnosis.State

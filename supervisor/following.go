@@ -15,9 +15,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
-// This file is what a watcher does while another one of its node leads: it waits
-// for the end of its own command, does what only it may do for that, and takes the
-// lead when it falls to it.
+// While another watcher of the node leads, this one waits for the end of its own command,
+// carries out the leader's orders for it, and takes the lead when it falls to it.
 
 // standUnstick is how often the holder is looked after meanwhile: two calls see that
 // it alone was stopped.

@@ -19,14 +19,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// This file has the kernel's OOM killer choose a loader worker before anybody
-// else of the tree (--oom-prefer workers). A trainer that loses a worker raises
-// an error, and can still write a checkpoint; one that is killed itself cannot.
-// Slurm calls the job OUT_OF_MEMORY in either case.
+// With --oom-prefer workers the kernel's OOM killer chooses a loader worker first. A trainer
+// that loses a worker raises an error and can still write a checkpoint. Slurm calls the job
+// OUT_OF_MEMORY in either case.
 //
-// Only raising oom_score_adj needs no privilege, and nothing lowers it again: so
-// it is done for workers alone, and only where a cgroup limits what they use. On
-// a node without such a limit it would have the user's workers die for others.
+// Raising oom_score_adj needs no privilege, and cannot be undone without one. So it is
+// raised for workers alone, and only where a cgroup limits what they use: elsewhere the
+// user's workers would die for other processes of the node.
 
 // preferred is the oom_score_adj of a worker: as much as the whole limit counts
 // for in the kernel's choice (oom_badness in mm/oom_kill.c), so that no trainer

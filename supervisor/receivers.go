@@ -12,8 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
-// This file says whom a signal= rule asks.
-
 // hookless says that nobody can say hello, so that the environment alone tells
 // who trains.
 func (w *watcher) hookless() bool {

@@ -10,9 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file says why what somebody asked for can be done with nobody, and what to do
-// instead.
-
 // nobodyTo is the refusal of a command that no process can carry out.
 func (w *watcher) nobodyTo(cmd *control.Command) *control.Refused {
 	who := ""

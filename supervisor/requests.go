@@ -15,9 +15,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file carries out what somebody asked for by the control socket: the same
-// actions as the ladder's, one at a time, and only while that does nothing.
-
 // manualIDs is where the numbers of such decisions begin, far above the ladder's.
 const manualIDs = 1 << 50
 

@@ -22,8 +22,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file is the watcher's side of requeue= rules.
-
 const (
 	// nearlyFull is the use from which on no checkpoint is waited for: the kernel
 	// may strike with the next page. A rule above it leaves half of what is left.

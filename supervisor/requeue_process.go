@@ -18,9 +18,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// This file is the process that puts a job back into the queue. From the first
-// step on Slurm ends the job: the command, the holder and the watcher may go
-// before it is done, and it has until KillWait is over.
+// The process that puts a job back into the queue outlives the watcher: from the first step
+// on Slurm ends the command, the holder and the watcher, and it has until KillWait is over.
 
 // filePatience is how long it waits at its end for a file system to take its
 // lines.

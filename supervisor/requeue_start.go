@@ -18,8 +18,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// This file starts the process that puts a job back into the queue.
-
 // RequeueCommand is the command of our program that does it; not for users.
 const RequeueCommand = "requeue-job"
 

@@ -22,9 +22,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
-// This file puts the live watcher beside a made-up job: the job's processes as files
-// of a made-up /proc, its cgroup, Slurm's environment and configuration, the hook's
-// run directory.
+// The live watcher beside a made-up job: its processes as files of a made-up /proc, its
+// cgroup, Slurm's environment and configuration, the hook's run directory.
 
 const rateStepd = theHolder - 1
 

@@ -7,9 +7,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
-// This file is the part of the made-up hook that replaces workers, as
-// loader/hook/_rsswarden/recycle.py does it: in the trainer, at its calls for the
-// next batch, one worker at a time.
+// The part of the made-up hook that replaces workers, as loader/hook/_rsswarden/recycle.py
+// does: in the trainer, at its calls for the next batch, one worker at a time.
 
 // asked takes in a ctl file.
 func (w *rateWorld) asked(c rateCtl) {

@@ -11,9 +11,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 )
 
-// This file is a job of package saverate that runs on a clock of its own: the trainer
-// takes batches, workers make them and grow, the hook in them meets what the ctl
-// file asks for, and an enforcer kills. It knows nothing of the watcher but that file.
+// A job of package saveratetest with a clock of its own: the trainer takes batches, workers
+// make them and grow, the hook in them follows the ctl file, and an enforcer kills.
 
 // What the hook and processes take, as measured with torch 1.13 and 2.6.
 const (

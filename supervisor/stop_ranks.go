@@ -12,8 +12,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file stops a job's ranks on this node. Each rank's watcher sends its own
-// command TERM, and knows when KILL is due: who leads may have ended by then.
+// Each rank's watcher sends its own command TERM, and KILL when that is due: the leader may
+// have ended by then.
 
 // ownStop is a stop of our own command that a leader asked for. It is in force until
 // the command ends: a second TERM could hit it while it writes a checkpoint.

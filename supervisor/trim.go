@@ -12,8 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-// This file trims: by the hook, and by ptrace where that was asked for.
-
 func (w *watcher) canTrim(l *event.Limit) policy.Help {
 	if l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS {
 		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}

@@ -7,8 +7,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// This file is what goes over the wire.
-
 const (
 	// resend is how often Alertmanager is told of what fires, and holds for how long
 	// it believes that. Prometheus does the same.

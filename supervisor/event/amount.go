@@ -7,9 +7,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// This file writes limits on numbers of things as numbers: "used" and
-// "limit_count" stand in the place of "used_bytes" and "limit_bytes". In Go the
-// fields are the same, so that one ladder serves both.
+// Limits on numbers of things are written as numbers: "used" and "limit_count" in place of
+// "used_bytes" and "limit_bytes". In Go the fields are the same: one ladder serves both.
 
 // Amount gives what a limit counts, for people: bytes as bytes, a number with its
 // digits in threes.
