@@ -86,7 +86,7 @@ var layers = map[string][]string{
 	"supervisor/memfile":           {"golang.org/x/sys"},
 	"supervisor/nodedir":           {"rss", "rss/procfile", "golang.org/x/sys"},
 	"supervisor/socket":            {"golang.org/x/sys"},
-	"supervisor/workers":           {"rss", "rss/procfile", "rss/proctree", "supervisor/event", "supervisor/fault", "supervisor/phrase", "supervisor/probe", "supervisor/text"},
+	"supervisor/workers":           {"rss", "supervisor/view", "rss/procfile", "rss/proctree", "supervisor/event", "supervisor/fault", "supervisor/phrase", "supervisor/probe", "supervisor/text"},
 	"supervisor/wake":              {"supervisor/fault", "golang.org/x/sys"},
 	"supervisor/loader/hook":       {},
 	"supervisor/wardentest":        {"rss/rsstest", "supervisor/event", "github.com/creack/pty"},

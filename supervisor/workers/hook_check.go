@@ -20,6 +20,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 const (
@@ -123,7 +124,7 @@ func (w *Workers) CheckHook(runDir string, commands []rss.ProcID) (found *Unhook
 // excused says that a process, or one above it, said hello or was told of, or that
 // none was to be expected: what it descends from has no rsswarden before it.
 func (w *Workers) excused(p *rss.Proc, commands []rss.ProcID) bool {
-	for range 64 { // a tree is not that deep
+	for _, p := range view.Lineage(w.last.Procs).Up(p.ID.PID) {
 		if p == nil || w.trainers.Hello(p.ID) {
 			return true
 		}
@@ -133,7 +134,6 @@ func (w *Workers) excused(p *rss.Proc, commands []rss.ProcID) bool {
 		if slices.Contains(commands, p.ID) {
 			return false
 		}
-		p = w.last.Find(p.Parent)
 	}
 	return true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // settled is the age at which a process's command line and environment are believed for
@@ -183,9 +184,8 @@ func (m *poolMatcher) workers(s *rss.Sample) (sure, doubt []rss.ProcID) {
 // ownerOf returns the process that replaces the worker: its parent, or that one's where
 // the parent is a shell around each worker.
 func (m *poolMatcher) ownerOf(s *rss.Sample, p *rss.Proc) rss.ProcID {
-	for range 64 { // a tree is not that deep
-		up := s.Find(p.Parent)
-		if up == nil || up == p {
+	for _, up := range view.Lineage(s.Procs).Up(p.Parent) {
+		if up == nil {
 			break
 		}
 		p = up

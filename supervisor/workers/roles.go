@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // roles gives processes the roles that follow from LOCAL_RANK, or from RANK where no
@@ -73,17 +74,14 @@ func plain(p *rss.Proc) bool { return p.Role == rss.RoleOther || p.Role == "" }
 
 // rankTree is a sample in which a process has a LOCAL_RANK.
 type rankTree struct {
-	r     *roles
-	s     *rss.Sample
-	hello func(rss.ProcID) bool
-	byPID map[int]*rss.Proc
+	r       *roles
+	s       *rss.Sample
+	hello   func(rss.ProcID) bool
+	lineage view.Lineage
 }
 
 func (t *rankTree) assign() {
-	t.byPID = make(map[int]*rss.Proc, len(t.s.Procs))
-	for i := range t.s.Procs {
-		t.byPID[t.s.Procs[i].ID.PID] = &t.s.Procs[i]
-	}
+	t.lineage = t.s.Procs
 	told := map[*rss.Proc]bool{} // uppermost of a rank, and whether its trainer is known
 	for i := range t.s.Procs {
 		p := &t.s.Procs[i]
@@ -100,7 +98,7 @@ func (t *rankTree) assign() {
 		if !known && top.Orphan {
 			continue // what a trainer has left behind
 		}
-		up := t.byPID[top.Parent]
+		up := t.lineage.Find(top.Parent)
 		if up != nil && !t.r.ranked(up) {
 			if role := t.starter(up, told); plain(up) {
 				up.Role = role
@@ -126,7 +124,7 @@ func (t *rankTree) starter(up *rss.Proc, told map[*rss.Proc]bool) rss.Role {
 	var zero, others uint64 = math.MaxUint64, math.MaxUint64
 	young, greeted := false, false
 	for top, known := range told {
-		if !below(t.s, top.ID.PID, up.ID.PID) {
+		if !t.lineage.Below(top.ID.PID, up.ID.PID) {
 			continue
 		}
 		greeted = greeted || known
@@ -161,9 +159,8 @@ func (t *rankTree) starter(up *rss.Proc, told map[*rss.Proc]bool) rss.Role {
 // climb returns the uppermost process of p's rank, and whether one above p said
 // hello.
 func (t *rankTree) climb(p *rss.Proc) (top *rss.Proc, saidAbove bool) {
-	for range t.s.Procs {
-		above := t.byPID[p.Parent]
-		if above == nil || above == p || !t.r.ranked(above) {
+	for _, above := range t.lineage.Up(p.Parent) {
+		if above == nil || !t.r.ranked(above) {
 			break
 		}
 		p = above

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // Trainers are the processes that said hello.
@@ -106,25 +107,11 @@ func (w *Workers) Training(hookless bool) []*rss.Proc {
 		return trainers
 	}
 	for _, p := range others {
-		if !slices.ContainsFunc(others, func(q *rss.Proc) bool { return below(w.last, p.ID.PID, q.ID.PID) }) {
+		if !slices.ContainsFunc(others, func(q *rss.Proc) bool { return view.Lineage(w.last.Procs).Below(p.ID.PID, q.ID.PID) }) {
 			trainers = append(trainers, p)
 		}
 	}
 	return trainers
-}
-
-// below says whether the process descends from the other.
-func below(s *rss.Sample, pid, other int) bool {
-	for range 64 { // a tree is not that deep
-		p := s.Find(pid)
-		if p == nil || p.Parent == pid {
-			return false
-		}
-		if pid = p.Parent; pid == other {
-			return true
-		}
-	}
-	return false
 }
 
 // Unsure says that one of these may turn out to be an agent, an agent to be a trainer, or
