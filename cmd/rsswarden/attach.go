@@ -134,12 +134,12 @@ func besideJob(job, id string) string {
 
 // toProcess makes a process the target.
 func (t *target) toProcess(p process, text string) error {
-	pid, err := strconv.Atoi(text)
-	if err != nil && jobID.MatchString(text) && strings.ContainsAny(text, "._") {
+	if jobID.MatchString(text) && strings.ContainsAny(text, "._") {
 		return usagef("did you mean rsswarden attach --job "+text+"?", "%q is not a PID", text)
 	}
-	if err != nil || pid <= 0 {
-		return usagef("give the number that ps shows: rsswarden attach 4711", "%q is not a PID", text)
+	pid, err := parsePID("", text, "rsswarden attach")
+	if err != nil {
+		return err
 	}
 	id, err := checkTarget("/proc", pid, "rsswarden attach")
 	if err != nil {
@@ -272,6 +272,15 @@ func commandLine(pid int) []string {
 func sameUser(pid int) bool {
 	i, err := proctree.Identify("/proc", pid)
 	return err == nil && i.UID == os.Geteuid()
+}
+
+// parsePID reads a PID; flag and command are what the user typed before it.
+func parsePID(flag, text, command string) (int, error) {
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 0 {
+		return 0, usagef("give the number that ps shows: "+command+" 4711", "%s%q is not a PID", flag, text)
+	}
+	return pid, nil
 }
 
 // checkTarget says which process has the PID, if it can be watched or trimmed. command

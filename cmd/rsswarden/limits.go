@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -42,8 +41,8 @@ func limitsCommand(p process) *cli.Command {
 		pid, lookup := 0, p.lookup
 		if c.IsSet("pid") {
 			var err error
-			if pid, err = strconv.Atoi(c.String("pid")); err != nil || pid <= 0 {
-				return usagef("give the number that ps shows: rsswarden limits --pid 4711", "--pid %q is not a PID", c.String("pid"))
+			if pid, err = parsePID("--pid ", c.String("pid"), "rsswarden limits --pid"); err != nil {
+				return err
 			}
 			// What we inherited may be of another job, or of none.
 			lookup = population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -63,9 +62,9 @@ type trimOptions struct{ drop, dry, json bool }
 func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 	const like = "rsswarden trim --pid"
 	if c.IsSet("pid") {
-		pid, err := strconv.Atoi(c.String("pid"))
-		if err != nil || pid <= 0 {
-			return nil, usagef("give the number that ps shows: "+like+" 4711", "--pid %q is not a PID", c.String("pid"))
+		pid, err := parsePID("--pid ", c.String("pid"), like)
+		if err != nil {
+			return nil, err
 		}
 		id, err := checkTarget("/proc", pid, like)
 		if err != nil {
