@@ -112,7 +112,6 @@ func TestReadsAreBounded(t *testing.T) {
 		"rss/cgroup os.ReadDir":              3, // steps of our job; groups that we made; a search with a bound
 		"rss/proctree os.ReadDir":            1, // our own descriptors
 		"slurm os.ReadDir":                   1, // steps of a job, which root alone makes
-		"supervisor os.ReadDir":              1, // steps of our job
 		"supervisor/hold io.ReadAll":         1, // from the process that started us
 		"supervisor/hold os.ReadDir":         2, // our own descriptors and threads
 		"supervisor/leader os.ReadDir":       1, // a directory that we alone may write
@@ -120,6 +119,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"supervisor/loader os.ReadFile":      1, // a directory that root and we alone may write
 		"supervisor/nodejobs os.ReadDir":     4, // jobs and steps, which Slurm makes
 		"supervisor/population Readdirnames": 1, // /proc
+		"supervisor/population os.ReadDir":   1, // steps of our job
 		"supervisor/record/store os.ReadDir": 2, // records; our own descriptors
 		"supervisor/remote os.ReadDir":       3, // /proc; directories that we alone may write
 	}
@@ -155,15 +155,15 @@ func TestProgramsStarted(t *testing.T) {
 	want := map[string]int{
 		`cmd/rsswarden runs "/proc/self/exe" exportCommand`: 1,
 		`cmd/rsswarden runs "squeue" "--noheader"`:          1, // completion of --job
-		`cmd/rsswarden runs "srun"`:                         1,
-		"cmd/rsswarden runs cat":                            1, // doctor: ourselves
-		"cmd/rsswarden runs path":                           1, // doctor: Python
+		"supervisor/doctor runs cat":                        1, // doctor: ourselves
+		"supervisor/doctor runs path":                       1, // doctor: Python
 		"cmd/rsswarden runs name":                           1, // sacct, scontrol
 		`slurm runs "scontrol"`:                             2,
 		`supervisor runs "/bin/sh" "-c" putOutside`:         1,
 		`supervisor/action runs "/bin/sh" "-c" p.Command`:   1, // exec=, the user's own text
 		"supervisor/alert runs p.Path SendCommand":          1,
 		`supervisor/loader runs u.Executable "-B"`:          1, // the training's Python with a file of the hook
+		`supervisor/remote runs "srun"`:                     1,
 	}
 	constants := map[string]bool{}
 	inPrograms(t, func(_ string, n ast.Node) {
