@@ -310,30 +310,6 @@ func TestRecycleOfOneStep(t *testing.T) {
 	}
 }
 
-// TestAttachedWithinCountsNotItself: an attach that runs in what it watches, and
-// the command of an exec= rule, are no part of it.
-func TestAttachedWithinCountsNotItself(t *testing.T) {
-	j := newJob(t, "")
-	j.Settings.Limit, j.Settings.Accounting = 1000*rss.MiB, event.AccountingRSS
-	shell := rss.ProcID{PID: worker1, Start: 7}
-	j.add("0", shell, 1)
-	j.Self, j.pop.Self = worker2, worker2
-	j.fs.Put(rsstest.Process{PID: worker2, Start: 8, Parent: worker1, Comm: "rsswarden", Anon: 20 * rss.MiB})
-	j.fs.Put(rsstest.Process{PID: worker3, Start: 9, Parent: worker2, Comm: "sh", Anon: 30 * rss.MiB})
-	j.open(j.holder.begin)
-	for range 2 {
-		if u := j.user(); u.Used != rss.MiB {
-			t.Errorf("--limit counts %v", u.Used)
-		}
-		if sum, err := j.pop.SumRSS(); err != nil || sum != rss.MiB {
-			t.Errorf("the fast look counts %v, %v", sum, err)
-		}
-		// The command's own child is left behind.
-		j.fs.Put(rsstest.Process{PID: worker3, Start: 9, Parent: 1, Comm: "sh", Anon: 30 * rss.MiB})
-		j.full()
-	}
-}
-
 // TestRatesOfWhatIsGone are forgotten.
 func TestRatesOfWhatIsGone(t *testing.T) {
 	j := newJob(t, "")
