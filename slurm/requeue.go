@@ -240,7 +240,7 @@ type RequeuePatience struct {
 }
 
 // requeuePatience: while a requeuehold is waited for the job's memory grows on;
-// after it KillWait runs, 30 s where nobody has changed it, and the release must
+// after it KillWait runs, 30 s by default, and the release must
 // have its turn.
 var requeuePatience = RequeuePatience{
 	Call: 5 * time.Second, Pause: 100 * time.Millisecond,

@@ -24,14 +24,14 @@ type inFlight struct {
 	acted    workers.Acted
 	target   string // what of a job is meant
 	taken    bool   // something was given back by ptrace
-	manual   bool   // somebody asked for it, no rule
+	manual   bool   // a user asked for it, no rule
 
-	result *action.Result // it has ended, and what it brought is being measured
+	result *action.Result // it has ended, and its outcome is being measured
 	until  time.Duration  // … until then at most
 }
 
 // settling is how long the outcome of an action waits for readings of PSS that
-// tell what it brought.
+// tell its outcome.
 const settling = time.Second
 
 // decide begins what the ladder decided.

@@ -49,7 +49,7 @@ const (
 	hintShare = 0.02
 )
 
-// next is the use from which on a limit that stood at used is judged anew: its
+// next is the use from which on a limit that stood at used is judged again: its
 // next rung, or, where rungs were crossed, a little more: a worker that had
 // nothing to give back may have by then. It is always above used.
 func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
@@ -145,7 +145,7 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 }
 
 // fastFloor is the least pause before a fast tick, by what such a tick costs
-// here: 4,000 processes are dear to sum.
+// here: 4,000 processes are expensive to sum.
 func (w *watcher) fastFloor(b *event.Limit, headroom rss.Bytes, perSecond float64) time.Duration {
 	if w.stopped && b.Accounting != event.AccountingCgroup && b.Name != event.LimitNode {
 		return stoppedPause

@@ -22,7 +22,7 @@ import (
 // it alone was stopped.
 const standUnstick = 3 * time.Second
 
-// blindEvery is how often it is looked for orders where nobody tells of them.
+// blindEvery is how often it is looked for orders where nothing announces them.
 const blindEvery = time.Second
 
 // handOver is how long who takes the lead over from a rank whose command has ended

@@ -85,7 +85,7 @@ func (w *watcher) meetDue(now time.Duration) bool {
 	})
 }
 
-// meet looks who is here. The tree is read anew where somebody came or went.
+// meet looks who is here. The tree is read again where somebody came or went.
 func (w *watcher) meet() (changed bool) {
 	p := &w.peers
 	if p.post == nil {

@@ -23,7 +23,7 @@ func (w *watcher) vague(before *event.Limit) bool {
 	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)
 }
 
-// finish measures what an action brought and says so.
+// finish measures the outcome of an action and says so.
 func (w *watcher) finish(r action.Result) {
 	f, o := w.conclude(r)
 	if f.manual {

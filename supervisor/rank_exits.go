@@ -41,7 +41,7 @@ func (w *watcher) tellRankEnds(left []leader.Member) {
 	}
 }
 
-// tellRankEnd tells how a rank ended, nil where nobody knows.
+// tellRankEnd tells how a rank ended, nil where it is not known.
 func (w *watcher) tellRankEnd(m *leader.Member, how *leader.Ended) {
 	p := &w.peers
 	if p.told == nil {

@@ -20,7 +20,7 @@ func (w *watcher) hookless() bool {
 
 // receivers returns whom the signal of a rule goes to where l was crossed: every
 // trainer that said hello, or without a hook has the environment of one, else the
-// command, or what that runs in a container; of these those that catch it. Help says why it goes to nobody.
+// command, or what that runs in a container; of these those that catch it. Help says why it goes to no process.
 func (w *watcher) receivers(r event.Rule, l *event.Limit) (to []*rss.Proc, h policy.Help) {
 	return w.receiversAmong(r, l, func(int) bool { return true })
 }

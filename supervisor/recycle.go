@@ -110,7 +110,7 @@ func (w *watcher) timeLeft(l *event.Limit) time.Duration {
 func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 	rung, ok := w.ladder.Rung(event.ActionRecycle, l)
 	if !ok || l.Name != event.LimitCgroup && l.Name != event.LimitSlurm {
-		return 0 // --limit kills nobody
+		return 0 // --limit kills nothing
 	}
 	if at, ok := w.ladder.Rung(event.ActionWarn, l); ok && at < rung && l.Used >= at {
 		// Where it is known what workers need, what they have above that is a leak. There is

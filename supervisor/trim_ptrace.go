@@ -28,7 +28,7 @@ type tracer struct {
 	times    traceTimes
 	pace     trim.Pace
 	last     uint64                  // number of the last piece
-	off      event.Reason            // why nobody is traced any more in this run
+	off      event.Reason            // why nothing is traced any more in this run
 	refused  map[rss.ProcID]*refusal // while they live
 }
 
@@ -118,7 +118,7 @@ type traced struct{ *watcher }
 func (w traced) Plan(id rss.ProcID) {
 	t := &w.tracer
 	if t.Busy() {
-		return // no action asks while another's plan is read; it would wait in vain
+		return // no action asks while another's plan is read; it would wait for nothing
 	}
 	t.plan = plan{}
 	t.was = rss.Proc{ID: id}

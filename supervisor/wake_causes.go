@@ -42,7 +42,7 @@ func (w *watcher) woken(why wake.Cause) (done bool) {
 }
 
 // hinted takes a full look because the kernel says that memory is short, unless
-// one was taken just now, or such looks are dear here. What is left out is no
+// one was taken just now, or such looks are expensive here. What is left out is no
 // loss: fast looks go on, and a full one comes within the interval.
 func (w *watcher) hinted() bool {
 	if w.now()-w.fullAt < min(max(busyPause, w.fullCost.Pause(hintShare)), w.Settings.Interval) {

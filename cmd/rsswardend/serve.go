@@ -23,7 +23,7 @@ import (
 
 // serve runs until SIGTERM or SIGINT.
 func serve(p process, s settings) error {
-	// A daemon has no terminal to lose. The file of TLS and passwords is read anew at each
+	// A daemon has no terminal to lose. The file of TLS and passwords is read again at each
 	// connection, so there is nothing to load again.
 	signal.Ignore(syscall.SIGHUP)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

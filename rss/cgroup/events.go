@@ -135,7 +135,7 @@ func parseEvents(b []byte) (Events, error) {
 }
 
 // Procs returns the PIDs of all processes at this level and below, sorted, by
-// cgroup.procs opened anew: a kept descriptor of v1 never shows new members.
+// cgroup.procs opened again: a kept descriptor of v1 never shows new members.
 // Directories that vanish meanwhile are passed over. The error says that the
 // level's own cgroup.procs could not be read.
 func (l *Level) Procs() ([]int, error) {

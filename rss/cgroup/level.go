@@ -82,7 +82,7 @@ func (l *Level) StatFile() string { return l.file("memory.stat") }
 
 func (l *Level) file(name string) string { return filepath.Join(l.Dir, name) }
 
-// Limits reads what the level allows: Max, Swap and High anew, the rest as it
+// Limits reads what the level allows: Max, Swap and High again, the rest as it
 // was at the first call. It fails only where the limit itself cannot be read;
 // every other missing file is no limit.
 func (l *Level) Limits() (Limits, error) {
@@ -221,7 +221,7 @@ func (c *counter) optional(dir, name string) (rss.Bytes, error) {
 }
 
 // read returns the contents, valid until the next call. A removed cgroup gives
-// ENODEV, and the file is opened anew once, in case the directory is back.
+// ENODEV, and the file is opened again once, in case the directory is back.
 func (c *counter) read(dir, name string) ([]byte, error) {
 	for again := true; ; again = false {
 		if !c.has {

@@ -26,7 +26,7 @@ type Count struct {
 
 // Counter counts what the kernel limits by number in a process. It keeps a
 // buffer of one page and a descriptor of the mount point, and is for one
-// goroutine. An error comes with the Cost of what was read in vain.
+// goroutine. An error comes with the Cost of what was read without a result.
 type Counter struct {
 	proc string
 	f    *files

@@ -10,7 +10,7 @@
 //
 // RSS and its parts come from /proc/PID/status, whose counters may lag behind
 // by some pages for each thread or CPU (up to 64 pages a thread before Linux
-// 6.2); smaps_rollup is exact and dear. A process that vanishes while it is
+// 6.2); smaps_rollup is exact and expensive. A process that vanishes while it is
 // read is normal. One that cannot be read, or reads as nonsense, is counted in
 // [rss.Gaps] where it belongs to the tree: sums are then too small.
 //

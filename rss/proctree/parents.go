@@ -9,7 +9,7 @@ import (
 )
 
 // maxParents bounds the walk of [Parents]: deeper than launchers nest, and an end to
-// the circle that PIDs given out anew during the walk could show.
+// the circle that PIDs given out again during the walk could show.
 const maxParents = 64
 
 var errTooDeep = errors.New("too many parents")

@@ -94,7 +94,7 @@ const (
 	retry = time.Minute
 )
 
-// moves is what others have given up and mapped anew, which changes the PSS of
+// moves is what others have given up and mapped again, which changes the PSS of
 // a process that does nothing.
 type moves struct {
 	loose  rss.Bytes

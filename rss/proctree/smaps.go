@@ -22,7 +22,7 @@ import (
 // costs about 7 to 21 ms for each GiB that is resident, holds the process's
 // mmap_lock for most of that, and waits for it: call it on a side goroutine,
 // as often as a [PSSBudget] allows. At is left 0: the reader has no clock. An
-// error comes with the Cost of what was read in vain.
+// error comes with the Cost of what was read without a result.
 func (r *Reader) PSS(id rss.ProcID) (rss.PSS, error) {
 	p, err := r.Parts(id)
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *Reader) PSSInPieces(id rss.ProcID) (p rss.PSS, err error) {
 // MappedFiles reads which files a process has mapped from /proc/PID/smaps
 // (proc_pid_smaps(5)), a mapping at a time. It costs what [Reader.PSSInPieces]
 // does, and waits for mmap_lock as that: call it on a side goroutine. An error
-// comes with the Cost of what was read in vain. Memory is bounded, however many
+// comes with the Cost of what was read without a result. Memory is bounded, however many
 // mappings there are.
 func (r *Reader) MappedFiles(id rss.ProcID) (m MappedFiles, err error) {
 	m.Cost, err = r.readSmaps(id, func(f smapsFile) (err error) {

@@ -20,7 +20,7 @@
 //
 // The tests of a process share two clusters: one for the modes in which jobs are in
 // cgroups of their own, one for the rest. A Start with another mode of the same kind,
-// or other options, waits until no test uses it and starts it anew, which takes a few
+// or other options, waits until no test uses it and starts it again, which takes a few
 // tenths of a second; so does a cold start. Tests that mostly wait for their jobs call
 // t.Parallel; those that measure time or pace do not. [Usual] are options that serve
 // most.

@@ -21,7 +21,7 @@ type Requeuer interface {
 // Checkpoint says what a requeue waits for first.
 type Checkpoint struct {
 	Wanted  bool       // a signal asks for one
-	File    *FileWatch // what it is written to, nil where nobody said
+	File    *FileWatch // what it is written to, nil where it was not said
 	Timeout time.Duration
 	// Near says that the limit is so near that nothing can be waited for.
 	Near func() bool
@@ -128,7 +128,7 @@ const (
 	fileLook  = 100 * time.Millisecond
 )
 
-// FileWatch looks, on a goroutine of its own, whether a file is written anew and
+// FileWatch looks, on a goroutine of its own, whether a file is written again and
 // then left alone. The file system may hang; whoever asks does not. Clocks are
 // not compared: a file server has another one.
 type FileWatch struct {

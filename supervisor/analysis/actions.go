@@ -10,7 +10,7 @@ import (
 type actionsSeen struct {
 	kinds map[event.Action]*Action
 	// helped counts outcomes that gave something back, asked those of them that
-	// somebody asked for while there was room.
+	// a user asked for while there was room.
 	helped, asked int
 	roomy         map[uint64]bool // the decisions of asked
 	// open are decisions whose outcome has not come yet.

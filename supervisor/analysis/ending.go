@@ -105,7 +105,7 @@ const (
 	mayClose    = 0.75
 	closeWithin = 5 * time.Second
 	// termToKill is how long after a SIGTERM an end is laid to it: KillWait of
-	// slurm.conf, which is 30 s where nobody changed it, and some more.
+	// slurm.conf, which is 30 s by default, and some more.
 	termToKill = 3 * time.Minute
 	// endSlack is how much earlier than the job's end Slurm's SIGTERM may come:
 	// times in slurmctld are whole seconds.

@@ -15,7 +15,7 @@ const (
 	sparkCells = 16 * sparkStretches
 )
 
-// spark takes in shares of a limit over a run whose length nobody knows yet.
+// spark takes in shares of a limit over a run whose length is not known yet.
 type spark struct {
 	cell  time.Duration // how long one is; 0 before the first
 	share []float32     // the greatest of each cell, negative for none

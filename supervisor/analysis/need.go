@@ -25,9 +25,9 @@ type RunFacts struct {
 	Workers, Trainers groupFacts
 	Tree              groupFacts // … and all of it
 	// helped counts outcomes that freed something, and trims to keep to a budget; asked
-	// those that somebody asked for while there was room, which are not in helped.
+	// those that a user asked for while there was room, which are not in helped.
 	Helped, Asked int
-	unneeded      map[uint64]bool // decisions that somebody asked for while there was room
+	unneeded      map[uint64]bool // decisions that a user asked for while there was room
 	// told is when a SIGTERM reached the holder last, negative for never: Slurm
 	// sends one before the job's end and with scancel.
 	told     time.Duration
@@ -371,7 +371,7 @@ func (f *RunFacts) Fate(l *event.Limit) Sufficiency {
 // verdict is that of the exit event, but for two that others' words can mend. Who led
 // from some time on calls the run unwatched, for it was not there before; where another
 // record has what was before, the verdict is on what this one has. And a run is not
-// carried by what somebody asked for while there was room.
+// carried by what a user asked for while there was room.
 func (f *RunFacts) verdict(l *event.Limit) event.Verdict {
 	e := f.Exit
 	switch {

@@ -280,7 +280,7 @@ type Rank struct {
 	// told.
 	Start time.Time `json:"start,omitzero"`
 	End   time.Time `json:"end,omitzero"`
-	// Code and Signal are both nil where nobody told.
+	// Code and Signal are both nil where it is not known.
 	Code   *int    `json:"code"`
 	Signal *string `json:"signal"`
 	// Peak is the most by RSS that its processes had together, nil where no record

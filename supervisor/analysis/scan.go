@@ -69,7 +69,7 @@ type RunScan struct {
 	Findings  findingsSeen
 	Sharing   *SharingSeen // nil where nothing was
 	Signals   []SignalSeen
-	JobEnd    time.Time // when Slurm ends the job, zero where nobody knew
+	JobEnd    time.Time // when Slurm ends the job, zero where it was not known
 	Faults    []string
 	Unreached []string // why the loader hook did not reach a process
 	nodeScan
@@ -203,7 +203,7 @@ func (k *RunScan) entry(e *record.Entry) {
 	}
 }
 
-// left takes in how many seconds the job has left, negative where nobody knows.
+// left takes in how many seconds the job has left, negative where it is not known.
 // Once its end has come that stays 0, which says no more than that it has.
 func (k *RunScan) left(at time.Duration, left float64) {
 	end := k.Wall(at).Add(Seconds(left))

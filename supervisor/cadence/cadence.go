@@ -29,7 +29,7 @@ const (
 //
 //	min(headroom/(2·rate), (headroom+64 MiB)/(2·2 GiB/s))
 //
-// The caller may wait longer where a reading is dear.
+// The caller may wait longer where a reading is expensive.
 //
 // headroom is what is left before the next rung, by the rule that is next.
 func Pause(headroom rss.Bytes, perSecond float64, interval time.Duration) time.Duration {

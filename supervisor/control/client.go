@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why nobody answers; the errors of a [Client] wrap one of them, or a [Refused],
+// Why there is no answer; the errors of a [Client] wrap one of them, or a [Refused],
 // or are an [*AnswerError].
 var (
 	ErrNobody  = errors.New("no rsswarden run leads here")
@@ -29,7 +29,7 @@ var (
 	ErrForeign = errors.New("not yours")
 	// ErrClosed is an ErrSilent: the leader ended, or began to, before it answered.
 	ErrClosed = fmt.Errorf("%w: it closed the connection", ErrSilent)
-	// ErrCut is an ErrSilent too: nobody knows what was done after the last result.
+	// ErrCut is an ErrSilent too: it is not known what was done after the last result.
 	ErrCut = fmt.Errorf("%w: it ended before all was done", ErrSilent)
 )
 

@@ -330,7 +330,7 @@ func sweep(proc, all, name string) {
 var errMalformed = syscall.EBADMSG
 
 // Renew keeps our place for as long as the job takes. What cleans /tmp removes what
-// nobody has touched for days, so all of ours is touched; and what was removed or
+// was not touched for days, so all of ours is touched; and what was removed or
 // broken nevertheless is put back. It says whether our file for orders is another
 // one now.
 func (p *Post) Renew(me Member) (reopened bool, err error) {

@@ -48,7 +48,7 @@ func (l *level) statEvery() time.Duration {
 // reaches threshold: only it can tell whether a full reading, which costs more,
 // is called for. While usage stands at the limit, where memory can turn
 // unreclaimable without usage growing, it is read 20 times a second at most,
-// and where a reading is dear for no more than 2 % of a core.
+// and where a reading is expensive for no more than 2 % of a core.
 func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {
 	f := Fast{Limit: s.fast.limit}
 	switch {

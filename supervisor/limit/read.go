@@ -14,7 +14,7 @@ import (
 // Read returns every limit as of this sample, in the order in which they would
 // end the job if all grew alike: the fullest first, then those that end
 // nothing, the job's end last. The first that can end the job, or that the
-// user set, is marked binding. Limits are read anew.
+// user set, is marked binding. Limits are read again.
 //
 // What the tree has moved to is among them: see [Set.Outside].
 func (s *Set) Read(sample *rss.Sample) []event.Limit {

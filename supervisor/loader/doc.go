@@ -47,7 +47,7 @@
 // Their place in the data lives in the workers, so those of a persistent loader
 // are replaced at its next epoch, all at once. [Control.Recycle] is answered
 // with accepted and [event.ReasonDeferred]. It is refused where no epoch begins
-// anew (no persistent_workers, wrappers that keep one iterator for life) and
+// again (no persistent_workers, wrappers that keep one iterator for life) and
 // where the dataset visibly keeps something between epochs that a fresh worker
 // would lack: it is its own iterator, or its __iter__ sets attributes. What it
 // keeps in other objects cannot be seen.

@@ -26,7 +26,7 @@
 // is that of its subdirectories and two, or when one of them is gone: the kernel
 // does not touch a cgroup's modification time when one is made below it. The counters
 // of jobs and steps are read by one pread of a kept descriptor each, as far as there are
-// descriptors. cgroup.procs is opened anew, since a kept descriptor of v1 never shows
+// descriptors. cgroup.procs is opened again, since a kept descriptor of v1 never shows
 // new members. memory.stat, which costs ten times a counter, and cgroup.procs are left as
 // they were while the charge stands still, and far from the limit for two looks of three
 // while it moves by little.

@@ -179,7 +179,7 @@ func (n *notices) timeout() int {
 }
 
 // take takes in what came. calm says that it was of no consequence: a limit of v2 was met
-// and nobody was killed.
+// and no process was killed.
 func (n *notices) take(events []unix.EpollEvent, buf []byte) (over, calm bool) {
 	// A kill comes before the end of its step.
 	for _, e := range events {

@@ -386,7 +386,7 @@ func (n *Node) refresh(d *dir) bool {
 	if d.ino != 0 && d.ino != st.Ino {
 		return false
 	}
-	// What the file system does not count, or only for its own kind, is listed anew.
+	// What the file system does not count, or only for its own kind, is listed again.
 	listed := d.ino == 0 || uint64(st.Nlink) != d.links || st.Nlink < 2
 	d.ino, d.links, d.freshAt = st.Ino, uint64(st.Nlink), n.looks
 	if listed {

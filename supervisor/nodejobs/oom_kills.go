@@ -157,7 +157,7 @@ func (n *notices) over(t *oomCounter, now time.Time) {
 		n.deaf--
 	}
 	switch {
-	case n.kills == t.before: // nobody was killed on the whole node
+	case n.kills == t.before: // no process was killed on the whole node
 		n.forget(t)
 	case t.armed:
 		n.soon(t, 0)
@@ -233,7 +233,7 @@ func (n *notices) read(t *oomCounter, now time.Time) {
 	case t.gone:
 		n.forget(t)
 	case t.count > 0:
-		// The counter went with the task that had it, or nobody was killed.
+		// The counter went with the task that had it, or no process was killed.
 		t.by, t.count = ByNotice, 0
 		n.tell(t)
 	}

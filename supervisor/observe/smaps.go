@@ -15,7 +15,7 @@ import (
 
 // Smaps reads on the side what a diagnosis wants beside the samples:
 // smaps_rollup, smaps, the segments in /dev/shm. The kernel holds mmap_lock of
-// the process for the first, and all of them are dear: they may take smapsShare
+// the process for the first, and all of them are expensive: they may take smapsShare
 // of a core, and what would hold up a process for long is not read.
 type Smaps struct {
 	*probe.Reader[smapsQuestion, smapsAnswer]

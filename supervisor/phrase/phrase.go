@@ -175,7 +175,7 @@ func NoExec(job slurm.Job, ok bool, parent string) string {
 		"write `exec rsswarden run -- …` as its last line, or `srun rsswarden run -- …`"
 }
 
-// Outcome says what an action brought: "recycled worker 4711, freed 612 MiB,
+// Outcome says the outcome of an action: "recycled worker 4711, freed 612 MiB,
 // trainer paused 7 ms".
 func Outcome(d *event.Decision, o *event.Outcome) string {
 	name := string(d.Action)

@@ -7,7 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// forecastEvery is how often a forecast is made anew; a slope over at least
+// forecastEvery is how often a forecast is made again; a slope over at least
 // three minutes does not change faster.
 const forecastEvery = 5 * time.Second
 

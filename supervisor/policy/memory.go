@@ -94,7 +94,7 @@ func (s *State) Begun(id uint64) {
 }
 
 // Snapshot returns what the ladder remembers now, by a clock that reads clock at
-// the ladder's time now. Whoever takes it over begins anew what is lost with us:
+// the ladder's time now. Whoever takes it over begins again what is lost with us:
 // an action in flight, unless [State.Begun], and a decision that has not been begun,
 // whose ID is waiting, 0 for none. A stop is never handed over as done.
 func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {

@@ -31,7 +31,7 @@ type rung struct {
 	gap    time.Duration  // how long it must not warn after at; 0 where it never has
 	at     time.Duration  // when it fired last
 	next   time.Duration  // when it may fire again although it was not left
-	wait   time.Duration  // … after an action that was in vain
+	wait   time.Duration  // … after an action without effect
 	level  rss.Bytes      // … or at what use, 0 for none
 	again  bool           // … or once as much could be given back as [event.Rule.Again] says
 	ahead  time.Duration  // when it may fire again before it is crossed
@@ -190,7 +190,7 @@ func (s *State) Done(o event.Outcome) {
 		}
 		switch {
 		case helped && f.limit.Accounting == event.AccountingPSS:
-			g.again = true // what use stands at now nobody knows
+			g.again = true // what use stands at now is not known
 		case helped:
 			g.level = o.After + event.Regrown(&after)
 		case of.Single && o.OK:
@@ -202,7 +202,7 @@ func (s *State) Done(o event.Outcome) {
 }
 
 // doneAhead: a rung that fired before it was crossed counts as left at once, so
-// that nothing else keeps it from firing at every look where that is in vain.
+// that nothing else keeps it from firing at every look where that has no effect.
 func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
 	g.ahead = s.now + s.opts.Repeat
 	if f.helped(&o) {

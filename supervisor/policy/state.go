@@ -75,7 +75,7 @@ type Input struct {
 type Help struct {
 	OK bool
 	// Gain estimates how much of the limit's Used the action could give back,
-	// 0 where nobody knows.
+	// 0 where it is not known.
 	Gain rss.Bytes
 	// More says that Gain is a lower bound only: small, it is no reason not to act.
 	More bool

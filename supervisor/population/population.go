@@ -53,7 +53,7 @@ type Population struct {
 	others    []Rank
 	steps     *unmanagedSteps // nil where none is looked for
 	unmanaged unmanaged
-	stale     bool // the job of the ranks is to be made anew
+	stale     bool // the job of the ranks is to be made again
 }
 
 // New returns the population of the command, or of the job that we attached to.
@@ -103,7 +103,7 @@ func (p *Population) Heard() bool {
 	return ok
 }
 
-// Update makes the job anew where that may have changed, and returns it.
+// Update makes the job again where that may have changed, and returns it.
 func (p *Population) Update() *Job {
 	switch {
 	case p.Followed != nil:

@@ -47,7 +47,7 @@ const (
 	// mostRequeueLog bounds what is read of such a file, the end of it.
 	mostRequeueLog = 64 << 10
 	// requeueLogOld is after how long a file is of another job: Slurm begins its numbers
-	// anew some day.
+	// again some day.
 	requeueLogOld = 90 * 24 * time.Hour
 )
 

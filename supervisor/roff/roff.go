@@ -58,7 +58,7 @@ func (p *Page) paragraph() {
 	p.begun = true
 }
 
-// Text writes paragraphs, which a blank line parts. Their lines are filled anew.
+// Text writes paragraphs, which a blank line parts. Their lines are filled again.
 func (p *Page) Text(text string) {
 	for para := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		p.paragraph()

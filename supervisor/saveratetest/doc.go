@@ -1,7 +1,7 @@
 // Package saveratetest makes up training jobs and says which of them rsswarden must
 // carry through: the yardstick of its save rate. It knows nothing of the ladder,
 // and what it says of a job follows from the job's [Spec] alone, so no job can be
-// labelled anew once it has been run.
+// labelled again once it has been run.
 //
 // [New] makes a job from a seed: its sizes, how it grows, who limits it, what its
 // loader can do. [Spec.Bare] is what the limit counts of it, step by step, where

@@ -194,7 +194,7 @@ func (g generator) curable(s *Spec) {
 	}
 }
 
-// hopeless has it grow by what nobody can give back.
+// hopeless has it grow by what no process can give back.
 func (g generator) hopeless(s *Spec) {
 	before := s.Peak()
 	amount := s.Heap.Scale(g.between(0.5, 3))

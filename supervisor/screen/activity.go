@@ -102,7 +102,7 @@ func by(rule string) string {
 	return "by " + rule
 }
 
-// outcome says what an action brought.
+// outcome says the outcome of an action.
 func outcome(o *control.Outcome) string {
 	who := o.Name()
 	if o.PID != 0 {

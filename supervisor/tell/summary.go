@@ -283,7 +283,7 @@ func raise(peak **rss.Bytes, v rss.Bytes) {
 	}
 }
 
-// Add takes in what an action brought.
+// Add takes in the outcome of an action.
 func (n *Done) Add(d *event.Decision, o *event.Outcome) {
 	a := d.Action
 	switch {

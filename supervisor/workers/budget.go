@@ -17,7 +17,7 @@ const (
 	// loader has said how many it has: they may outgrow a limit within the second in
 	// which they are first seen.
 	assumedWorkers = 8
-	// budgetStep is by how much a budget must change to be written anew.
+	// budgetStep is by how much a budget must change to be written again.
 	budgetStep = 0.10
 )
 

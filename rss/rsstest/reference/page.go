@@ -5,7 +5,7 @@
 //	p.Table([]string{"metric", "what it is"}, rows)
 //	p.Check(t, "docs/reference/metrics.md")
 //
-// `make reference` writes all pages anew. What a page says is taken from declarations,
+// `make reference` writes all pages again. What a page says is taken from declarations,
 // see [Comments], and from tables that programs use; none of it is written twice.
 package reference
 

@@ -81,7 +81,7 @@ func (r *HeldRun) End() time.Duration {
 	return took
 }
 
-// Status asks for the status; nil where nobody answers yet.
+// Status asks for the status; nil where there is no answer yet.
 func (r *HeldRun) Status() *control.Status {
 	cmd := exec.Command(wardentest.Program(r.T, wardentest.Rsswarden), "status", "--json")
 	cmd.Env = append(os.Environ(), "RSSWARDEN_RUNTIME="+r.Dir)
