@@ -1,22 +1,15 @@
-// Package supervisor is the watcher: it wires the parts that read memory,
-// judge it, act on it and tell, and runs the loop.
+// Package supervisor is the watcher: it puts the parts together that read memory, judge it,
+// act on it and tell, and runs the loop in [Watch], whose goroutine owns all state.
 //
-// One goroutine owns all state: the loop in [Watch]. Package probe reads what can
-// hang: command lines, smaps and smaps_rollup of other processes, scontrol. The
-// loop takes the answers when they are there. Writers to stderr and to the events
-// file have goroutines of their own. A failure of any of these is said once, and
-// the part is left out from then on.
+// A full read takes the processes that are watched (package population), finds who works
+// for whom (workers) and how near each limit is (limit, counts), lets the ladder judge
+// (policy), begins and advances actions (action), and tells (tell). Between two full reads a
+// fast one reads one counter of the limit that binds, after a pause that follows from
+// headroom and the fastest growth seen (cadence). What may hang is read beside the loop
+// (probe, observe). docs/architecture.md has the picture.
 //
-// The way of one full tick: proctree and cgroup files, then a [rss.Sample],
-// then readings of every limit (package limit), then the ladder (package
-// policy), then actions (package action), then events and lines on stderr.
-// Between two full ticks a fast tick reads one counter of the binding limit,
-// after a pause that follows from headroom and the fastest fill rate seen.
-//
-// The command does not depend on any of this. The watcher is a process of its
-// own; a panic here ends it, the holder starts it again, and the command
-// notices nothing.
-//
-// What happens to the job, the record and the alerts when a part of ours fails is in
-// docs/promises.md, each row with a test that makes the part fail.
+// The command depends on none of this. The watcher is a process of its own: a panic here
+// ends it, the holder starts it again, and the command notices nothing. Any other failure is
+// told once, and the part is left out from then on; docs/promises.md has a row, and a test,
+// for each.
 package supervisor

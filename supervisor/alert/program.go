@@ -177,7 +177,7 @@ type Answer struct {
 // at once that it is over. Alertmanager is not, as it notifies nobody of what was over
 // when it came: there the alert ends by itself, after a minute.
 func Try(ctx context.Context, node string, t Target, opt Options) Answer {
-	s, r, now := &Sender{opt: opt, book: NewBook()}, newReceiver(t), time.Now()
+	s, r, now := &Sender{opt: opt, book: NewStore()}, newReceiver(t), time.Now()
 	s.book.Set(now, []Alert{{
 		Node: node, Rung: "test", Test: true, Since: now, Summary: "rsswarden doctor on " + node + " tries out alerts", Text: "nothing is wrong",
 	}})

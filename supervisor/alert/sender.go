@@ -34,7 +34,7 @@ type Sender struct {
 	over chan struct{} // the goroutine has ended
 
 	mu        sync.Mutex
-	book      *Book
+	book      *Store
 	receivers []*receiver
 	busy      *receiver // whose request is on its way
 	busyFrom  time.Time
@@ -106,7 +106,7 @@ func New(opt Options) *Sender {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sender{
 		opt: opt, wake: make(chan struct{}, 1),
-		stop: stop, over: make(chan struct{}), book: NewBook(),
+		stop: stop, over: make(chan struct{}), book: NewStore(),
 	}
 	for _, t := range opt.Targets {
 		s.receivers = append(s.receivers, newReceiver(t))
@@ -344,7 +344,7 @@ func newReceiver(t Target) *receiver {
 }
 
 // look counts what was overtaken or lost since the last look.
-func (r *receiver) look(b *Book) {
+func (r *receiver) look(b *Store) {
 	for id, n := range r.met {
 		e := b.entries[id]
 		switch untold := r.told[id] < n; {
@@ -368,7 +368,7 @@ func (r *receiver) look(b *Book) {
 }
 
 // inherit takes it that who told before us has told what stands in the book.
-func (r *receiver) inherit(b *Book) {
+func (r *receiver) inherit(b *Store) {
 	r.look(b)
 	for id, e := range b.entries {
 		r.told[id] = e.change
@@ -376,7 +376,7 @@ func (r *receiver) inherit(b *Book) {
 }
 
 // untold are the alerts of which it does not know how they stand.
-func (r *receiver) untold(b *Book) (all []*entry) {
+func (r *receiver) untold(b *Store) (all []*entry) {
 	for _, e := range b.sorted() {
 		if r.told[e.id] != e.change {
 			all = append(all, e)
@@ -386,7 +386,7 @@ func (r *receiver) untold(b *Book) (all []*entry) {
 }
 
 // next is when it is to be told something, ok false for not at all.
-func (r *receiver) next(b *Book) (at time.Time, ok bool) {
+func (r *receiver) next(b *Store) (at time.Time, ok bool) {
 	if len(r.untold(b)) > 0 {
 		return r.due, true // a time that was before now, or never set, is now
 	}
@@ -411,7 +411,7 @@ func (r *receiver) refusal(e *entry) int {
 }
 
 // load makes what it is told now.
-func (r *receiver) load(b *Book, now time.Time) (l load, err error) {
+func (r *receiver) load(b *Store, now time.Time) (l load, err error) {
 	if r.target.Kind == Alertmanager {
 		list := b.sorted()
 		of := make([]change, 0, len(list))

@@ -203,7 +203,7 @@ func TestNilSender(t *testing.T) {
 }
 
 // told hands a receiver what it is due, and says whether there was anything.
-func tell(t *testing.T, r *receiver, b *Book, now time.Time, a Answer) bool {
+func tell(t *testing.T, r *receiver, b *Store, now time.Time, a Answer) bool {
 	t.Helper()
 	r.look(b)
 	due, ok := r.next(b)
@@ -230,7 +230,7 @@ var (
 // TestBackOff: a receiver that fails is tried less and less often, up to once a
 // minute, and at once again when it took something.
 func TestBackOff(t *testing.T) {
-	b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81)})
 	now := noon
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -253,7 +253,7 @@ func TestBackOff(t *testing.T) {
 
 // TestJitter: half of the pause is by chance, and what a server asks for is kept.
 func TestJitter(t *testing.T) {
-	b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81)})
 	r.look(b)
 	l, err := r.load(b, noon)
@@ -271,7 +271,7 @@ func TestJitter(t *testing.T) {
 // TestNewestStateWins: what a receiver that was away is told is how things stand, and
 // what it never knew is counted.
 func TestNewestStateWins(t *testing.T) {
-	b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81)})
 	tell(t, r, b, noon, refused)
 	b.End(noon.Add(time.Minute)) // overtakes "firing"
@@ -293,7 +293,7 @@ func TestNewestStateWins(t *testing.T) {
 // for as long as it is so: somebody may have mended it.
 func TestRefused(t *testing.T) {
 	for _, kind := range []Kind{Webhook, Alertmanager} {
-		b, r := NewBook(), newReceiver(Target{Kind: kind})
+		b, r := NewStore(), newReceiver(Target{Kind: kind})
 		b.Set(noon, []Alert{at("80%", 81)})
 		if !tell(t, r, b, noon, wrong) || tell(t, r, b, noon.Add(59*time.Second), taken) || !tell(t, r, b, noon.Add(time.Minute), taken) || r.Lost != 0 || len(r.untold(b)) != 0 {
 			t.Errorf("%s: %+v", kind, r.Counts)
@@ -304,7 +304,7 @@ func TestRefused(t *testing.T) {
 // TestRefusedKeepsNothingBack: one message that a webhook does not take is no reason not
 // to tell it the others.
 func TestRefusedKeepsNothingBack(t *testing.T) {
-	b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81), at("85%", 86), at("90%", 91)})
 	now := noon
 	for range 2 {
@@ -354,7 +354,7 @@ func FuzzAnswer(f *testing.F) {
 		if json.Unmarshal(answer, &a) != nil {
 			return
 		}
-		b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+		b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 		if manager {
 			r.target.Kind = Alertmanager
 		}
@@ -380,7 +380,7 @@ func FuzzAnswer(f *testing.F) {
 // TestResend: Alertmanager is told each minute of what fires, and for 5 minutes that
 // it is resolved.
 func TestResend(t *testing.T) {
-	b, r := NewBook(), newReceiver(Target{Kind: Alertmanager})
+	b, r := NewStore(), newReceiver(Target{Kind: Alertmanager})
 	b.Set(noon, []Alert{at("80%", 81)})
 	n := 0
 	for s := range 1200 {
@@ -401,7 +401,7 @@ func TestResend(t *testing.T) {
 
 // TestInPart: what of several was taken is known, the rest is tried again.
 func TestInPart(t *testing.T) {
-	b, r := NewBook(), newReceiver(Target{Kind: Webhook})
+	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81), at("85%", 86), at("90%", 91)})
 	if !tell(t, r, b, noon, Answer{Taken: 2, Error: "HTTP status 500", Retry: true}) || len(r.untold(b)) != 1 || r.Sent != 2 {
 		t.Errorf("%+v, %d untold", r.Counts, len(r.untold(b)))

@@ -18,8 +18,8 @@ const (
 	mostDropped = 1000
 )
 
-// Book holds the alerts that are told of. It is pure: now is handed in.
-type Book struct {
+// Store holds the alerts that are told of. It is pure: now is handed in.
+type Store struct {
 	entries map[string]*entry
 	changes uint64          // of any alert so far: the last one has this number
 	dropped map[string]bool // alerts that there was no room for, by ID
@@ -31,19 +31,19 @@ type entry struct {
 	gone   time.Time // when its rung was first seen left, zero where it is not
 	ends   time.Time // when it was resolved, zero while it fires
 	change uint64
-	// inherited says that another Book had it, and nobody has seen its rung crossed
+	// inherited says that another Store had it, and nobody has seen its rung crossed
 	// here.
 	inherited bool
 }
 
 func (e *entry) firing() bool { return e.ends.IsZero() }
 
-// NewBook returns an empty book.
-func NewBook() *Book { return &Book{entries: map[string]*entry{}, dropped: map[string]bool{}} }
+// NewStore returns an empty store.
+func NewStore() *Store { return &Store{entries: map[string]*entry{}, dropped: map[string]bool{}} }
 
 // Set takes in the rungs that are crossed now. Of two with the same labels the
 // fuller one is told of. It returns whether a rung was crossed or left.
-func (b *Book) Set(now time.Time, current []Alert) (moved bool) {
+func (b *Store) Set(now time.Time, current []Alert) (moved bool) {
 	before := b.changes
 	seen := map[string]bool{}
 	for i := range current {
@@ -87,14 +87,14 @@ func (b *Book) Set(now time.Time, current []Alert) (moved bool) {
 	return moved || b.changes != before
 }
 
-func (b *Book) change(e *entry) {
+func (b *Store) change(e *entry) {
 	b.changes++
 	e.change = b.changes
 }
 
-// Inherit takes in what another book had told of and nobody is known to have been told
+// Inherit takes in what another store had told of and nobody is known to have been told
 // the end of. What does not fire here as well is resolved in time.
-func (b *Book) Inherit(now time.Time, all []Alert) {
+func (b *Store) Inherit(now time.Time, all []Alert) {
 	for i := range all {
 		id := all[i].ID()
 		if b.entries[id] != nil || len(b.entries) >= mostAlerts {
@@ -107,7 +107,7 @@ func (b *Book) Inherit(now time.Time, all []Alert) {
 }
 
 // makeRoom forgets the alert that was resolved first.
-func (b *Book) makeRoom() bool {
+func (b *Store) makeRoom() bool {
 	var first *entry
 	for _, e := range b.entries {
 		if !e.firing() && (first == nil || e.ends.Before(first.ends)) {
@@ -123,7 +123,7 @@ func (b *Book) makeRoom() bool {
 
 // Tick resolves alerts whose rungs were left for long, and forgets those that were
 // resolved long ago. It returns when it is to be called again, zero for never.
-func (b *Book) Tick(now time.Time) (next time.Time) {
+func (b *Store) Tick(now time.Time) (next time.Time) {
 	at := func(t time.Time) {
 		if next.IsZero() || t.Before(next) {
 			next = t
@@ -150,7 +150,7 @@ func (b *Book) Tick(now time.Time) (next time.Time) {
 }
 
 // End resolves all that fires: what it is about has ended.
-func (b *Book) End(now time.Time) {
+func (b *Store) End(now time.Time) {
 	for _, e := range b.sorted() {
 		if e.firing() {
 			e.ends = now
@@ -160,7 +160,7 @@ func (b *Book) End(now time.Time) {
 }
 
 // Firing counts the alerts that fire.
-func (b *Book) Firing() (n int) {
+func (b *Store) Firing() (n int) {
 	for _, e := range b.entries {
 		if e.firing() {
 			n++
@@ -170,7 +170,7 @@ func (b *Book) Firing() (n int) {
 }
 
 // sorted are the alerts, the one first that changed first.
-func (b *Book) sorted() []*entry {
+func (b *Store) sorted() []*entry {
 	all := make([]*entry, 0, len(b.entries))
 	for _, e := range b.entries {
 		all = append(all, e)

@@ -26,7 +26,7 @@ func at(rung string, percent float64) Alert {
 }
 
 // stand tells how the alerts of a book stand: "80% firing since 0s".
-func stand(b *Book) (all []string) {
+func stand(b *Store) (all []string) {
 	for _, e := range b.sorted() {
 		text := fmt.Sprintf("%s %s since %v", e.Rung, Firing, e.Since.Sub(noon))
 		if !e.firing() {
@@ -71,7 +71,7 @@ func TestBook(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBook()
+			b := NewStore()
 			for _, l := range looks {
 				now := noon.Add(l.at)
 				var current []Alert
@@ -92,7 +92,7 @@ func TestBook(t *testing.T) {
 // TestBookSameLabels: of two limits that cannot be told apart the fuller is told of,
 // and what is not read any more keeps its last numbers.
 func TestBookSameLabels(t *testing.T) {
-	b := NewBook()
+	b := NewStore()
 	b.Set(noon, []Alert{at("80%", 81), at("80%", 95), at("80%", 90)})
 	if got := b.sorted(); len(got) != 1 || got[0].Summary != "memory 95 %" {
 		t.Errorf("%d alerts, %q", len(got), got[0].Summary)
@@ -108,7 +108,7 @@ func TestBookSameLabels(t *testing.T) {
 
 // TestBookBound: what there is no room for is counted, and the resolved go first.
 func TestBookBound(t *testing.T) {
-	b := NewBook()
+	b := NewStore()
 	var many []Alert
 	for i := range mostAlerts + 5 {
 		many = append(many, at(fmt.Sprintf("%d%%", i), 99))
@@ -157,7 +157,7 @@ func TestLabels(t *testing.T) {
 
 // TestForms: what goes over the wire.
 func TestForms(t *testing.T) {
-	b := NewBook()
+	b := NewStore()
 	eta := 252.0
 	a := at("80%", 50)
 	a.Left = &eta
@@ -185,7 +185,7 @@ func TestForms(t *testing.T) {
 	}
 	count := at("80%", 50)
 	count.Limit, count.Used, count.Size = event.LimitFDs, 900, 1024
-	b = NewBook()
+	b = NewStore()
 	b.Set(noon, []Alert{count})
 	if got := body(t)(hookBody(b.sorted()[0])); !strings.Contains(got, `"used":900,"limit_count":1024`) || strings.Contains(got, "bytes") {
 		t.Errorf("a number: %s", got)

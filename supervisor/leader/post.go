@@ -4,14 +4,14 @@
 // They meet in a directory on node-local storage that only this user can enter,
 // named after job and node. Who holds the lock on the file "lock" in it leads;
 // the kernel gives the lock up when its holder ends, however it ends, and the
-// next one waiting has it at once. Each watcher lays down who it is in a file of
-// its own, and the leader asks another's watcher for what only that may do, as
-// stopping its command or tracing its processes, by files too: "order", written in
-// place so that its reader alone is woken, and "answer". "fired" is what the next
-// leader must know to do nothing twice.
+// next one waiting has it at once. Each watcher writes who it is to a file of its own. What
+// only another rank's watcher may do, such as stopping its command or tracing its
+// processes, the leader asks for by files too: "order", written in place so that only its
+// reader is woken, and "answer". "fired" holds what the next leader must know to do nothing
+// twice.
 //
-// The promise: no watcher waits for another. One that cannot read or write here,
-// or finds the directory not to be trusted, leads for its own command alone.
+// It promises that no watcher waits for another. One that cannot read or write here, or
+// that finds a directory it cannot trust, leads for its own command alone.
 package leader
 
 import (
