@@ -40,8 +40,9 @@ type Result struct {
 }
 
 // Submit submits a batch script as the job's user. Where the script has no
-// "#!" line it gets one of bash. args are options of sbatch; stdout and stderr
-// go to files that [Result] has the text of.
+// "#!" line it gets one of bash. args are options of sbatch; without -N among them the job
+// runs on the first node, [Cluster.Node]. stdout and stderr go to files that [Result] has
+// the text of.
 func (c *Cluster) Submit(t testing.TB, script string, args ...string) *JobRun {
 	t.Helper()
 	run := &JobRun{c: c, mode: c.Mode, folder: fmt.Sprintf("%s/job%d", c.Dir(), c.jobs.Add(1))}
@@ -60,6 +61,9 @@ func (c *Cluster) Submit(t testing.TB, script string, args ...string) *JobRun {
 	file := filepath.Join(run.folder, "script")
 	if err := os.WriteFile(file, []byte(script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-N") }) {
+		args = append([]string{"-w", c.Node()}, args...)
 	}
 	args = slices.Concat([]string{"--parsable", "-D", run.Dir, "-o", run.folder + "/out", "-e", run.folder + "/err"}, args, []string{file})
 	out := c.Do(t, "sbatch", args...)

@@ -99,7 +99,7 @@ type Options struct {
 }
 
 // Usual is for tests that have no wish of their own: more than they take, so that the
-// cluster is not started again for each. A job of one node gets the first that has room.
+// cluster is not started again for each.
 var Usual = Options{Nodes: 2, CPUs: 16, RealMemory: 45000}
 
 func (o Options) withDefaults(cpus int) Options {

@@ -102,10 +102,10 @@ func TestSlurmLinux(t *testing.T) {
 		t.Run(shape, func(t *testing.T) {
 			options := []string{shape, "--workers", "4", "--epochs", "4"}
 			want := s.reference(t, options...)
-			if bare := s.Submit(t, s.script("", options...), memory(3000, 1700)).Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
+			if bare := s.Submit(t, s.script("", options...), memory(3000, 2000)).Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
 				t.Errorf("bare: %s %d:%d, want FAILED 0:9: the test proves nothing", bare.State, bare.ExitCode, bare.Signal)
 			}
-			got := s.carried(t, want, s.script(s.rsswarden+" run --events $PWD/events --", options...), memory(3000, 1700))
+			got := s.carried(t, want, s.script(s.rsswarden+" run --events $PWD/events --", options...), memory(3000, 2000))
 			if shape == "--persistent" {
 				sampleShown(t, "What you see on stderr", got.Stderr)
 			}
