@@ -67,7 +67,7 @@ func TestBadTorch(t *testing.T) {
 		"without workers": {torch: func(t *testing.T, dir string) {
 			edit(t, dir, "dataloader.py", "_MultiProcessingDataLoaderIter", "_Iterator")
 		}, wait: event.LoaderHello, says: "torch has no _MultiProcessingDataLoaderIter"},
-		"without a version": {torch: func(t *testing.T, dir string) { edit(t, dir, "../../../../__init__.py", "__version__", "version") },
+		"without a version": {torch: func(t *testing.T, dir string) { edit(t, dir, "../../__init__.py", "__version__", "version") },
 			wait: waiting, trials: 1, state: "tried"},
 		"without dataloader": {torch: func(t *testing.T, dir string) {
 			remove(t, dir, "dataloader.py")
