@@ -14,7 +14,7 @@ class Samples(Dataset):
         return torch.zeros(65536)
 
 
-end = time.time() + 26
+end = time.time() + 50 # on a busy node the queue fills late, and is read again 10 s later
 for batch in DataLoader(Samples(), batch_size=64, num_workers=2, prefetch_factor=8):
     time.sleep(0.5)
     if time.time() > end:
