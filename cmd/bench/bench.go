@@ -108,7 +108,7 @@ func (b *bench) sleep(d time.Duration) {
 }
 
 // helpers are the small programs that are watched or that we are measured
-// beside: C, compiled anew each time, and Python.
+// beside: C, compiled again each time, and Python.
 //
 //go:embed helpers
 var helpers embed.FS
