@@ -10,7 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
@@ -52,7 +52,7 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 	hear()
 	w.obey() // what was written before we could be told of it
 	fallen := make(chan error, 1)
-	go func(post *leader.Post) { fallen <- post.Wait() }(p.post)
+	go func(post *node.Post) { fallen <- post.Wait() }(p.post)
 	var settled <-chan time.Time
 	timer := time.NewTimer(w.sleep(w.standPause(!hears)))
 	defer timer.Stop()
@@ -161,7 +161,7 @@ func (w *watcher) obey() {
 			err = w.Link.Trim(r)
 		}
 		if err != nil {
-			_ = p.post.Answer(leader.Answer{ID: o.ID, Error: err.Error()})
+			_ = p.post.Answer(node.Answer{ID: o.ID, Error: err.Error()})
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (w *watcher) report(a hold.TrimAnswer) {
 	a.ID = p.orders.trim
 	data, err := json.Marshal(a)
 	if err == nil {
-		err = p.post.Answer(leader.Answer{ID: id, Trim: data})
+		err = p.post.Answer(node.Answer{ID: id, Trim: data})
 	}
 	if err != nil {
 		w.fault("leader", err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 )
 
 // TestStandByKills: what was told to stop and has not ended gets KILL from its own
@@ -214,7 +214,7 @@ func TestOrdersWithoutNews(t *testing.T) {
 	s.holder.messages = make(chan hold.Message)
 	led := s.standsBy()
 	s.holder.messages <- hold.Signal{Signal: int(unix.SIGUSR1)} // taken once all is set up
-	first.orders(s, leader.Order{Stop: true, StopStatus: 137, Grace: time.Minute})
+	first.orders(s, node.Order{Stop: true, StopStatus: 137, Grace: time.Minute})
 	if line, err := command.Line(); line != "TERM" {
 		t.Fatal(line, err)
 	}
@@ -245,7 +245,7 @@ func TestAnswersWithoutNews(t *testing.T) {
 	if o.askedID != 7 {
 		t.Error("an answer came before there is one")
 	}
-	if err := other.peers.post.Answer(leader.Answer{ID: 7, Error: "no"}); err != nil {
+	if err := other.peers.post.Answer(node.Answer{ID: 7, Error: "no"}); err != nil {
 		t.Fatal(err)
 	}
 	first.tick()

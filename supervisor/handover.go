@@ -11,7 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -95,7 +95,7 @@ func (w *watcher) someoneSince(at time.Duration) bool {
 	const tick = time.Second / 100 // USER_HZ, in which /proc/PID/stat counts
 	before := func(start uint64) bool { return start > 0 && start < uint64(at/tick) }
 	p := &w.peers
-	return before(p.me.Holder.Start) || slices.ContainsFunc(p.others, func(m leader.Member) bool { return before(m.Holder.Start) })
+	return before(p.me.Holder.Start) || slices.ContainsFunc(p.others, func(m node.Member) bool { return before(m.Holder.Start) })
 }
 
 // ownPart is what the limits of our step are called among those of several; see

@@ -15,9 +15,9 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
@@ -47,14 +47,14 @@ func (w *watcher) join(begin hold.Begin) bool {
 	if dir, ok := w.Lookup("TMPDIR"); ok && filepath.IsAbs(dir) {
 		parents = append(parents, dir)
 	}
-	post, led, err := joinWithin(joinPatience, func() (*leader.Post, error) {
-		return leader.Join(w.Proc, parents, name, me)
+	post, led, err := joinWithin(joinPatience, func() (*node.Post, error) {
+		return node.Join(w.Proc, parents, name, me)
 	})
 	if err != nil {
 		w.early = append(w.early, limit.Warning{Part: "leader", Text: err.Error() + "; other ranks of this node are not known"})
 		return true
 	}
-	probe.Run(func() { leader.Sweep(w.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter) })
+	probe.Run(func() { node.Sweep(w.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter) })
 	w.peers.post, w.peers.me = post, me
 	return led
 }
@@ -62,14 +62,14 @@ func (w *watcher) join(begin hold.Begin) bool {
 // joinWithin joins, and takes the lead where nobody has it, within so long. What
 // comes later is given up at once: a lead that nobody uses would have the others
 // stand by for ever.
-func joinWithin(patience time.Duration, join func() (*leader.Post, error)) (*leader.Post, bool, error) {
+func joinWithin(patience time.Duration, join func() (*node.Post, error)) (*node.Post, bool, error) {
 	type joined struct {
-		post *leader.Post
+		post *node.Post
 		led  bool
 		err  error
 	}
 	var settled atomic.Bool // it has joined, or was given up
-	r := probe.New(nil, func(join func() (*leader.Post, error)) (j joined) {
+	r := probe.New(nil, func(join func() (*node.Post, error)) (j joined) {
 		fault.Point("join")
 		if j.post, j.err = join(); j.err == nil {
 			if j.led, j.err = j.post.TryLead(); j.err != nil {
@@ -91,8 +91,8 @@ func joinWithin(patience time.Duration, join func() (*leader.Post, error)) (*lea
 }
 
 // member is who we are, for the others.
-func (w *watcher) member(begin hold.Begin) leader.Member {
-	m := leader.Member{
+func (w *watcher) member(begin hold.Begin) node.Member {
+	m := node.Member{
 		Command: w.pop.Command, Watcher: rss.ProcID{PID: w.Self}, Holder: rss.ProcID{PID: begin.Holder},
 		Task: -1, Dir: w.Settings.Dir, Words: firstWords(w.Settings.Command), Since: w.Settings.Begun,
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
@@ -22,11 +22,11 @@ func TestLateJoinIsGivenUp(t *testing.T) {
 		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
 		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
 	}
-	join := func(s *stand) (*leader.Post, error) {
-		return leader.Join(s.Proc, []string{dir}, s.postName(s.holder.begin), s.member(s.holder.begin))
+	join := func(s *stand) (*node.Post, error) {
+		return node.Join(s.Proc, []string{dir}, s.postName(s.holder.begin), s.member(s.holder.begin))
 	}
 	answer, joined := make(chan bool), make(chan string, 1)
-	post, led, err := joinWithin(time.Millisecond, func() (*leader.Post, error) {
+	post, led, err := joinWithin(time.Millisecond, func() (*node.Post, error) {
 		<-answer
 		p, err := join(slow)
 		if err == nil {
@@ -38,7 +38,7 @@ func TestLateJoinIsGivenUp(t *testing.T) {
 		t.Fatalf("joined %v, leads %v, %v", post, led, err)
 	}
 	close(answer)
-	post, led, err = joinWithin(joinPatience, func() (*leader.Post, error) { return join(next) })
+	post, led, err = joinWithin(joinPatience, func() (*node.Post, error) { return join(next) })
 	if err != nil {
 		t.Fatal(err)
 	}

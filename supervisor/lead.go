@@ -11,23 +11,22 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
-	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // peers are the other ranks of the job on this node, as the leader knows them.
 type peers struct {
-	post  *leader.Post // nil where we could not join: we lead for our own command alone
-	me    leader.Member
+	post  *node.Post // nil where we could not join: we lead for our own command alone
+	me    node.Member
 	hears bool // the bell rings for members that come and go, and for answers
 	// others are the ranks whose commands live, but ours.
-	others  []leader.Member
+	others  []node.Member
 	orders  orders
-	stop    ownStop         // of our own command, that a leader asked for
-	stagger workers.Stagger // of recycles
+	stop    ownStop      // of our own command, that a leader asked for
+	stagger node.Stagger // of recycles
 	handing
 	from   time.Duration // when we began to lead
 	heir   bool          // somebody led before us
@@ -79,7 +78,7 @@ func (w *watcher) meetDue(now time.Duration) bool {
 	case !p.hears || since >= meetSeldom:
 		return true
 	}
-	return slices.ContainsFunc(p.others, func(m leader.Member) bool {
+	return slices.ContainsFunc(p.others, func(m node.Member) bool {
 		q := w.last.Find(m.Command.PID)
 		return q == nil || q.ID != m.Command
 	})
@@ -104,10 +103,10 @@ func (w *watcher) meet() (changed bool) {
 			w.setRanks()
 		}
 	}()
-	p.others = slices.DeleteFunc(slices.Clone(members), func(m leader.Member) bool { return m.Ended != nil })
+	p.others = slices.DeleteFunc(slices.Clone(members), func(m node.Member) bool { return m.Ended != nil })
 	w.sum.Ranks = max(w.sum.Ranks, len(p.others)+1)
 	for i := range p.others {
-		if m := &p.others[i]; !slices.ContainsFunc(before, func(o leader.Member) bool { return o.Holder == m.Holder }) {
+		if m := &p.others[i]; !slices.ContainsFunc(before, func(o node.Member) bool { return o.Holder == m.Holder }) {
 			changed = true
 			w.tellRank(event.RankJoined, m, nil)
 			w.talkTo(m)
@@ -115,7 +114,7 @@ func (w *watcher) meet() (changed bool) {
 	}
 	for i := range before {
 		o := &before[i]
-		if slices.ContainsFunc(p.others, func(m leader.Member) bool { return o.Holder == m.Holder }) {
+		if slices.ContainsFunc(p.others, func(m node.Member) bool { return o.Holder == m.Holder }) {
 			continue
 		}
 		changed = true
@@ -132,7 +131,7 @@ func (w *watcher) meet() (changed bool) {
 
 // setRanks says whose commands are watched.
 func (w *watcher) setRanks() {
-	rank := func(m *leader.Member) population.Rank {
+	rank := func(m *node.Member) population.Rank {
 		return population.Rank{Command: m.Command, Step: m.Step, Holder: m.Holder.PID, Watcher: m.Watcher.PID}
 	}
 	var others []population.Rank
@@ -143,7 +142,7 @@ func (w *watcher) setRanks() {
 }
 
 // rankNamed finds a rank of this node by SLURM_PROCID, ours included.
-func (w *watcher) rankNamed(task int) (m *leader.Member, ok bool) {
+func (w *watcher) rankNamed(task int) (m *node.Member, ok bool) {
 	p := &w.peers
 	if p.me.Task == task {
 		return &p.me, true
@@ -156,7 +155,7 @@ func (w *watcher) rankNamed(task int) (m *leader.Member, ok bool) {
 	return nil, false
 }
 
-func endOf(holder rss.ProcID, lists ...[]leader.Member) *leader.Ended {
+func endOf(holder rss.ProcID, lists ...[]node.Member) *node.Ended {
 	for _, list := range lists {
 		for i := range list {
 			if list[i].Holder == holder && list[i].Ended != nil {
@@ -168,7 +167,7 @@ func endOf(holder rss.ProcID, lists ...[]leader.Member) *leader.Ended {
 }
 
 // talkTo opens the loaders' directory of a rank.
-func (w *watcher) talkTo(m *leader.Member) {
+func (w *watcher) talkTo(m *node.Member) {
 	if m.Dir == "" || !w.Settings.Loader {
 		return
 	}
@@ -185,7 +184,7 @@ func (w *watcher) talkTo(m *leader.Member) {
 }
 
 // tellRank tells what happened to a rank.
-func (w *watcher) tellRank(what event.RankNews, m *leader.Member, end *leader.Ended) {
+func (w *watcher) tellRank(what event.RankNews, m *node.Member, end *node.Ended) {
 	e := event.Rank{What: what, Task: m.Task, Step: m.Step, Node: slurm.NodeName(w.Lookup), PID: m.Command.PID, Holder: m.Holder.PID}
 	if w.peers.post != nil && w.peers.post.Leads() {
 		e.Leader = w.Self
@@ -203,7 +202,7 @@ func (w *watcher) tellRank(what event.RankNews, m *leader.Member, end *leader.En
 
 // rankName names a rank for people: "rank 3", or "step 0, rank 3" where there are
 // several steps.
-func (w *watcher) rankName(m *leader.Member) string {
+func (w *watcher) rankName(m *node.Member) string {
 	name := fmt.Sprintf("rank %d", m.Task)
 	if m.Task < 0 {
 		name = fmt.Sprintf("process %d", m.Command.PID)
@@ -225,7 +224,7 @@ func (w *watcher) pass(exit *hold.Exit) {
 		w.layLast()
 	}
 	if exit != nil {
-		p.post.End(p.me, leader.Ended{Code: exit.Code, Signal: exit.Signal})
+		p.post.End(p.me, node.Ended{Code: exit.Code, Signal: exit.Signal})
 	} else {
 		p.post.Leave()
 	}

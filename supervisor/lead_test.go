@@ -14,7 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
@@ -53,16 +53,16 @@ const (
 
 // otherRank lays another rank down in the place where the stand's watcher meets
 // others, with a command of so much memory.
-func (s *stand) otherRank(task int, anon rss.Bytes) (*leader.Post, leader.Member) {
+func (s *stand) otherRank(task int, anon rss.Bytes) (*node.Post, node.Member) {
 	s.t.Helper()
 	s.fs.Put(rsstest.Process{PID: otherHolder, Parent: 1, Start: 5, Comm: "rsswarden"})
 	s.fs.Put(rsstest.Process{PID: otherCommand, Parent: otherHolder, Start: 10, Comm: "python", Anon: anon})
-	m := leader.Member{
+	m := node.Member{
 		Holder: rss.ProcID{PID: otherHolder, Start: 5}, Watcher: rss.ProcID{PID: otherHolder + 1, Start: 6},
 		Command: rss.ProcID{PID: otherCommand, Start: 10}, Step: "0", Task: task, Words: []string{"python"}, Since: time.Now(),
 	}
 	runtime, _ := s.Lookup("RSSWARDEN_RUNTIME")
-	p, err := leader.Join(s.Proc, []string{runtime}, s.postName(s.holder.begin), m)
+	p, err := node.Join(s.Proc, []string{runtime}, s.postName(s.holder.begin), m)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestLeaderWatchesAll(t *testing.T) {
 	if l := s.user(); l.Used < 400*rss.MiB {
 		t.Errorf("--limit counts %v", l.Used)
 	}
-	other.End(m, leader.Ended{Signal: 9})
+	other.End(m, node.Ended{Signal: 9})
 	s.fs.Remove(fmt.Sprintf("proc/%d", otherHolder))
 	s.fs.Remove(fmt.Sprintf("proc/%d", otherCommand))
 	if !s.meet() {
@@ -197,16 +197,16 @@ func TestNoMeetingPlace(t *testing.T) {
 	dir := runtimeDir(t)
 	s := newStand(t, inJob(t, 0, dir))
 	for _, parent := range []string{dir, "/tmp"} {
-		if err := nodedir.Make(leader.All(parent)); err != nil {
+		if err := nodedir.Make(node.All(parent)); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(leader.All(parent), leader.Prefix+s.postName(s.holder.begin))
+		path := filepath.Join(node.All(parent), node.Prefix+s.postName(s.holder.begin))
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
 			os.Remove(path)
-			os.Remove(leader.All(parent)) // where nobody else is in it
+			os.Remove(node.All(parent)) // where nobody else is in it
 		})
 	}
 	if !s.join(s.holder.begin) {

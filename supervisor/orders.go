@@ -8,7 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
@@ -31,7 +31,7 @@ func (o *orders) next() uint64 {
 }
 
 // rankOf is the other rank that a process belongs to, nil for ours or none.
-func (w *watcher) rankOf(pid int) *leader.Member {
+func (w *watcher) rankOf(pid int) *node.Member {
 	if len(w.peers.others) == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (w *watcher) give(r hold.TrimRequest) error {
 	}
 	o := &w.peers.orders
 	id := o.next()
-	if err := w.peers.post.Command(m.Holder, leader.Order{ID: id, Trim: data}); err != nil {
+	if err := w.peers.post.Command(m.Holder, node.Order{ID: id, Trim: data}); err != nil {
 		return fmt.Errorf("cannot ask %s: %w", w.rankName(m), err)
 	}
 	o.asked, o.askedID = m.Holder, id

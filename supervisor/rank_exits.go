@@ -5,7 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 )
 
 // Ranks end together as a rule, within less time than it takes to lead. How they
@@ -33,7 +33,7 @@ func (w *watcher) beginBriefRecord() {
 }
 
 // tellRankEnds tells of ranks that nobody met, and that said how they ended.
-func (w *watcher) tellRankEnds(left []leader.Member) {
+func (w *watcher) tellRankEnds(left []node.Member) {
 	for i := range left {
 		if m := &left[i]; m.Ended != nil && !w.peers.told[m.Holder] {
 			w.tellRankEnd(m, m.Ended)
@@ -42,7 +42,7 @@ func (w *watcher) tellRankEnds(left []leader.Member) {
 }
 
 // tellRankEnd tells how a rank ended, nil where it is not known.
-func (w *watcher) tellRankEnd(m *leader.Member, how *leader.Ended) {
+func (w *watcher) tellRankEnd(m *node.Member, how *node.Ended) {
 	p := &w.peers
 	if p.told == nil {
 		p.told = map[rss.ProcID]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -79,7 +79,7 @@ func TestEndIsToldOnce(t *testing.T) {
 	other, m := s.otherRank(1, 300*rss.MiB)
 	s.meet()
 	end := m
-	end.Ended = &leader.Ended{Code: 1}
+	end.Ended = &node.Ended{Code: 1}
 	if err := other.Put(end); err != nil {
 		t.Fatal(err)
 	}

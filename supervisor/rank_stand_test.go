@@ -12,7 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 )
 
 // rankStand is one rank of job 46, whose command is a real process. All ranks of a
@@ -88,7 +88,7 @@ func (r *rankStand) meets(ranks, steps int) {
 }
 
 // ordered is what stands for a rank to do.
-func (r *rankStand) ordered() leader.Order {
+func (r *rankStand) ordered() node.Order {
 	r.t.Helper()
 	o, err := r.peers.post.Ordered()
 	if err != nil {
@@ -161,7 +161,7 @@ func twoRanks(t *testing.T, rules ...string) (first, s *rankStand, command *rsst
 }
 
 // orders has the leader ask for something.
-func (r *rankStand) orders(other *rankStand, o leader.Order) {
+func (r *rankStand) orders(other *rankStand, o node.Order) {
 	r.t.Helper()
 	o.ID = r.peers.orders.next()
 	if err := r.peers.post.Command(other.peers.me.Holder, o); err != nil {
@@ -170,7 +170,7 @@ func (r *rankStand) orders(other *rankStand, o leader.Order) {
 }
 
 // stop is what a leader asks for, with KILL a second after TERM at the earliest.
-var stop = leader.Order{Stop: true, StopStatus: 137}
+var stop = node.Order{Stop: true, StopStatus: 137}
 
 // standsBy starts standing by. It is over before the test is.
 func (r *rankStand) standsBy() <-chan bool {

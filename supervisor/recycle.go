@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -38,7 +39,7 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 	}
 	p := &w.peers
 	job, _ := w.limits.Job()
-	if p.stagger.Waits(workers.Turn{
+	if p.stagger.Waits(node.Turn{
 		Now: w.now(), Left: w.timeLeft(l), Nodes: job.Nodes, From: p.from, Heir: p.heir, Within: action.RecycleDeadline,
 		Pending: p.heir && w.workers.Trainers().Recycling() || w.loader != nil && w.loader.Inherited(),
 	}) {

@@ -114,7 +114,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"slurm os.ReadDir":                   1, // steps of a job, which root alone makes
 		"supervisor/hold io.ReadAll":         1, // from the process that started us
 		"supervisor/hold os.ReadDir":         2, // our own descriptors and threads
-		"supervisor/leader os.ReadDir":       1, // a directory that we alone may write
+		"supervisor/node os.ReadDir":         1, // a directory that we alone may write
 		"supervisor/limit os.ReadDir":        2, // steps of our job and their tasks
 		"supervisor/loader os.ReadFile":      1, // a directory that root and we alone may write
 		"supervisor/nodejobs os.ReadDir":     4, // jobs and steps, which Slurm makes

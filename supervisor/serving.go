@@ -11,7 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
@@ -114,8 +114,8 @@ func (w *watcher) standing() *control.Status {
 		}
 		st.Action = a
 	}
-	all := append([]leader.Member{p.me}, p.others...)
-	slices.SortStableFunc(all, func(a, b leader.Member) int { return cmp.Or(cmp.Compare(a.Step, b.Step), a.Task-b.Task) })
+	all := append([]node.Member{p.me}, p.others...)
+	slices.SortStableFunc(all, func(a, b node.Member) int { return cmp.Or(cmp.Compare(a.Step, b.Step), a.Task-b.Task) })
 	at := map[int]int{} // index in Ranks by PID of the command
 	for i := range all {
 		m := &all[i]

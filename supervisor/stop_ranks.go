@@ -8,7 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -38,7 +38,7 @@ func (s *ownStop) within(now, pause time.Duration) time.Duration {
 }
 
 // stopOurs has our command end as the leader asks.
-func (w *watcher) stopOurs(o *leader.Order) {
+func (w *watcher) stopOurs(o *node.Order) {
 	s := &w.peers.stop
 	if s.inForce() {
 		return
@@ -104,7 +104,7 @@ func (w *watcher) stopOthers(step string) (told int) {
 		if step != "" && m.Step != step {
 			continue
 		}
-		o := leader.Order{ID: p.orders.next(), Stop: true, StopStatus: w.Settings.StopStatus, Grace: w.Settings.Grace}
+		o := node.Order{ID: p.orders.next(), Stop: true, StopStatus: w.Settings.StopStatus, Grace: w.Settings.Grace}
 		err := fmt.Errorf("the watcher of %s has ended", w.rankName(m))
 		if proctree.Lives(w.Proc, m.Watcher) {
 			err = p.post.Command(m.Holder, o)

@@ -12,7 +12,7 @@ import (
 
 // flaky are tests that once failed on a busy machine, with the packages they are of.
 var flaky = [][2]string{
-	{"supervisor/leader", "^TestRenew$"},
+	{"supervisor/node", "^TestRenew$"},
 	{"supervisor/loader", "^TestUnpicklable$/^torch2.6$/^swap$"},
 	{"cmd/rsswarden/e2e/faults", "^TestGoroutinePanics$/^notifier$"},
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/control"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
@@ -70,7 +70,7 @@ func leadersIn(root, parent string) []leaderDir {
 			return nil
 		}
 	}
-	names := []string{leader.All(parent)}
+	names := []string{node.All(parent)}
 	if root != "" {
 		// In a user namespace this user has another number, most often root's.
 		names = append(names, filepath.Join(parent, "rsswarden-0"))
@@ -87,7 +87,7 @@ func leadersIn(root, parent string) []leaderDir {
 		}
 		for _, e := range entries {
 			dir := filepath.Join(all, e.Name())
-			rest, ok := strings.CutPrefix(e.Name(), leader.Prefix)
+			rest, ok := strings.CutPrefix(e.Name(), node.Prefix)
 			if !ok || nodedir.CheckOwn(dir) != nil {
 				continue
 			}

@@ -19,8 +19,8 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -209,7 +209,7 @@ func (t Target) reachHere(ctx context.Context, c Caller, q Request, each func(An
 	}
 	if q.Do != "" && t.jobHere(c) == "" && !t.All && len(q.PIDs) == 0 {
 		own := filepath.Base(c.get(loader.EnvDir)) // set in what a run has started
-		i := slices.IndexFunc(leaders, func(m *Reply) bool { return filepath.Base(m.dir) == leader.Prefix+own })
+		i := slices.IndexFunc(leaders, func(m *Reply) bool { return filepath.Base(m.dir) == node.Prefix+own })
 		if i < 0 {
 			return noRunNamed(q.arguments()[0], leaders)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/leader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -143,7 +143,7 @@ func TestTopNobody(t *testing.T) {
 			parent = v
 		}
 	}
-	place := filepath.Join(leader.All(parent), leader.Prefix+topJob+"@n1.0a1b2c3d")
+	place := filepath.Join(node.All(parent), node.Prefix+topJob+"@n1.0a1b2c3d")
 	away := filepath.Join(parent, "away")
 	wardentest.NoError(t, os.Rename(place, away))
 	s := startTop(t, env, "--interval", "200ms")

@@ -1,4 +1,4 @@
-package workers
+package node
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package leader
+package node
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-// Package leader has the watchers of one job on one node find each other: one of
+// Package node has the watchers of one job on one node find each other: one of
 // them leads, watches all that a limit counts and acts, the others stand by.
 //
 // They meet in a directory on node-local storage that only this user can enter,
@@ -12,7 +12,7 @@
 //
 // It promises that no watcher waits for another. One that cannot read or write here, or
 // that finds a directory it cannot trust, leads for its own command alone.
-package leader
+package node
 
 import (
 	"encoding/json"
