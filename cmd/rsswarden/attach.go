@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,13 +16,10 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
 	attachment "github.com/rsswarden/rsswarden/supervisor/attach"
-	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 )
@@ -49,7 +44,7 @@ func attachCommand(p process) *cli.Command {
 		if err != nil {
 			return err
 		}
-		return withStatus(attach(p, t))
+		return attach(p, t)
 	})
 }
 
@@ -86,9 +81,6 @@ func attachTo(p process, c *cli.Context) (*target, error) {
 	}
 	return t, t.toProcess(p, c.Args().First())
 }
-
-// jobID is a job as people write it: 46, 46_3 of an array, a SLUID; and a step behind it.
-var jobID = regexp.MustCompile(`^([0-9]+(?:_[0-9]+)?|s[0-9A-Z]{13})(?:\.([0-9]+|batch|extern|interactive))?$`)
 
 // toJob makes a job the target.
 func (t *target) toJob(p process, id string) error {
@@ -179,20 +171,20 @@ func (t *target) describe(p process, pid int, job string) {
 }
 
 // attach watches until the target has ended, or a signal ends the watch.
-func attach(p process, t *target) (status int, err error) {
+func attach(p process, t *target) error {
 	log, closeLog := newLog(p.stderr, t.settings.LogFormat, t.settings.Quiet)
 	t.settings.Name(t.env.Lookup)
 	told := make(chan syscall.Signal, 1)
 	stop := interrupts() // before a line of ours says that it watches
 	go t.endOnSignal(stop, told)
-	err = t.watch(log)
+	err := t.watch(log)
 	closeLog(500 * time.Millisecond)
 	select {
 	case s := <-told:
 		dieBy(s)
 	default:
 	}
-	return exitOK, err
+	return err
 }
 
 // watch returns when the watch has ended. An internal error ends the watch alone.
@@ -213,19 +205,6 @@ func (t *target) watch(log logger) (err error) {
 	return nil
 }
 
-// interrupts yields the signals that ask for the end of the watch.
-func interrupts() <-chan os.Signal {
-	stop := make(chan os.Signal, 4)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(s) { // nohup, or a shell's background
-			signal.Notify(stop, s)
-		}
-	}
-	// A reader of our lines that has gone must not end the watch.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	return stop
-}
-
 // endOnSignal ends the watch at the first signal and dies by the second. If the target
 // has ended the signal is ignored: at the end of a job Slurm sends TERM to our own step.
 func (t *target) endOnSignal(stop <-chan os.Signal, told chan<- syscall.Signal) {
@@ -234,87 +213,6 @@ func (t *target) endOnSignal(stop <-chan os.Signal, told chan<- syscall.Signal) 
 		t.process.Leave()
 	}
 	dieBy((<-stop).(syscall.Signal))
-}
-
-func dieBy(s syscall.Signal) {
-	st := hold.Status{Signal: int(s)}
-	st.Die()
-}
-
-// commandLine is the command line of a process for people, or its name if that cannot be
-// read in time.
-func commandLine(pid int) []string {
-	c := make(chan []string, 1)
-	go func() {
-		b, err := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)
-		line := strings.TrimRight(string(b), "\x00")
-		if err != nil || line == "" {
-			c <- nil
-			return
-		}
-		c <- clipped(strings.Split(line, "\x00"))
-	}()
-	select {
-	case args := <-c:
-		if len(args) > 0 {
-			return args
-		}
-	case <-time.After(preparePatience):
-	}
-	b, err := procfile.Read(fmt.Sprintf("/proc/%d/comm", pid), procfile.Small)
-	if err != nil {
-		return []string{"?"}
-	}
-	return []string{strings.TrimSpace(string(b))}
-}
-
-// ours says that a process has the same user as we.
-func sameUser(pid int) bool {
-	i, err := proctree.Identify("/proc", pid)
-	return err == nil && i.UID == os.Geteuid()
-}
-
-// parsePID reads a PID; flag and command are what the user typed before it.
-func parsePID(flag, text, command string) (int, error) {
-	pid, err := strconv.Atoi(text)
-	if err != nil || pid <= 0 {
-		return 0, usagef("give the number that ps shows: "+command+" 4711", "%s%q is not a PID", flag, text)
-	}
-	return pid, nil
-}
-
-// checkTarget says which process has the PID, if it can be watched or trimmed. command
-// is what the user typed before the PID, for hints.
-func checkTarget(proc string, pid int, command string) (rss.ProcID, error) {
-	nameOne := "name a process that runs, as ps shows it: " + command + " 4711"
-	i, err := proctree.Identify(proc, pid)
-	switch {
-	case proctree.Self(proc) != os.Getpid():
-		return i.ID, usagef(mountProc, "%s: PID %d is another process here", otherPIDs, pid)
-	case proctree.Vanished(err):
-		return i.ID, usagef(nameOne, "there is no process %d", pid)
-	case err != nil:
-		return i.ID, usagef("it belongs to somebody who hides it; be its user", "%v", err)
-	case i.Process != pid:
-		return i.ID, usagef(fmt.Sprintf("%s %d", command, i.Process), "%d is a thread of process %d", pid, i.Process)
-	case i.Kernel:
-		return i.ID, usagef(nameOne, "%d (%s) is a thread of the kernel", pid, i.Comm)
-	case i.Ended():
-		return i.ID, usagef(nameOne, "process %d (%s) has ended and only waits for its parent, %d", pid, i.Comm, i.Parent)
-	case pid == os.Getpid():
-		return i.ID, usagef(nameOne, "process %d is this rsswarden itself", pid)
-	case pid == 1 && initialPIDs():
-		return i.ID, usagef("name the process of the job; rsswarden limits --pid 1 shows the node's limits",
-			"process 1 is the node's init: all processes descend from it")
-	}
-	return i.ID, nil
-}
-
-// initialPIDs says that we are in the node's own PID namespace. In a container process 1
-// may be the training.
-func initialPIDs() bool {
-	link, err := os.Readlink("/proc/self/ns/pid")
-	return err != nil || link == "pid:[4026531836]" // PROC_PID_INIT_INO of include/linux/proc_ns.h
 }
 
 // cannotDo says what cannot be done to a process that we did not start, and why.

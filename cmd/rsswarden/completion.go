@@ -77,7 +77,7 @@ type candidates struct {
 	kind  string // files, dirs, command N; empty for none
 }
 
-func printWords(p process) int {
+func printWords(p process, all []*cli.Command) int {
 	args := p.args[2:]
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
@@ -86,7 +86,7 @@ func printWords(p process) int {
 		return fail(p, usagef("rsswarden completion bash", "%s is not for use by hand", wordsCommand))
 	}
 	found := make(chan candidates, 1)
-	go func() { found <- offers(p, args) }()
+	go func() { found <- offers(p, all, args) }()
 	select {
 	case o := <-found:
 		for _, w := range o.words {
@@ -107,9 +107,8 @@ func printWords(p process) int {
 }
 
 // offers is what fits the last of the words.
-func offers(p process, args []string) candidates {
+func offers(p process, all []*cli.Command, args []string) candidates {
 	last := args[len(args)-1]
-	all := commands(p)
 	if len(args) == 1 {
 		var o candidates
 		for _, c := range all {

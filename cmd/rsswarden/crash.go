@@ -72,3 +72,15 @@ func crashPlace(text string) string {
 	}
 	return ""
 }
+
+// releaseDescriptors gives up the user's files. A thread that waits for a hanging disk
+// outlives this process with its descriptors, and would keep the user's stderr open.
+func releaseDescriptors(fds []int) {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	for _, fd := range fds {
+		_ = unix.Dup3(null, fd, unix.O_CLOEXEC) // a thread that still writes must not meet another file there
+	}
+}

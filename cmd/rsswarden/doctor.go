@@ -86,10 +86,10 @@ func printDoctor(p process, r doctor.Report, asJSON bool) error {
 
 // doctorSetup is what a run without any option would have.
 func doctorSetup(p process) doctor.Setup {
-	f := doctor.ProgramFacts{Version: version, Off: p.get("RSSWARDEN") == "off"}
+	f := doctor.ProgramFacts{Version: p.version, Off: p.get("RSSWARDEN") == "off"}
 	f.Path, _ = os.Executable()
 	s, err := runSettings(p)
-	var usage *usageError
+	var usage *failure
 	if errors.As(err, &usage) {
 		f.Hint = usage.hint
 	}

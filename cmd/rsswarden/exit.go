@@ -1,6 +1,11 @@
 package main
 
-import "strconv"
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+)
 
 // Exit statuses of our own. All others are the command's.
 const (
@@ -26,4 +31,38 @@ var statuses = [][2]string{
 	{strconv.Itoa(exitNotExec), "run: the command was found and is not executable."},
 	{strconv.Itoa(exitNotFound), "run: the command was not found."},
 	{strconv.Itoa(exitStopped), "run: a stop rule ended it; --stop-status chooses another."},
+}
+
+// failure is an error that ends a command, with what to do about it.
+type failure struct {
+	error
+	hint   string
+	status int
+	format string // of the log that it is printed in, empty for text
+}
+
+func (e *failure) Unwrap() error { return e.error }
+
+// usagef is bad input, found before anything was started.
+func usagef(hint, format string, args ...any) error {
+	return &failure{error: fmt.Errorf(format, args...), hint: hint, status: exitUsage}
+}
+
+// recordFailure is a record that cannot be read, or a report that cannot be written.
+func recordFailure(err error, hint string) error {
+	return &failure{error: err, hint: hint, status: exitRecord}
+}
+
+// exitStatus is the error of a command that has said what there is to say.
+type exitStatus int
+
+func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
+
+// errnoOf strips the path that the standard library wraps around an errno.
+func errnoOf(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
 }

@@ -106,36 +106,6 @@ func appHelp(app *cli.App) string {
 	return helpText(app.UsageText, app.Flags, b.String(), appExamples)
 }
 
-// onUsageError says what the flag package found wrong in our own words.
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	hint := programName + " --help lists what there is"
-	flags := c.App.Flags
-	if c.Command != nil && c.Command.Name != "" && c.Command.Name != programName {
-		hint = programName + " " + c.Command.Name + " --help lists the options"
-		flags = c.Command.Flags
-	}
-	msg := err.Error()
-	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
-		name = strings.TrimLeft(name, "-")
-		if instead := removedOptions[name]; instead != "" {
-			return &usageError{msg: "the option " + dashed(name) + " was removed", hint: instead}
-		}
-		if likely := suggestOption(c, flags, name); likely != "" {
-			hint = likely
-		}
-		return &usageError{msg: "unknown option " + dashed(name), hint: hint}
-	}
-	if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
-		return &usageError{msg: "option " + dashed(strings.TrimLeft(name, "-")) + " needs a value", hint: hint}
-	}
-	var value, name string
-	if n, _ := fmt.Sscanf(msg, "invalid boolean value %q for -%s", &value, &name); n == 2 {
-		name = strings.TrimSuffix(name, ":")
-		return &usageError{msg: fmt.Sprintf("%s %q is neither true nor false", dashed(name), value), hint: "write " + dashed(name) + " alone, or " + dashed(name) + "=false"}
-	}
-	return &usageError{msg: msg, hint: hint}
-}
-
 // dashed is a flag's name as it is written.
 func dashed(name string) string {
 	if len(name) == 1 {
@@ -154,6 +124,13 @@ var appExamples = []string{
 	"rsswarden man | man -l -                  # all of it",
 }
 
-// examples are lines as a user types them; a test reads them as the program does. The
-// cli package has no field for them: they are kept in ArgsUsage, which is not printed.
-func examples(lines ...string) string { return strings.Join(lines, "\n") }
+func flagNamed(flags []cli.Flag, name string) cli.Flag {
+	for _, f := range flags {
+		for _, n := range f.Names() {
+			if n == name {
+				return f
+			}
+		}
+	}
+	return nil
+}

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/urfave/cli/v2"
 )
 
 // TestHelpFitsAScreen: a user reads it in a terminal.

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -201,4 +203,24 @@ func isLocal(paths ...string) bool {
 		}
 	}
 	return true
+}
+
+// preparePatience is how long the start of the command may wait for the hook and the run
+// directory, which may be on a file server that hangs.
+const preparePatience = 2 * time.Second
+
+// checkFileName says why no file can have that name.
+func checkFileName(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
+	}
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return err
+	case err == nil && !info.IsDir():
+		return &fs.PathError{Op: "stat", Path: dir, Err: syscall.ENOTDIR}
+	}
+	return nil
 }

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/fault"
-	"github.com/rsswarden/rsswarden/supervisor/text"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
 // logger writes through a core of zap's. Package zap itself has a handler for
@@ -62,45 +61,6 @@ func (e plainEncoder) Clone() zapcore.Encoder { return plainEncoder{e.Encoder.Cl
 func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	entry.Message = sentences(entry.Message)
 	return e.Encoder.EncodeEntry(entry, fields)
-}
-
-// line is a line of the holder's in the form of the watcher's. hint may be empty.
-func line(format, level, said, hint string) string {
-	if format != "json" {
-		if hint != "" {
-			hint = "\nhint: " + hint
-		}
-		if level == "error" {
-			return "error: " + said + hint + "\n"
-		}
-		return programName + ": " + said + hint + "\n"
-	}
-	b, err := json.Marshal(struct {
-		Level string `json:"level"`
-		Time  string `json:"time"`
-		Msg   string `json:"msg"`
-		Hint  string `json:"hint,omitempty"`
-	}{level, time.Now().Format(time.RFC3339), said, hint})
-	if err != nil {
-		return "" // strings are always encoded
-	}
-	return string(text.JSON(b)) + "\n"
-}
-
-// formatted is an error after the settings were read, printed in their log format. Bad
-// usage comes before and is always text.
-type formatted struct {
-	error
-	format string
-}
-
-func (e *formatted) Unwrap() error { return e.error }
-
-func inFormat(err error, format string) error {
-	if err == nil {
-		return nil
-	}
-	return &formatted{err, format}
 }
 
 // lossyWriter passes lines on to a file in the background.

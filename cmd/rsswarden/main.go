@@ -8,9 +8,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
-	"strings"
 
+	"github.com/urfave/cli/v2"
+
+	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
@@ -22,27 +26,95 @@ var siteFile = "/etc/rsswarden.toml"
 
 func main() {
 	os.Exit(run(process{
-		args:   os.Args,
-		lookup: os.LookupEnv,
-		env:    hold.Environ(),
-		stdout: os.Stdout,
-		stderr: os.Stderr,
-		site:   siteFile,
+		args:    os.Args,
+		lookup:  os.LookupEnv,
+		env:     hold.Environ(),
+		stdout:  os.Stdout,
+		stderr:  os.Stderr,
+		site:    siteFile,
+		version: version,
 	}))
 }
 
-// process is what a command may know of the process it runs in; nothing below
-// main reads os.Args or the environment itself.
-type process struct {
-	args   []string
-	lookup func(string) (string, bool)
-	env    []string
-	stdout *os.File
-	stderr *os.File
-	site   string // the site's configuration file
+// run is the whole program: it returns the exit status.
+func run(p process) int {
+	if len(p.args) > 1 {
+		switch name, alone := p.args[1], len(p.args) == 2; {
+		case name == ioCommand && alone:
+			return serveIO(p)
+		case name == supervisor.RequeueCommand && alone:
+			return requeueJob(p)
+		case name == exportCommand:
+			return exportRecord(p)
+		case name == watcherCommand:
+			return watch(p)
+		case name == wordsCommand:
+			return printWords(p, commands(p))
+		}
+	}
+	cli.HelpFlag = nil // each command looks at its own, see command
+	app := &cli.App{
+		Name:            programName,
+		Usage:           appUsage,
+		UsageText:       appUsageText,
+		Version:         p.version,
+		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
+		HideHelpCommand: true,
+		HideVersion:     true,
+		// A rule may hold commas: --at '85%:exec=notify a,b'.
+		DisableSliceFlagSeparator: true,
+		Writer:                    p.stdout,
+		ErrWriter:                 p.stderr,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              onUsageError,
+		Flags:                     appFlags(),
+		Commands:                  commands(p),
+		Action: func(c *cli.Context) error {
+			switch {
+			case c.Bool("version"):
+				fmt.Fprintln(p.stdout, programName, p.version)
+				return nil
+			case c.Bool("help"):
+				fmt.Fprint(p.stdout, appHelp(c.App))
+				return nil
+			case c.NArg() > 0:
+				return unknownCommand(p, c.App, c.Args().Slice())
+			}
+			return usagef("rsswarden run -- python train.py", "no command given")
+		},
+	}
+	err := app.Run(p.args)
+	var status exitStatus
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	}
+	return fail(p, err)
 }
 
-func (p process) get(name string) string {
-	v, _ := p.lookup(name)
-	return strings.TrimSpace(v)
+const appUsageText = runUsage + "\n" + programName + " COMMAND [OPTIONS] [ARG...]"
+
+func appFlags() []cli.Flag {
+	return []cli.Flag{helpFlag(), &cli.BoolFlag{Name: "version", Usage: "print the version"}}
+}
+
+// commands are all that a user has, in the order of --help.
+func commands(p process) []*cli.Command {
+	return []*cli.Command{
+		runCommand(p),
+		attachCommand(p),
+		limitsCommand(p),
+		statusCommand(p),
+		topCommand(p),
+		recycleCommand(p),
+		trimCommand(p),
+		checkpointCommand(p),
+		reportCommand(p),
+		replayCommand(p),
+		doctorCommand(p),
+		manCommand(p),
+		completionCommand(p),
+	}
 }

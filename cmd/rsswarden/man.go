@@ -25,7 +25,7 @@ func manCommand(p process) *cli.Command {
 		if c.NArg() > 0 {
 			return usagef("rsswarden man | man -l -", "unexpected argument %q", c.Args().First())
 		}
-		_, err := fmt.Fprint(p.stdout, manual(p))
+		_, err := fmt.Fprint(p.stdout, manual(p, c.App.Commands))
 		return err
 	})
 }
@@ -41,12 +41,11 @@ type page interface {
 
 // manual is the page rsswarden(1): commands and options as --help and the reference have
 // them.
-func manual(p process) string {
-	m := roff.New(roff.Title{Name: programName, Section: 1, Source: programName + " " + version, Manual: "User Commands"})
+func manual(p process, all []*cli.Command) string {
+	m := roff.New(roff.Title{Name: programName, Section: 1, Source: programName + " " + p.version, Manual: "User Commands"})
 	m.Section("NAME")
 	m.Text(programName + " - " + appUsage)
 	m.Section("SYNOPSIS")
-	all := commands(p)
 	var usage strings.Builder
 	for _, c := range all {
 		usage.WriteString(c.UsageText + "\n")

@@ -37,7 +37,7 @@ func shownManual(t *testing.T, page string) string {
 // TestManual: man shows the page without a warning, with each command, its usage and
 // examples, and each event. What it says of options is golden in docs/reference.
 func TestManual(t *testing.T) {
-	shown := shownManual(t, manual(process{}))
+	shown := shownManual(t, manual(process{}, commands(process{})))
 	for _, c := range commands(process{}) {
 		for _, l := range slices.Concat([]string{"\n   " + programName + " " + c.Name + "\n"}, strings.Split(c.UsageText, "\n"), strings.Split(c.ArgsUsage, "\n")) {
 			if !strings.Contains(shown, l) {

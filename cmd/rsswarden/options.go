@@ -278,18 +278,6 @@ func (o option) apply(s *supervisor.Settings, values []string) error {
 	return o.set(s, values)
 }
 
-// shown is v for people: without the secrets of --alert.
-func (o option) shown(v sourcedValue) sourcedValue {
-	if o.name != alertOption {
-		return v
-	}
-	v.values = slices.Clone(v.values)
-	for i, text := range v.values {
-		v.values[i] = alert.Redact(text)
-	}
-	return v
-}
-
 // watchFlags are the flags of run, or of attach.
 func watchFlags(run bool) (all []cli.Flag) {
 	for _, o := range append(slices.Clone(options), configOption) {

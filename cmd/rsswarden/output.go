@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -30,13 +33,13 @@ func toFile(name string, write func(io.Writer) error) error {
 	case errors.Is(err, nodedir.ErrOthers):
 		hint = "name a file in a directory of yours"
 	}
-	return &recordError{fmt.Errorf("cannot write %s: %w", name, errnoOf(err)), hint}
+	return recordFailure(fmt.Errorf("cannot write %s: %w", name, errnoOf(err)), hint)
 }
 
 // printed writes to standard output.
 func printed(p process, write func(io.Writer) error) error {
 	if err := buffered(p.stdout, write); err != nil {
-		return &recordError{fmt.Errorf("cannot write to standard output: %w", err), "write it to a file elsewhere, or to one with more room"}
+		return recordFailure(fmt.Errorf("cannot write to standard output: %w", err), "write it to a file elsewhere, or to one with more room")
 	}
 	return nil
 }
@@ -74,4 +77,61 @@ func writeJSON(w io.Writer, v any) error {
 	}
 	_, err := w.Write(text.JSON(b.Bytes()))
 	return err
+}
+
+// fail prints an error with its hint and returns the exit status.
+func fail(p process, err error) int {
+	shown := &failure{status: exitCannotRun}
+	var asked *remote.Error
+	if !errors.As(err, &shown) && errors.As(err, &asked) {
+		if shown.status, shown.hint = exitNotAll, asked.Hint; asked.Usage {
+			shown.status = exitUsage
+		}
+	}
+	fmt.Fprint(p.stderr, line(shown.format, "error", sentences(err.Error()), oneLine(shown.hint)))
+	return shown.status
+}
+
+func (p process) warn(text string) { fmt.Fprint(p.stderr, line("", "warning", text, "")) }
+
+// sentences joins the lines of a text, which are sentences.
+func sentences(s string) string {
+	return oneLine(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
+}
+
+// oneLine keeps names from breaking a line or steering a terminal.
+func oneLine(s string) string {
+	return text.Plain(s)
+}
+
+// plainLines does so for each line of a text.
+func plainLines(text string) string {
+	var b strings.Builder
+	for l := range strings.Lines(text) {
+		b.WriteString(oneLine(strings.TrimSuffix(l, "\n")) + "\n")
+	}
+	return b.String()
+}
+
+// line is a line of the holder's in the form of the watcher's. hint may be empty.
+func line(format, level, said, hint string) string {
+	if format != "json" {
+		if hint != "" {
+			hint = "\nhint: " + hint
+		}
+		if level == "error" {
+			return "error: " + said + hint + "\n"
+		}
+		return programName + ": " + said + hint + "\n"
+	}
+	b, err := json.Marshal(struct {
+		Level string `json:"level"`
+		Time  string `json:"time"`
+		Msg   string `json:"msg"`
+		Hint  string `json:"hint,omitempty"`
+	}{level, time.Now().Format(time.RFC3339), said, hint})
+	if err != nil {
+		return "" // strings are always encoded
+	}
+	return string(text.JSON(b)) + "\n"
 }

@@ -51,22 +51,6 @@ func ofDescriptor(path string) bool {
 	return path == "/dev/stdin" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
 }
 
-// checkFileName says why no file can have that name.
-func checkFileName(path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
-	}
-	dir := filepath.Dir(path)
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return err
-	case err == nil && !info.IsDir():
-		return &fs.PathError{Op: "stat", Path: dir, Err: syscall.ENOTDIR}
-	}
-	return nil
-}
-
 // checkpointFile warns if the directory of the checkpoint is missing; the training may
 // be about to make it.
 func (src *valueSources) checkpointFile(v sourcedValue, s *supervisor.Settings) {

@@ -15,8 +15,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
@@ -40,24 +42,9 @@ const (
 	hintNoRecord = "a run leaves a record once it has lasted a minute or a rule has fired; or say --record DIR"
 )
 
-// recordError is about a record that cannot be read, or a report that cannot be written.
-type recordError struct {
-	err  error
-	hint string
-}
-
-func (e *recordError) Error() string { return joined(e.err) }
-
-func (e *recordError) Unwrap() error { return e.err }
-
-// joined tells of several errors on one line.
-func joined(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
 // notRead is the error if nothing at all could be read.
 func notRead(err error) error {
-	var usage *usageError
-	var told *recordError
-	if errors.As(err, &usage) || errors.As(err, &told) {
+	if errors.As(err, new(*failure)) {
 		return err
 	}
 	if err == nil {
@@ -74,7 +61,7 @@ func notRead(err error) error {
 	case errors.Is(err, record.ErrForeign):
 		hint = "name the directory of a record, a journal (.jsonl) or a Slurm job"
 	}
-	return &recordError{err, hint}
+	return recordFailure(err, hint)
 }
 
 // loadRuns reads the runs that a user names by files, directories or a Slurm job; by
@@ -253,7 +240,7 @@ func findRun(p process, arg string) ([]record.Found, error) {
 	}
 	list := findByName(p, arg)
 	if len(list) == 0 && strings.Contains(arg, "/") {
-		return nil, &recordError{fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)), hint}
+		return nil, recordFailure(fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)), hint)
 	}
 	word := ""
 	if len(list) == 0 {
@@ -388,4 +375,48 @@ func recordPlaces(p process) []string {
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs)
+}
+
+// slurmPatience is how long Slurm may take to answer; a report does without.
+const slurmPatience = 10 * time.Second
+
+// endedJob asks Slurm about one job.
+func endedJob(job string) (slurm.EndedJob, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
+	defer cancel()
+	return slurm.Ended(ctx, output, job)
+}
+
+// jobNodes asks Slurm which nodes a job had.
+func jobNodes(job string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
+	defer cancel()
+	return slurm.JobNodes(ctx, output, job)
+}
+
+// output runs a command of Slurm's and returns what it prints.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = slurm.StandardTimes(cmd.Environ())
+	cmd.WaitDelay = time.Second
+	return cmd.Output()
+}
+
+// exportCommand reads a record in a process of its own. Not for users.
+const exportCommand = "export-record"
+
+// exportRecord is what that process does.
+func exportRecord(p process) int {
+	if len(p.args) != 2 {
+		return fail(p, usagef("rsswarden report", "%s is not for use by hand", exportCommand))
+	}
+	err := store.Confine()
+	if err == nil {
+		err = store.Export(os.NewFile(3, "record"), os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return exitOK
 }

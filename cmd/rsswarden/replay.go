@@ -78,7 +78,7 @@ func replayRun(p process, args []string, opt replay.Options, asJSON bool) error 
 	case len(runs) == 0:
 		return notRead(err)
 	case err != nil:
-		p.warn(oneLine(joined(err)))
+		p.warn(sentences(err.Error()))
 	}
 	if len(runs) > 1 {
 		var names []string
@@ -93,7 +93,7 @@ func replayRun(p process, args []string, opt replay.Options, asJSON bool) error 
 	case err != nil && (opt.Limit > 0 || opt.Accounting != ""):
 		return usagef("rsswarden report "+runs[0].Sources[0]+" tells which limits it has", "%v", err)
 	case err != nil:
-		return &recordError{err, "a run of less than a second leaves nothing to replay; rsswarden report tells the rest"}
+		return recordFailure(err, "a run of less than a second leaves nothing to replay; rsswarden report tells the rest")
 	}
 	return printed(p, func(w io.Writer) error {
 		if asJSON {

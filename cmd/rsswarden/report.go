@@ -1,18 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -78,51 +74,6 @@ func checkCombinations(c *cli.Context) error {
 	return nil
 }
 
-// parseTrailingFlags sets flags after arguments, as in `report 4711 --json`; the cli
-// package takes them for arguments.
-func parseTrailingFlags(c *cli.Context) ([]string, error) {
-	var args []string
-	rest := c.Args().Slice()
-	for i := 0; i < len(rest); i++ {
-		a := rest[i]
-		if a == "--" {
-			return append(args, rest[i+1:]...), nil
-		}
-		if !strings.HasPrefix(a, "-") || a == "-" {
-			args = append(args, a)
-			continue
-		}
-		name, value, has := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		f := flagNamed(c.Command.Flags, name)
-		if f == nil {
-			return nil, onUsageError(c, fmt.Errorf("flag provided but not defined: -%s", name), false)
-		}
-		if _, truth := f.(*cli.BoolFlag); truth && !has {
-			value = "true"
-		} else if !has {
-			if i++; i == len(rest) {
-				return nil, onUsageError(c, fmt.Errorf("flag needs an argument: -%s", name), false)
-			}
-			value = rest[i]
-		}
-		if err := c.Set(name, value); err != nil {
-			return nil, onUsageError(c, fmt.Errorf("invalid boolean value %q for -%s: %w", value, name, err), false)
-		}
-	}
-	return args, nil
-}
-
-func flagNamed(flags []cli.Flag, name string) cli.Flag {
-	for _, f := range flags {
-		for _, n := range f.Names() {
-			if n == name {
-				return f
-			}
-		}
-	}
-	return nil
-}
-
 type reportOptions struct {
 	json, csv, noSlurm bool
 	html, svg          string
@@ -135,7 +86,7 @@ func printReport(p process, args []string, o reportOptions) error {
 		return notRead(err)
 	}
 	if err != nil {
-		p.warn(oneLine(joined(err)))
+		p.warn(sentences(err.Error()))
 	}
 	files := o.html != "" || o.svg != ""
 	if o.csv && !files {
@@ -205,7 +156,7 @@ func advise(p process, dirs []string, asJSON bool) error {
 		return notRead(err)
 	}
 	if err != nil {
-		p.warn(oneLine(joined(err)))
+		p.warn(sentences(err.Error()))
 	}
 	lines := render.Advise(runs)
 	return printed(p, func(w io.Writer) error {
@@ -219,9 +170,6 @@ func advise(p process, dirs []string, asJSON bool) error {
 		return render.WriteAdvice(w, len(runs), lines, columns(p.stdout), colours(p))
 	})
 }
-
-// slurmPatience is how long Slurm may take to answer; a report does without.
-const slurmPatience = 10 * time.Second
 
 // askSlurm asks how the job ended, nil if there is no answer.
 func askSlurm(runs []*record.Run, no bool) *analysis.SlurmSays {
@@ -257,26 +205,4 @@ func lacksNodes(runs []*record.Run) bool {
 		}
 	}
 	return most > len(nodes)
-}
-
-// endedJob asks Slurm about one job.
-func endedJob(job string) (slurm.EndedJob, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
-	defer cancel()
-	return slurm.Ended(ctx, output, job)
-}
-
-// jobNodes asks Slurm which nodes a job had.
-func jobNodes(job string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
-	defer cancel()
-	return slurm.JobNodes(ctx, output, job)
-}
-
-// output runs a command of Slurm's and returns what it prints.
-func output(ctx context.Context, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = slurm.StandardTimes(cmd.Environ())
-	cmd.WaitDelay = time.Second
-	return cmd.Output()
 }

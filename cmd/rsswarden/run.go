@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -65,22 +63,27 @@ func runCommand(p process) *cli.Command {
 		if text := misplacedFlag(p.args, s.Command); text != "" {
 			s.Warnings = append(s.Warnings, text)
 		}
-		return inFormat(withStatus(start(p, s)), s.LogFormat)
+		err = start(p, s)
+		var failed *failure
+		if errors.As(err, &failed) {
+			failed.format = s.LogFormat
+		}
+		return err
 	})
 }
 
-// start runs the command and returns the exit status. If the command died by a signal it
-// dies by the same.
-func start(p process, s supervisor.Settings) (int, error) {
+// start runs the command and ends as the command ended, by the same signal too. It returns
+// only if the command could not be started.
+func start(p process, s supervisor.Settings) error {
 	file, err := p.lookPath(s.Command[0])
 	if err != nil {
-		return 0, notStarted(file, err)
+		return notStarted(file, err)
 	}
 	if proctree.Self("/proc") != os.Getpid() {
 		if !s.Quiet {
 			fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", "the command runs unwatched: "+otherPIDs+"; "+mountProc, ""))
 		}
-		return 0, replace(p, s.Command)
+		return replace(p, s.Command)
 	}
 	opt := hold.Options{Paths: p.candidates(s.Command[0]), Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
 	// What slurmstepd sums is the watcher's to find out.
@@ -130,16 +133,10 @@ func start(p process, s supervisor.Settings) (int, error) {
 	}
 	removeTextfile(&s)
 	if err != nil {
-		return 0, notStarted(s.Command[0], err)
+		return notStarted(s.Command[0], err)
 	}
-	return 0, nil // Die does not return
+	return nil // Die does not return
 }
-
-// What reads /proc of another PID namespace reads other processes.
-const (
-	otherPIDs = "/proc shows the processes of another PID namespace"
-	mountProc = "mount one for this namespace: unshare --mount-proc, or mount -t proc proc /proc"
-)
 
 // runtimeUnused says why our files are not where the user's variables say, and where
 // they are: used, or empty if unknown. `status` finds the ranks of a job only if all use
@@ -189,10 +186,6 @@ func replace(p process, command []string) error {
 	return notStarted(file, err)
 }
 
-// preparePatience is how long the start of the command may wait for the hook and the run
-// directory, which may be on a file server that hangs.
-const preparePatience = 2 * time.Second
-
 // prepare is loader.Prepare, within bounds.
 func prepare(opt loader.Options) (loader.Prepared, error) {
 	q := ioRequest{What: ioPrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: os.Getpid()}
@@ -211,18 +204,6 @@ func prepare(opt loader.Options) (loader.Prepared, error) {
 	return prepared, nil
 }
 
-// clipped shortens a command line for the watcher: the message to it is bounded.
-func clipped(args []string) []string {
-	const most = 16 << 10
-	size := 0
-	for i, a := range args {
-		if size += len(a) + 1; size > most {
-			return append(slices.Clone(args[:i]), "...")
-		}
-	}
-	return args
-}
-
 // flushPatience is how long the holder waits for the watcher's last words.
 const flushPatience = 2 * time.Second
 
@@ -235,18 +216,4 @@ func runName(p process) string {
 		return fmt.Sprintf("%s.%s.%d", job.ID, job.StepID, job.Task)
 	}
 	return ""
-}
-
-// inherited is the descriptor that an events file /dev/fd/N names, which the watcher
-// must inherit. Standard error it always has.
-func inherited(path string) []int {
-	if path == "/dev/stdout" {
-		return []int{1}
-	}
-	for _, dir := range []string{"/dev/fd/", "/proc/self/fd/"} {
-		if n, err := strconv.Atoi(strings.TrimPrefix(path, dir)); err == nil && strings.HasPrefix(path, dir) && n > 0 && n != 2 {
-			return []int{n}
-		}
-	}
-	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -61,7 +62,7 @@ type valueSources struct {
 // settings are the checked settings of a command with [watchFlags]; options that it does
 // not have are at their defaults. The caller fills in what to watch.
 func settings(p process, c *cli.Context) (supervisor.Settings, error) {
-	s := supervisor.Settings{Version: version}
+	s := supervisor.Settings{Version: p.version}
 	src := &valueSources{p: p, c: c}
 	if err := src.read(&s); err != nil {
 		return s, err
@@ -429,4 +430,16 @@ func rejectImpossibleFree(at, limit sourcedValue, s *supervisor.Settings) error 
 		return usagef(hint, "%s: the rule %q is of no use: %v can never be free of %s %s", at.name, r, r.Cond.Free, limit.name, limit)
 	}
 	return nil
+}
+
+// shown is v for people: without the secrets of --alert.
+func (o option) shown(v sourcedValue) sourcedValue {
+	if o.name != alertOption {
+		return v
+	}
+	v.values = slices.Clone(v.values)
+	for i, text := range v.values {
+		v.values[i] = alert.Redact(text)
+	}
+	return v
 }

@@ -2,31 +2,27 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
-// startError says why the command could not be started, with the exit status of a shell.
-type startError struct {
-	err    error
-	hint   string
-	status int
-}
-
-func (e *startError) Error() string { return e.err.Error() }
-func (e *startError) Unwrap() error { return e.err }
-
-// notStarted says that the command name could not be started because of err.
+// notStarted says that the command name could not be started because of err, with the exit
+// status of a shell.
 func notStarted(name string, err error) error {
 	said := name
 	if name == "" {
 		said = `""`
 	}
-	e := &startError{err: &fs.PathError{Op: "cannot start", Path: said, Err: errnoOf(err)}, status: exitNotExec}
+	e := &failure{error: &fs.PathError{Op: "cannot start", Path: said, Err: errnoOf(err)}, status: exitNotExec}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "/") && executable(name) == nil:
 		// The file is there: it is execve(2) that missed something.
@@ -74,75 +70,56 @@ func firstLine(name string) (string, error) {
 	return line, nil
 }
 
-// plain strips the path that the standard library wraps around an errno.
-func errnoOf(err error) error {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		return errno
+// typographic are dashes and quotes that stand for - and " where a command line was copied
+// from a text.
+var (
+	quotes      = []rune{'“', '”', '„', '‘', '’'}
+	typographic = append([]rune{'–', '—', '‒', '−'}, quotes...)
+)
+
+// shellBuiltins are commands of shells alone. Most change that shell, so in one of their
+// own they do nothing.
+var shellBuiltins = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
+
+var (
+	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	suffix     = regexp.MustCompile(`^[KMGTkmgt]([Ii]?[Bb])?$`)
+)
+
+// missingCommandHint is what to type instead of a command that does not exist.
+func missingCommandHint(name string) string {
+	run := programName + " run -- "
+	_, err := os.Stat(name)
+	there := !strings.Contains(name, "/") && executable("./"+name) == nil
+	first, size := utf8.DecodeRuneInString(name)
+	switch {
+	case slices.Contains(typographic, first):
+		anew := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typographic, r) })
+		if slices.Contains(quotes, first) {
+			anew = "COMMAND [ARG...]"
+		}
+		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it anew: %s run %s", first, programName, anew)
+	case assignment.MatchString(name):
+		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
+	case slices.Contains(shellBuiltins, name):
+		return fmt.Sprintf("%s is a shell's own: give it a line before %s run, whose command inherits what it sets", name, programName)
+	case suffix.MatchString(name):
+		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)
+	case name == "python" && inPath("python3"):
+		return "python3 is there: " + run + "python3 …"
+	case there:
+		return "it is in this directory, which PATH does not name: " + run + "./" + name
+	case filepath.Ext(name) == ".py" && err == nil:
+		return "Python runs it: " + run + "python3 " + name
+	case filepath.Ext(name) == ".sh" && err == nil:
+		return "a shell runs it: " + run + "bash " + name
+	case strings.ContainsAny(name, " \t"):
+		return "quotes make one name of several words; leave them out: " + run + name
 	}
-	return err
+	return "check the name and PATH: " + run + "COMMAND [ARG...]"
 }
 
-// candidates are the files that execvp(3) tries for name, in that order.
-func (p process) candidates(name string) []string {
-	if name == "" || strings.Contains(name, "/") {
-		return []string{name}
-	}
-	path, ok := p.lookup("PATH")
-	if !ok {
-		path = "/bin:/usr/bin" // confstr(_CS_PATH)
-	}
-	var files []string
-	for dir := range strings.SplitSeq(path, ":") {
-		if dir != "" { // else the working directory
-			dir += "/"
-		}
-		files = append(files, dir+name)
-	}
-	return files
-}
-
-// lookPath finds the file that execvp(3) would execute for name, else the first that it
-// may not execute.
-func (p process) lookPath(name string) (string, error) {
-	if name == "" {
-		return name, syscall.ENOENT
-	}
-	if strings.Contains(name, "/") {
-		return name, executable(name)
-	}
-	refused, found := name, error(syscall.ENOENT)
-	for _, file := range p.candidates(name) {
-		if !strings.Contains(file, "/") {
-			file = "./" + file
-		}
-		err := executable(file)
-		if err == nil {
-			return file, nil
-		}
-		// What is in a directory that may not be entered is not known, and shells
-		// pass over it.
-		if _, lerr := os.Lstat(file); lerr == nil && errors.Is(err, fs.ErrPermission) && found == syscall.ENOENT {
-			refused, found = file, err
-		}
-	}
-	return refused, found
-}
-
-func executable(file string) error {
-	const xOK = 1
-	info, err := os.Stat(file)
-	if err != nil {
-		if syscall.Access(file, xOK) == nil {
-			return nil // stat(2) is refused; execvp(3) makes none
-		}
-		return err
-	}
-	if info.IsDir() {
-		return syscall.EACCES
-	}
-	if err := syscall.Access(file, xOK); err == syscall.EACCES {
-		return err
-	}
-	return nil // any other answer, of a seccomp filter say, is about access(2): execve decides
+func inPath(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
 }

@@ -53,12 +53,6 @@ type nodesJSON struct {
 	Errors []nodeError       `json:"errors,omitempty"`
 }
 
-type nodeError struct {
-	Node  string `json:"node"`
-	Error string `json:"error"`
-	Hint  string `json:"hint,omitempty"`
-}
-
 // printStatus prints the statuses of all leaders, ordered by the names of their nodes.
 func printStatus(p process, t remote.Target, asJSON bool) error {
 	var all []*control.Status
@@ -102,47 +96,6 @@ func printStatus(p process, t remote.Target, asJSON bool) error {
 		return err
 	}
 	return printFailures(p, a)
-}
-
-func errorsOf(failed []remote.Answer) []nodeError {
-	var list []nodeError
-	for _, s := range failed {
-		list = append(list, nodeError{s.Node, s.Error, s.Hint})
-	}
-	return list
-}
-
-// printFailures prints an error for each reason, with the nodes that share it. If a
-// signal ended the waiting we die by it.
-func printFailures(p process, a remote.Outcome) error {
-	type why struct{ text, hint string }
-	nodes := map[why][]string{}
-	var order []why
-	for _, s := range a.Failed {
-		y := why{s.Error, s.Hint}
-		if nodes[y] == nil {
-			order = append(order, y)
-		}
-		nodes[y] = append(nodes[y], s.Node)
-	}
-	for _, y := range order {
-		fmt.Fprint(p.stderr, line("", "error", oneLine(strings.Join(shortList(nodes[y], " nodes"), ", ")+": "+y.text), oneLine(y.hint)))
-	}
-	if a.Signal != 0 {
-		dieBy(a.Signal)
-	}
-	if len(a.Failed) > 0 || a.Answers == 0 {
-		return exitStatus(exitNotAll)
-	}
-	return nil
-}
-
-// shortList keeps a sentence short; what is for what it leaves out, such as " nodes".
-func shortList(names []string, what string) []string {
-	if len(names) > 4 {
-		return append(slices.Clone(names[:3]), fmt.Sprintf("%d more%s", len(names)-3, what))
-	}
-	return names
 }
 
 // writeStatus prints the status of one node, in lines of at most width.
@@ -339,14 +292,6 @@ func writeDeeds(b *strings.Builder, st *control.Status) {
 		}
 		fmt.Fprintf(b, "  %s %s%s%s: %s\n", clockOf(o.Time, st.Time), o.Name(), why, of, what)
 	}
-}
-
-func numbersOf(list []int) string {
-	words := make([]string, len(list))
-	for i, n := range list {
-		words[i] = strconv.Itoa(n)
-	}
-	return strings.Join(shortList(words, ""), ", ")
 }
 
 // writeAlerts prints the state of each receiver of --alert.

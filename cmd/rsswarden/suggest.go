@@ -2,21 +2,14 @@ package main
 
 import (
 	"fmt"
-	"math"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -237,136 +230,32 @@ func misplacedFlag(args, command []string) string {
 	return ""
 }
 
-// foreignActions is what others call our actions.
-var foreignActions = map[string]string{
-	"kill": "stop", "end": "stop", "abort": "stop", "terminate": "stop", "cancel": "stop",
-	"checkpoint": "signal=USR2", "save": "signal=USR2", "restart": "recycle", "renew": "recycle",
-	"log": "warn", "print": "warn", "notify": "warn", "alert": "warn", "drop": "trim", "resubmit": "requeue", "requeu": "requeue",
-}
-
-// suggestRule is a hint for text that is no rule, empty if nothing is likely. A
-// suggestion is always a rule.
-func suggestRule(text string) string {
-	if several := rulesJoined(text); len(several) > 1 {
-		return "give each rule an --at of its own: --at '" + strings.Join(several, "' --at '") + "'"
+// onUsageError says what the flag package found wrong in our own words.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	hint := programName + " --help lists what there is"
+	flags := c.App.Flags
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != programName {
+		hint = programName + " " + c.Command.Name + " --help lists the options"
+		flags = c.Command.Flags
 	}
-	when, what, ok := strings.Cut(text, ":")
-	if !ok {
-		when, what, _ = strings.Cut(text, "=") // 90%=stop
-	}
-	for _, halves := range [][2]string{{when, what}, {what, when}} {
-		guess := suggestCond(halves[0]) + ":" + suggestAction(halves[1])
-		if r, err := event.ParseRule(guess); err == nil {
-			return fmt.Sprintf("did you mean '%s'?", r)
+	msg := err.Error()
+	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
+		name = strings.TrimLeft(name, "-")
+		if instead := removedOptions[name]; instead != "" {
+			return usagef(instead, "the option %s was removed", dashed(name))
 		}
-	}
-	return ""
-}
-
-// rulesJoined are the rules that commas join.
-func rulesJoined(text string) (list []string) {
-	for part := range strings.SplitSeq(text, ",") {
-		r, err := event.ParseRule(part)
-		if err != nil {
-			return nil
+		if likely := suggestOption(c, flags, name); likely != "" {
+			hint = likely
 		}
-		list = append(list, r.String())
+		return usagef(hint, "unknown option %s", dashed(name))
 	}
-	return list
-}
-
-func suggestCond(text string) string {
-	limit, cond := "", strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), "≥", ">")
-	for _, l := range event.Limits {
-		if rest, ok := strings.CutPrefix(cond, string(l)+" "); ok {
-			limit, cond = string(l)+" ", rest
-		}
+	if name, ok := strings.CutPrefix(msg, "flag needs an argument: -"); ok {
+		return usagef(hint, "option %s needs a value", dashed(strings.TrimLeft(name, "-")))
 	}
-	cond = strings.ReplaceAll(cond, " ", "")
-	for _, word := range []string{"memory", "mem", "used", "rss"} {
-		cond = strings.TrimPrefix(cond, word)
+	var value, name string
+	if n, _ := fmt.Sscanf(msg, "invalid boolean value %q for -%s", &value, &name); n == 2 {
+		name = strings.TrimSuffix(name, ":")
+		return usagef("write "+dashed(name)+" alone, or "+dashed(name)+"=false", "%s %q is neither true nor false", dashed(name), value)
 	}
-	cond = strings.TrimLeft(cond, ">=")
-	if share, err := strconv.ParseFloat(cond, 64); err == nil {
-		if share <= 1 {
-			share *= 100 // a share of one, which nobody means in percent
-		}
-		cond = strconv.FormatFloat(math.Round(share*100)/100, 'f', -1, 64) + "%"
-	}
-	return limit + cond
-}
-
-func suggestAction(line string) string {
-	word := strings.ToLower(strings.TrimSpace(line))
-	if like := foreignActions[word]; like != "" {
-		return like
-	}
-	var names []string
-	for _, a := range event.Actions {
-		names = append(names, string(a))
-	}
-	if slices.Contains(names, word) { // stop is a signal's name too
-		return word
-	}
-	if _, err := event.ParseSignal(word); err == nil {
-		return "signal=" + word
-	}
-	if near := text.Similar(word, names); near != "" {
-		return near
-	}
-	return strings.TrimSpace(line)
-}
-
-// typographic are dashes and quotes that stand for - and " where a command line was copied
-// from a text.
-var (
-	quotes      = []rune{'“', '”', '„', '‘', '’'}
-	typographic = append([]rune{'–', '—', '‒', '−'}, quotes...)
-)
-
-// shellBuiltins are commands of shells alone. Most change that shell, so in one of their
-// own they do nothing.
-var shellBuiltins = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
-
-var (
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	suffix     = regexp.MustCompile(`^[KMGTkmgt]([Ii]?[Bb])?$`)
-)
-
-// missingCommandHint is what to type instead of a command that does not exist.
-func missingCommandHint(name string) string {
-	run := programName + " run -- "
-	_, err := os.Stat(name)
-	there := !strings.Contains(name, "/") && executable("./"+name) == nil
-	first, size := utf8.DecodeRuneInString(name)
-	switch {
-	case slices.Contains(typographic, first):
-		anew := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typographic, r) })
-		if slices.Contains(quotes, first) {
-			anew = "COMMAND [ARG...]"
-		}
-		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it anew: %s run %s", first, programName, anew)
-	case assignment.MatchString(name):
-		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
-	case slices.Contains(shellBuiltins, name):
-		return fmt.Sprintf("%s is a shell's own: give it a line before %s run, whose command inherits what it sets", name, programName)
-	case suffix.MatchString(name):
-		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)
-	case name == "python" && inPath("python3"):
-		return "python3 is there: " + run + "python3 …"
-	case there:
-		return "it is in this directory, which PATH does not name: " + run + "./" + name
-	case filepath.Ext(name) == ".py" && err == nil:
-		return "Python runs it: " + run + "python3 " + name
-	case filepath.Ext(name) == ".sh" && err == nil:
-		return "a shell runs it: " + run + "bash " + name
-	case strings.ContainsAny(name, " \t"):
-		return "quotes make one name of several words; leave them out: " + run + name
-	}
-	return "check the name and PATH: " + run + "COMMAND [ARG...]"
-}
-
-func inPath(name string) bool {
-	_, err := exec.LookPath(name)
-	return err == nil
+	return usagef(hint, "%s", msg)
 }

@@ -129,7 +129,7 @@ func topOnce(p process, o screen.Options, f *remote.Follower) error {
 		text = frame.Styled()
 	}
 	if _, err := p.stdout.WriteString(text); err != nil {
-		return &recordError{errnoOf(err), "write it to a file with more room"}
+		return recordFailure(errnoOf(err), "write it to a file with more room")
 	}
 	return nil
 }

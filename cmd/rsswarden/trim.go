@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -87,16 +86,6 @@ func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 			"job %s has no process of yours on this node (%s)", job.ID, host)
 	}
 	return ids, nil
-}
-
-// isRsswarden says that a process is a holder, a watcher or the like.
-func isRsswarden(pid int) bool {
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return false
-	}
-	self, err := os.Readlink("/proc/self/exe")
-	return err == nil && exe == self || strings.TrimSuffix(filepath.Base(exe), " (deleted)") == programName
 }
 
 // trimProcesses trims and prints what came of it.

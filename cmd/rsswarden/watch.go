@@ -6,13 +6,14 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/record/store"
 )
 
 // heapGrowth is the watcher's GOGC, in percent. Its heap has 1 MiB live for 64
@@ -22,6 +23,9 @@ const heapGrowth = 50
 // processors is the watcher's GOMAXPROCS. One loop does the work; on a node of 128 CPUs
 // the runtime would keep caches, and collect garbage, for as many.
 const processors = 2
+
+// watcherCommand is what the holder starts. Not for users.
+const watcherCommand = "watch"
 
 // watch is the watcher, which the holder starts beside the user's command. Its exit
 // status is not used.
@@ -58,18 +62,6 @@ func watch(p process) int {
 	return exitOK
 }
 
-// releaseDescriptors gives up the user's files. A thread that waits for a hanging disk
-// outlives this process with its descriptors, and would keep the user's stderr open.
-func releaseDescriptors(fds []int) {
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	for _, fd := range fds {
-		_ = unix.Dup3(null, fd, unix.O_CLOEXEC) // a thread that still writes must not meet another file there
-	}
-}
-
 // requeueJob is the process that requeues the job. It is no child of the command and
 // outlives watcher and holder.
 func requeueJob(p process) int {
@@ -84,21 +76,16 @@ func requeueJob(p process) int {
 	return exitOK
 }
 
-// exportCommand reads a record in a process of its own. Not for users.
-const exportCommand = "export-record"
-
-// exportRecord is what that process does.
-func exportRecord(p process) int {
-	if len(p.args) != 2 {
-		return fail(p, usagef("rsswarden report", "%s is not for use by hand", exportCommand))
+// inherited is the descriptor that an events file /dev/fd/N names, which the watcher
+// must inherit. Standard error it always has.
+func inherited(path string) []int {
+	if path == "/dev/stdout" {
+		return []int{1}
 	}
-	err := store.Confine()
-	if err == nil {
-		err = store.Export(os.NewFile(3, "record"), os.Stdout)
+	for _, dir := range []string{"/dev/fd/", "/proc/self/fd/"} {
+		if n, err := strconv.Atoi(strings.TrimPrefix(path, dir)); err == nil && strings.HasPrefix(path, dir) && n > 0 && n != 2 {
+			return []int{n}
+		}
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return exitOK
+	return nil
 }
