@@ -213,11 +213,7 @@ func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ladder = policy.New([]event.Rule{rule}, policy.Options{})
-	res := s.ladder.Step(policy.Input{
-		Now:    s.now(),
-		Limits: []event.Limit{{Name: event.LimitUser, Used: 9, Limit: 10}},
-		Can:    func(event.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
-	})
+	res := s.judge(event.Limit{Name: event.LimitUser, Used: 9, Limit: 10})
 	if len(res.Decisions) != 1 || s.ladder.InFlight() == 0 {
 		t.Fatalf("decisions %v", res.Decisions)
 	}

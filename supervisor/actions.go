@@ -7,14 +7,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // performer is how the watcher carries one action out; what an action has no part in is nil.
 type performer struct {
 	// can says whether it can help a limit now, and how much it may give back.
-	can func(*watcher, event.Rule, *event.Limit) policy.Help
+	can func(*watcher, event.Rule, *event.Limit) event.Feasibility
 	// lead is by how much a limit grows until the action takes effect.
 	lead func(*watcher, *event.Limit) rss.Bytes
 
@@ -35,7 +34,7 @@ var performers = map[event.Action]performer{
 		lead: func(w *watcher, l *event.Limit) rss.Bytes { return w.counts.Ahead(l) },
 	},
 	event.ActionTrim: {
-		can:   func(w *watcher, _ event.Rule, l *event.Limit) policy.Help { return w.canTrim(l) },
+		can:   func(w *watcher, _ event.Rule, l *event.Limit) event.Feasibility { return w.canTrim(l) },
 		begin: (*watcher).beginTrim,
 		lead: func(w *watcher, l *event.Limit) rss.Bytes {
 			if lead := w.trimAhead(l); lead > 0 {
@@ -57,7 +56,7 @@ var performers = map[event.Action]performer{
 		instead:  "%s does it by ptrace, which needs no hook",
 	},
 	event.ActionRecycle: {
-		can:  func(w *watcher, _ event.Rule, l *event.Limit) policy.Help { return w.canRecycle(l) },
+		can:  func(w *watcher, _ event.Rule, l *event.Limit) event.Feasibility { return w.canRecycle(l) },
 		lead: (*watcher).growthUntilRecycled, begin: (*watcher).beginRecycle,
 		targets: (*watcher).recycleTargets,
 		beginFor: func(w *watcher, f *inFlight, pids []int) {
@@ -71,7 +70,7 @@ var performers = map[event.Action]performer{
 		instead: "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; %s needs no hook",
 	},
 	event.ActionGC: {
-		can: func(w *watcher, _ event.Rule, l *event.Limit) policy.Help { return w.canCollect(l) },
+		can: func(w *watcher, _ event.Rule, l *event.Limit) event.Feasibility { return w.canCollect(l) },
 		begin: func(w *watcher, f *inFlight, _ *event.Limit) {
 			pids, trainers := w.workers.Trainers().Collectors()
 			f.actOn(&w.last, pids)
@@ -87,14 +86,14 @@ var performers = map[event.Action]performer{
 		},
 	},
 	event.ActionSignal: {
-		can: func(w *watcher, r event.Rule, l *event.Limit) policy.Help {
+		can: func(w *watcher, r event.Rule, l *event.Limit) event.Feasibility {
 			_, h := w.receivers(r, l)
 			return h
 		},
 		ask: (*watcher).signal,
 	},
 	event.ActionExec: {
-		can: func(*watcher, event.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
+		can: func(*watcher, event.Rule, *event.Limit) event.Feasibility { return event.Feasibility{OK: true} },
 		ask: (*watcher).exec,
 	},
 	event.ActionRequeue: {can: (*watcher).canRequeue, begin: (*watcher).beginRequeue},
@@ -103,34 +102,47 @@ var performers = map[event.Action]performer{
 
 // can answers the ladder: whether an action can help a limit now, and how much
 // it may give back.
-func (w *watcher) can(r event.Rule, l *event.Limit) policy.Help {
+func (w *watcher) can(r event.Rule, l *event.Limit) event.Feasibility {
 	if w.flight != nil && w.flight.manual && r.Action.Frees() {
-		return policy.Help{Reason: event.ReasonOccupied, Later: true} // what was asked for by hand ends first
+		return event.Feasibility{Reason: event.ReasonOccupied, Later: true} // what was asked for by hand ends first
 	}
 	if can := performers[r.Action].can; can != nil {
 		return can(w, r, l)
 	}
-	return policy.Help{Reason: event.ReasonUnsupported}
+	return event.Feasibility{Reason: event.ReasonUnsupported}
 }
 
 // canCollect answers for gc, which gives anonymous memory back: every way of
 // adding memory up counts that but the virtual size, of which little goes.
-func (w *watcher) canCollect(l *event.Limit) policy.Help {
+func (w *watcher) canCollect(l *event.Limit) event.Feasibility {
 	switch {
 	case !l.Name.Memory() || l.Accounting == event.AccountingVirtual:
-		return policy.Help{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
 	case w.loader == nil:
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
+		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
 	}
 	if pids, _ := w.workers.Trainers().Collectors(); len(pids) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
+		return event.Feasibility{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
 	}
-	return policy.Help{OK: true} // how much is garbage shows only afterwards
+	return event.Feasibility{OK: true} // how much is garbage shows only afterwards
 }
 
-// lead is how much a limit grows by until the action of a rule takes effect, or
-// until it is counted again. The hook is given budgets ahead instead.
-func (w *watcher) lead(r event.Rule, l *event.Limit) rss.Bytes {
+// leads is how much each limit grows by until the action of a rule takes effect, or until
+// it is counted again, where that is anything. The hook is given budgets ahead instead.
+func (w *watcher) leads() map[event.Ask]rss.Bytes {
+	var all map[event.Ask]rss.Bytes
+	for r, l := range w.ladder.Uncrossed(w.readings) {
+		if n := leadOf(w, r, l); n > 0 {
+			if all == nil {
+				all = map[event.Ask]rss.Bytes{}
+			}
+			all[event.Ask{Rule: r, On: l.ID()}] = n
+		}
+	}
+	return all
+}
+
+func leadOf(w *watcher, r event.Rule, l *event.Limit) rss.Bytes {
 	if lead := performers[r.Action].lead; lead != nil {
 		return lead(w, l)
 	}

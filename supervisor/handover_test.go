@@ -177,8 +177,7 @@ func TestHeirOfGarbage(t *testing.T) {
 		}
 		second.ladder = policy.New(second.ladder.Rules(), policy.Options{})
 		second.takeOver()
-		in := policy.Input{Now: second.now(), Limits: second.readings}
-		if known := len(second.ladder.Step(in).Decisions) == 0; known != c.known {
+		if known := len(second.judge(second.readings...).Decisions) == 0; known != c.known {
 			t.Errorf("%s: that it had warned is known: %v", c.name, known)
 		}
 		if c.fault {
@@ -221,10 +220,7 @@ func TestHandedOverRequeue(t *testing.T) {
 		first, second := twoUsing(t, 100*rss.MiB, "85%:requeue")
 		l := *first.user()
 		l.Used = 900 * rss.MiB
-		res := first.ladder.Step(policy.Input{
-			Now: first.now(), Limits: []event.Limit{l},
-			Can: func(event.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} },
-		})
+		res := first.judge(l)
 		if len(res.Decisions) != 1 {
 			t.Fatalf("decided %+v", res.Decisions)
 		}
@@ -250,7 +246,7 @@ func TestHandOverOfStep(t *testing.T) {
 	other.Level = "46.1"
 	s, _ := twoUsing(t, 100*rss.MiB, rule)
 	decided := func(l event.Limit) int {
-		return len(s.ladder.Step(policy.Input{Now: s.now(), Limits: []event.Limit{l}}).Decisions)
+		return len(s.judge(l).Decisions)
 	}
 	for _, l := range []event.Limit{limit, named} {
 		s.ladder = policy.New(s.ladder.Rules(), policy.Options{})

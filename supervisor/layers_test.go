@@ -74,7 +74,7 @@ var layers = map[string][]string{
 	"supervisor/render":            {"supervisor/text", "rss", "supervisor/event", "supervisor/phrase", "supervisor/policy", "supervisor/record", "supervisor/analysis", "supervisor/chart"},
 	"supervisor/scenetest":         {"rss", "supervisor/event", "supervisor/policy", "supervisor/record", "supervisor/record/recordtest"},
 	"supervisor/replay":            {"supervisor/text", "rss", "supervisor/event", "supervisor/policy", "supervisor/record", "supervisor/workers"},
-	"supervisor/policy":            {"supervisor/text", "rss", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/policy":            {"supervisor/text", "rss", "supervisor/event"},
 	"supervisor/action":            {"supervisor/text", "supervisor/fault", "rss", "rss/procfile", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/loader":            {"rss", "rss/procfile", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/loader/torchtest":  {"rss/rsstest/debian", "supervisor/wardentest"},

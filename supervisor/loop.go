@@ -267,12 +267,14 @@ func (w *watcher) changed(before []event.Limit) {
 func (w *watcher) step() {
 	w.stepAction()
 	now := w.now()
-	in := policy.Input{Now: now, Limits: w.readings}
-	in.Can, in.Lead = w.tell.Helps.Listen(now, w.can, w.lead)
+	w.readings = w.ladder.Observe(now, w.readings)
+	in := policy.Input{Now: now, Limits: w.readings, Lead: w.leads()}
 	in.JobEnd, in.EndUnsure = w.jobEnd()
-	moves := w.ladder.Moves(w.readings)
-	res := w.ladder.Step(in)
-	w.readings = res.Limits
+	for due := range w.ladder.Asks(&in) {
+		in.Feasible[due.Ask] = w.can(due.Rule, due.Reading)
+	}
+	res := w.ladder.Judge(in)
+	w.tell.Helps.Heard(&in, res.Asked)
 	w.budget()
 	for _, s := range res.Skipped {
 		w.skipped(s)
@@ -288,7 +290,7 @@ func (w *watcher) step() {
 		w.tell.Export(now, true, w.figures)
 	}
 	w.layDown() // with what was over at once, and what waits for its turn
-	if moves && len(res.Decisions) == 0 {
+	if res.Changed && len(res.Decisions) == 0 {
 		w.recordSample(true)
 	}
 }

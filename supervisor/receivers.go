@@ -8,7 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
@@ -21,15 +20,15 @@ func (w *watcher) hookless() bool {
 // receivers returns whom the signal of a rule goes to where l was crossed: every
 // trainer that said hello, or without a hook has the environment of one, else the
 // command, or what that runs in a container; of these those that catch it. Help says why it goes to no process.
-func (w *watcher) receivers(r event.Rule, l *event.Limit) (to []*rss.Proc, h policy.Help) {
+func (w *watcher) receivers(r event.Rule, l *event.Limit) (to []*rss.Proc, h event.Feasibility) {
 	return w.receiversAmong(r, l, func(int) bool { return true })
 }
 
 // receiversAmong returns those of the receivers that somebody means, by PID.
-func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid int) bool) (to []*rss.Proc, h policy.Help) {
+func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid int) bool) (to []*rss.Proc, h event.Feasibility) {
 	sig, rank0, ok := r.Signal()
 	if !ok {
-		return nil, policy.Help{Reason: event.ReasonUnsupported}
+		return nil, event.Feasibility{Reason: event.ReasonUnsupported}
 	}
 	step, hookless := w.limits.Step(l), w.hookless()
 	all := slices.DeleteFunc(w.workers.Training(hookless), func(p *rss.Proc) bool { return !w.pop.InScope(p.ID, step) })
@@ -37,19 +36,19 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 		all = population.InContainers(&w.last, w.pop.Commands(&w.last, step))
 		switch {
 		case len(all) == 0:
-			return nil, policy.Help{Reason: event.ReasonVanished}
+			return nil, event.Feasibility{Reason: event.ReasonVanished}
 		case all[0].Role == rss.RoleAgent && !hookless:
-			return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and none of them said hello"}
+			return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and none of them said hello"}
 		case all[0].Role == rss.RoleAgent:
-			return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and there is none now"}
+			return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and there is none now"}
 		}
 		all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return p.Role == rss.RoleAgent })
 	}
 	if w.pop.Attached() && w.workers.Unsure(all) {
-		return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "who trains is not known yet", Later: true}
+		return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "who trains is not known yet", Later: true}
 	}
 	if all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return !means(p.ID.PID) }); len(all) == 0 {
-		return nil, policy.Help{Reason: event.ReasonNoTrainer, Detail: "of those that are meant none trains"}
+		return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "of those that are meant none trains"}
 	}
 	if rank0 {
 		if all, h.Detail, h.Later = w.workers.Rank0(all); len(all) == 0 {
@@ -70,7 +69,7 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 		h.Detail = "not to " + phrase.Processes(deaf) + ", without a handler for " + event.SignalName(sig)
 	}
 	if len(to) == 0 {
-		return nil, policy.Help{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + phrase.Processes(deaf)}
+		return nil, event.Feasibility{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + phrase.Processes(deaf)}
 	}
 	if !w.pop.IsAll(&w.last, step) {
 		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.pop.Target(step)+" is meant", "; ")

@@ -11,7 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
@@ -20,21 +19,21 @@ import (
 // since, from which on nothing grows.
 const standstill = 6 * time.Hour
 
-func (w *watcher) canRecycle(l *event.Limit) policy.Help {
+func (w *watcher) canRecycle(l *event.Limit) event.Feasibility {
 	if !l.Name.Memory() {
-		return policy.Help{Reason: event.ReasonNoHelp, Detail: "a worker's memory is not what counts here"}
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "a worker's memory is not what counts here"}
 	}
 	u, reason := w.pick(l)
 	if reason != event.ReasonNone {
-		return policy.Help{Reason: reason}
+		return event.Feasibility{Reason: reason}
 	}
 	if t := w.last.Find(u.Trainer); t != nil {
 		if took := w.workers.Trainers().ResendPause(u.ID.PID); took > 0 {
 			if took > workers.LongPause && !pressed(l) {
-				return policy.Help{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
+				return event.Feasibility{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
 		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && w.timeLeft(l) == 0 {
-			return policy.Help{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
+			return event.Feasibility{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
 		}
 	}
 	p := &w.peers
@@ -43,9 +42,9 @@ func (w *watcher) canRecycle(l *event.Limit) policy.Help {
 		Now: w.now(), Left: w.timeLeft(l), Nodes: job.Nodes, From: p.from, Heir: p.heir, Within: action.RecycleDeadline,
 		Pending: p.heir && w.workers.Trainers().Recycling() || w.loader != nil && w.loader.Inherited(),
 	}) {
-		return policy.Help{Reason: event.ReasonOccupied, Later: true}
+		return event.Feasibility{Reason: event.ReasonOccupied, Later: true}
 	}
-	return policy.Help{OK: true, Gain: u.Counted}
+	return event.Feasibility{OK: true, Gain: u.Counted}
 }
 
 // pressedAt is the part of a limit from which on it is near, see [pressed].

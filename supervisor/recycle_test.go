@@ -132,7 +132,7 @@ func TestTrimAhead(t *testing.T) {
 				p.File, p.RSS = p.File+c.mapped*rss.MiB, p.RSS+c.mapped*rss.MiB
 			}
 			l := &event.Limit{Name: c.limit, Accounting: event.AccountingRSS, Used: c.used * 20 * rss.MiB, Limit: 2000 * rss.MiB}
-			if got := s.lead(rule(c.rule), l); got != c.want*20*rss.MiB {
+			if got := leadOf(s.watcher, rule(c.rule), l); got != c.want*20*rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want*20*rss.MiB)
 			}
 		})

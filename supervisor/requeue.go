@@ -62,9 +62,9 @@ type requeuing struct {
 }
 
 // canRequeue answers for requeue.
-func (w *watcher) canRequeue(r event.Rule, l *event.Limit) policy.Help {
-	no := func(reason event.Reason, detail string) policy.Help {
-		return policy.Help{Reason: reason, Detail: detail}
+func (w *watcher) canRequeue(r event.Rule, l *event.Limit) event.Feasibility {
+	no := func(reason event.Reason, detail string) event.Feasibility {
+		return event.Feasibility{Reason: reason, Detail: detail}
 	}
 	job, ok := w.limits.Job()
 	switch {
@@ -81,7 +81,7 @@ func (w *watcher) canRequeue(r event.Rule, l *event.Limit) policy.Help {
 	}
 	facts, known := w.jobFacts(job)
 	if !known {
-		return policy.Help{Reason: event.ReasonNoRequeue, Detail: "Slurm is being asked about the job", Later: true}
+		return event.Feasibility{Reason: event.ReasonNoRequeue, Detail: "Slurm is being asked about the job", Later: true}
 	}
 	if facts.err != nil {
 		return no(event.ReasonError, facts.err.Error())
@@ -114,9 +114,9 @@ func (w *watcher) byJobMemory(l *event.Limit) bool {
 
 // newSize finds how much memory the job is to have, in the unit that it was asked
 // for in, or says why it cannot be requeued.
-func (w *watcher) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint64, h policy.Help) {
-	no := func(reason event.Reason, detail string) (uint64, policy.Help) {
-		return 0, policy.Help{Reason: reason, Detail: detail}
+func (w *watcher) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint64, h event.Feasibility) {
+	no := func(reason event.Reason, detail string) (uint64, event.Feasibility) {
+		return 0, event.Feasibility{Reason: reason, Detail: detail}
 	}
 	j := &f.job
 	switch {
@@ -147,7 +147,7 @@ func (w *watcher) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint64
 	if err != nil {
 		return no(event.ReasonNoRequeue, err.Error())
 	}
-	return mib, policy.Help{OK: true}
+	return mib, event.Feasibility{OK: true}
 }
 
 // byStep says that a step of Slurm's has less than its job.

@@ -14,7 +14,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -165,7 +164,7 @@ func TestCanRequeue(t *testing.T) {
 			}
 			s.full()
 			r := rule(t, c.rule)
-			h := policy.Help{Later: true}
+			h := event.Feasibility{Later: true}
 			for deadline := time.Now().Add(time.Minute); h.Later; time.Sleep(time.Millisecond) {
 				if h = s.can(r, s.user()); h.Later && time.Now().After(deadline) {
 					t.Fatal("Slurm did not answer within a minute")

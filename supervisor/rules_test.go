@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -201,5 +203,34 @@ func TestProgramsStarted(t *testing.T) {
 		if !constants[name] {
 			t.Errorf("%s is no constant", name)
 		}
+	}
+}
+
+// TestPure: what judges and words what was seen has the same answer for the same values, live,
+// in a replay and in a test: it reads no file, no clock and no random number.
+func TestPure(t *testing.T) {
+	pure := []string{"cadence", "diagnosis", "phrase", "policy", "text", "view"}
+	packages := []string{"os", "os/exec", "io/fs", "net", "net/http", "math/rand", "math/rand/v2", "golang.org/x/sys/unix", "syscall"}
+	calls := []string{"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.NewTimer", "time.NewTicker", "time.AfterFunc"}
+	seen := map[string]bool{}
+	inPrograms(t, func(dir string, n ast.Node) {
+		name := strings.TrimPrefix(dir, "supervisor/")
+		if !slices.Contains(pure, name) {
+			return
+		}
+		seen[name] = true
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			if path, _ := strconv.Unquote(n.Path.Value); slices.Contains(packages, path) {
+				t.Errorf("package %s imports %s", name, path)
+			}
+		case *ast.SelectorExpr:
+			if of, ok := n.X.(*ast.Ident); ok && slices.Contains(calls, of.Name+"."+n.Sel.Name) {
+				t.Errorf("package %s uses %s.%s", name, of.Name, n.Sel.Name)
+			}
+		}
+	})
+	if len(seen) != len(pure) {
+		t.Errorf("only %v were looked at", seen)
 	}
 }

@@ -268,3 +268,12 @@ func mustRules(texts ...string) (rules []event.Rule) {
 func process(pid int, role rss.Role, size, virtual rss.Bytes) rss.Proc {
 	return rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, Role: role, State: 'S', RSS: size, Virtual: virtual}
 }
+
+// judge has the ladder judge these readings, of which every action could help.
+func (s *stand) judge(limits ...event.Limit) policy.Judgement {
+	in := policy.Input{Now: s.now(), Limits: s.ladder.Observe(s.now(), limits)}
+	for due := range s.ladder.Asks(&in) {
+		in.Feasible[due.Ask] = event.Feasibility{OK: true}
+	}
+	return s.ladder.Judge(in)
+}

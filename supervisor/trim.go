@@ -8,13 +8,12 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-func (w *watcher) canTrim(l *event.Limit) policy.Help {
+func (w *watcher) canTrim(l *event.Limit) event.Feasibility {
 	if l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS {
-		return policy.Help{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
 	}
 	if w.Settings.Trim == TrimPtrace && w.traces() {
 		return w.canTrace(l)
@@ -26,7 +25,7 @@ func (w *watcher) canTrim(l *event.Limit) policy.Help {
 	trace := w.canTrace(l)
 	switch {
 	case hook.OK || trace.OK:
-		return policy.Help{OK: true, Gain: hook.Gain + trace.Gain}
+		return event.Feasibility{OK: true, Gain: hook.Gain + trace.Gain}
 	case trace.Reason == event.ReasonNoWorker && hook.Reason == event.ReasonNothing:
 		return hook
 	case trace.Reason == event.ReasonNoWorker:
@@ -40,22 +39,22 @@ func (w *watcher) canTrim(l *event.Limit) policy.Help {
 const muchMapped = 0.02
 
 // canTrimByHook answers for the part of a trim that is done by the hook.
-func (w *watcher) canTrimByHook(l *event.Limit) policy.Help {
+func (w *watcher) canTrimByHook(l *event.Limit) event.Feasibility {
 	if !w.Settings.Trim.Hook() || w.loader == nil {
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
+		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
 	}
 	mappers := w.workers.Mappers(l.Accounting)
 	if len(mappers) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
+		return event.Feasibility{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
 	}
 	var gain rss.Bytes
 	for _, m := range mappers {
 		gain += w.workers.Trimmable(m)
 	}
 	if gain == 0 {
-		return policy.Help{Reason: event.ReasonNothing}
+		return event.Feasibility{Reason: event.ReasonNothing}
 	}
-	return policy.Help{OK: true, Gain: gain}
+	return event.Feasibility{OK: true, Gain: gain}
 }
 
 // traces says that processes may be traced: never those that somebody else
@@ -68,7 +67,7 @@ func (w *watcher) tracesFor(l *event.Limit) bool {
 }
 
 // canTrace answers for the part of a trim that is done by ptrace.
-func (w *watcher) canTrace(l *event.Limit) policy.Help {
+func (w *watcher) canTrace(l *event.Limit) event.Feasibility {
 	list, h := w.tracees(l.Accounting)
 	for _, e := range list {
 		h.Gain += w.workers.Trimmable(e)

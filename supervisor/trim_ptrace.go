@@ -10,7 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
@@ -245,13 +244,13 @@ func (w *watcher) traceNoMore(reason event.Reason, text string) {
 // tracees returns the processes that a trim by ptrace is worth a stop for, first
 // the one that gives most back of what the limit counts. Where there is none,
 // Help says why.
-func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why policy.Help) {
+func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why event.Feasibility) {
 	t := &w.tracer
 	switch {
 	case t.off != event.ReasonNone:
-		return nil, policy.Help{Reason: t.off, Detail: "nothing is trimmed by ptrace any more"}
+		return nil, event.Feasibility{Reason: t.off, Detail: "nothing is trimmed by ptrace any more"}
 	case t.Busy() || t.asked != 0:
-		return nil, policy.Help{Reason: event.ReasonTimeout, Detail: fmt.Sprintf("process %d is not done with yet", t.was.ID.PID)}
+		return nil, event.Feasibility{Reason: event.ReasonTimeout, Detail: fmt.Sprintf("process %d is not done with yet", t.was.ID.PID)}
 	}
 	maps.DeleteFunc(t.refused, func(id rss.ProcID, _ *refusal) bool {
 		p := w.last.Find(id.PID)
@@ -266,18 +265,18 @@ func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why policy.
 		if r := t.refused[u.ID]; r == nil || r.until != 0 && now >= r.until {
 			list = append(list, u)
 		} else if why.Reason == event.ReasonNone {
-			why = policy.Help{Reason: r.reason, Detail: fmt.Sprintf("process %d", u.ID.PID)}
+			why = event.Feasibility{Reason: r.reason, Detail: fmt.Sprintf("process %d", u.ID.PID)}
 		}
 	}
 	switch {
 	case len(list) > 0:
-		return list, policy.Help{}
+		return list, event.Feasibility{}
 	case why.Reason != event.ReasonNone:
 		return nil, why
 	case found.Trainer:
-		return nil, policy.Help{Reason: event.ReasonIsTrainer, Later: found.Unread}
+		return nil, event.Feasibility{Reason: event.ReasonIsTrainer, Later: found.Unread}
 	case found.Small:
-		return nil, policy.Help{Reason: event.ReasonNothing}
+		return nil, event.Feasibility{Reason: event.ReasonNothing}
 	}
-	return nil, policy.Help{Reason: event.ReasonNoWorker, Detail: "no process looks like a loader worker", Later: found.Unread}
+	return nil, event.Feasibility{Reason: event.ReasonNoWorker, Detail: "no process looks like a loader worker", Later: found.Unread}
 }

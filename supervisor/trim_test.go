@@ -39,12 +39,12 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 		t.Errorf("%v are expected, more than 15 points of %v", got, l.Limit)
 	}
 	for _, a := range []event.Action{event.ActionWarn, event.ActionRecycle} {
-		if got := s.lead(event.Rule{Action: a}, l); got != 0 {
+		if got := leadOf(s.watcher, event.Rule{Action: a}, l); got != 0 {
 			t.Errorf("%s: %v", a, got)
 		}
 	}
 	s.Settings.Trim = TrimHook
-	if got := s.lead(event.Rule{Action: event.ActionTrim}, l); got != 0 {
+	if got := leadOf(s.watcher, event.Rule{Action: event.ActionTrim}, l); got != 0 {
 		t.Errorf("by the hook, which has budgets: %v", got)
 	}
 }

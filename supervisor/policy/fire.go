@@ -9,31 +9,42 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// judging is one judgement, or a look at what one would ask.
+type judging struct {
+	*State
+	in   *Input
+	does bool // else nothing is changed
+	out  Judgement
+
+	need  Due // an answer that is missing
+	needs bool
+}
+
 // warn fires what warns about l. Warnings block nothing.
-func (s *State) warn(res *Result, l *event.Limit, in Input) {
-	for i, r := range s.rules {
+func (j *judging) warn(l *event.Limit) {
+	for i, r := range j.rules {
 		if r.Action != event.ActionWarn || !r.Matches(l.Name) {
 			continue
 		}
-		g := s.rung(i, l)
+		g := j.rung(i, l)
 		if why, bad := hopeless(r, l); bad {
-			s.skip(res, g, r, l, Help{Reason: event.ReasonUnsupported, Detail: why})
+			j.skip(g, r, l, event.Feasibility{Reason: event.ReasonUnsupported, Detail: why})
 		}
-		lead, met := in.met(r, l)
+		lead, met := j.in.met(r, l)
 		if !met {
 			continue
 		}
 		if lead == 0 {
-			s.raise(g)
+			j.raise(g)
 		}
-		if g.fired || s.now-g.at < g.gap {
+		if g.fired || j.now-g.at < g.gap {
 			continue
 		}
-		g.gap = s.gap(g)
-		d := s.decide(r, l)
+		g.gap = j.gap(g)
+		d := j.decide(r, l)
 		d.Lead = lead
-		s.fire(g, d.ID)
-		res.Decisions = append(res.Decisions, d)
+		j.fire(g, d.ID)
+		j.out.Decisions = append(j.out.Decisions, d)
 	}
 }
 
@@ -60,108 +71,140 @@ func (s *State) JobEndAhead() time.Duration {
 }
 
 // time serves the rules on the job's own end, which has no size.
-func (s *State) time(res *Result, in Input) {
-	if in.JobEnd <= 0 || in.EndUnsure {
+func (j *judging) time() {
+	if j.in.JobEnd <= 0 || j.in.EndUnsure {
 		return
 	}
-	seconds := in.JobEnd.Seconds()
-	l := event.Limit{Name: event.LimitTime, Scope: event.ScopeJob, ETA: &seconds}
-	for i, r := range s.rules {
+	seconds := j.in.JobEnd.Seconds()
+	l := &event.Limit{Name: event.LimitTime, Scope: event.ScopeJob, ETA: &seconds}
+	for i, r := range j.rules {
 		if r.Limit != event.LimitTime {
 			continue
 		}
-		g := s.rung(i, &l)
-		if in.JobEnd >= 2*r.Cond.ETA {
-			s.reset(g)
+		g := j.seen(i, l)
+		if j.in.JobEnd >= 2*r.Cond.ETA {
+			if j.does {
+				j.reset(g)
+			}
+			continue
 		}
-		if in.JobEnd >= r.Cond.ETA || g.fired {
+		if j.in.JobEnd >= r.Cond.ETA || g.fired {
 			continue
 		}
 		if r.Action != event.ActionWarn {
-			if h := s.help(r, &l, in); !h.OK {
-				s.skip(res, g, r, &l, h)
+			h, known := j.help(r, l)
+			if !known {
+				return
+			}
+			if !h.OK {
+				j.skip(g, r, l, h)
 				continue
 			}
 		}
-		d := s.decide(r, &l)
-		s.raise(g)
-		s.fire(g, d.ID)
-		res.Decisions = append(res.Decisions, d)
+		if !j.does {
+			continue
+		}
+		d := j.decide(r, l)
+		j.raise(g)
+		j.fire(g, d.ID)
+		j.out.Decisions = append(j.out.Decisions, d)
 	}
 }
 
-// act decides on at most one action for l and says whether it did.
-func (s *State) act(res *Result, l *event.Limit, in Input) bool {
+// act decides on at most one action, for the limit that is most urgent.
+func (j *judging) act() {
+	for _, i := range byUrgency(j.in.Limits) {
+		if j.needs || j.actOn(&j.in.Limits[i]) {
+			return
+		}
+	}
+}
+
+// actOn decides on at most one action for l and says whether it did.
+func (j *judging) actOn(l *event.Limit) bool {
 	again, ahead := -1, rss.Bytes(0)
-	for i, r := range s.rules {
+	for i, r := range j.rules {
 		if r.Action == event.ActionWarn || !r.Matches(l.Name) {
 			continue
 		}
+		g := j.seen(i, l)
 		if why, bad := hopeless(r, l); bad {
-			s.skip(res, s.rung(i, l), r, l, Help{Reason: event.ReasonUnsupported, Detail: why})
+			j.skip(g, r, l, event.Feasibility{Reason: event.ReasonUnsupported, Detail: why})
 			continue
 		}
-		lead, met := in.met(r, l)
-		if !met {
+		lead, met := j.in.met(r, l)
+		if !met || j.waits(g, r, l) || lead > 0 && j.now < g.ahead {
 			continue
 		}
-		g := s.rung(i, l)
-		if s.waits(g, r, l) {
-			continue
-		}
-		if lead > 0 && s.now < g.ahead {
-			continue
-		}
-		if !g.ready(s.now, l) {
+		if !g.ready(j.now, l) {
 			if g.again && again < 0 {
 				again, ahead = i, lead
 			}
 			continue
 		}
-		if r.Action.Asks() && s.askedOn(i, l, res.Limits) {
-			s.fire(g, 0)
-			g.quiet = true
-			continue
-		}
-		if h := s.help(r, l, in); !h.OK {
-			if lead > 0 {
-				g.ahead = s.now + s.opts.Repeat // it was not crossed: there is nothing to say
-			} else {
-				s.skip(res, g, r, l, h)
+		if r.Action.Asks() && j.askedOn(i, l, j.in.Limits) {
+			if j.does {
+				j.fire(g, 0)
+				g.quiet = true
 			}
 			continue
 		}
-		s.begin(res, i, l, lead)
-		return true
+		h, known := j.help(r, l)
+		switch {
+		case !known:
+			return false
+		case h.OK:
+			j.begin(i, l, lead)
+			return true
+		case lead == 0:
+			j.skip(g, r, l, h)
+		case j.does:
+			g.ahead = j.now + j.opts.Repeat // it was not crossed: there is nothing to say
+		}
 	}
 	if again < 0 {
 		return false
 	}
 	// What is repeated before its time waits for harder rules that could have a turn.
-	r := s.rules[again]
-	if h := s.help(r, l, in); !h.OK || h.Gain < r.Again(l) {
+	r := j.rules[again]
+	if h, known := j.help(r, l); !known || !h.OK || h.Gain < r.Again(l) {
 		return false
 	}
-	s.begin(res, again, l, ahead)
+	j.begin(again, l, ahead)
 	return true
 }
 
+// seen is what is remembered of a rule on a limit. A look at what would be asked remembers
+// nothing.
+func (j *judging) seen(rule int, l *event.Limit) *rung {
+	if j.does {
+		return j.rung(rule, l)
+	}
+	if g := j.rungs[rungKey{l.ID(), rule}]; g != nil {
+		return g
+	}
+	return &rung{}
+}
+
 // begin decides on the action of a rule.
-func (s *State) begin(res *Result, rule int, l *event.Limit, lead rss.Bytes) {
-	r, g := s.rules[rule], s.rung(rule, l)
-	d := s.decide(r, l)
+func (j *judging) begin(rule int, l *event.Limit, lead rss.Bytes) {
+	if !j.does {
+		return
+	}
+	r, g := j.rules[rule], j.rung(rule, l)
+	d := j.decide(r, l)
 	d.Lead = lead
 	if lead == 0 {
-		s.raise(g)
+		j.raise(g)
 	}
-	s.fire(g, d.ID)
+	j.fire(g, d.ID)
 	if !r.Action.Asks() {
-		s.flight = &flight{
-			id: d.ID, key: rungKey{l.ID(), rule}, at: s.now, rule: r, limit: *l, lead: lead > 0, under: s.flight,
+		j.flight = &flight{
+			id: d.ID, key: rungKey{l.ID(), rule}, at: j.now, rule: r, limit: *l, lead: lead > 0, under: j.flight,
 		}
-		s.stopped = r.Action == event.ActionStop
+		j.stopped = r.Action == event.ActionStop
 	}
-	res.Decisions = append(res.Decisions, d)
+	j.out.Decisions = append(j.out.Decisions, d)
 }
 
 // met says whether the rung of r is crossed, or will be, by lead, before its
@@ -171,10 +214,10 @@ func (in *Input) met(r event.Rule, l *event.Limit) (lead rss.Bytes, met bool) {
 		return 0, true
 	}
 	at, ok := r.At(l.Limit)
-	if !ok || in.Lead == nil {
+	if !ok || len(in.Lead) == 0 {
 		return 0, false
 	}
-	lead = in.Lead(r, l)
+	lead = in.Lead[event.Ask{Rule: r, On: l.ID()}]
 	return lead, lead > 0 && l.Used+lead >= at
 }
 
@@ -186,21 +229,25 @@ const askPatience = 5 * time.Second
 // wait for may hang, and then the kernel ends the job. What asks somebody waits
 // no longer than [askPatience], for one action or for several upon each other,
 // and not where as much was used up since the action began as is left.
-func (s *State) waits(g *rung, r event.Rule, l *event.Limit) bool {
+func (j *judging) waits(g *rung, r event.Rule, l *event.Limit) bool {
+	f := j.flight
 	switch {
 	case r.Action == event.ActionStop:
 		return false
-	case s.flight == nil:
-		return s.now < s.coolTill
+	case f == nil:
+		return j.now < j.coolTill
 	case !r.Action.Asks():
 		return true
 	}
-	if !g.waits {
-		g.waits, g.since = true, s.now
+	since := j.now
+	switch {
+	case g.waits:
+		since = g.since
+	case j.does:
+		g.waits, g.since = true, j.now
 	}
-	f := s.flight
 	grown := f.key.limit == l.ID() && l.Used.Sub(f.limit.Used) >= l.Headroom()
-	return s.now-min(f.at, g.since) < askPatience && !grown
+	return j.now-min(f.at, since) < askPatience && !grown
 }
 
 // askedOn says whether the rule has asked already, for another limit whose rung
@@ -223,33 +270,41 @@ func apart(a, b *event.Limit) bool {
 		!strings.HasPrefix(a.Level, b.Level) && !strings.HasPrefix(b.Level, a.Level)
 }
 
-// help asks whether r can help l now.
-func (s *State) help(r event.Rule, l *event.Limit, in Input) Help {
+// help says whether r can help l now, known false where that is to be asked.
+func (j *judging) help(r event.Rule, l *event.Limit) (h event.Feasibility, known bool) {
 	switch {
 	case r.Action == event.ActionStop:
-		return Help{OK: true}
-	case r.Action == event.ActionRecycle && s.noFork:
-		return Help{Reason: event.ReasonForkRefused}
-	case in.Can == nil:
-		return Help{Reason: event.ReasonUnsupported}
+		return event.Feasibility{OK: true}, true
+	case r.Action == event.ActionRecycle && j.noFork:
+		return event.Feasibility{Reason: event.ReasonForkRefused}, true
 	}
-	h := in.Can(r, l)
-	if h.OK && h.Gain > 0 && !h.More && h.Gain < r.Worth(l) {
-		return Help{Reason: event.ReasonNothing}
+	ask := event.Ask{Rule: r, On: l.ID()}
+	h, known = j.in.Feasible[ask]
+	switch {
+	case known && j.does:
+		j.out.Asked = append(j.out.Asked, Due{ask, l})
+	case j.does:
+		h.Reason = event.ReasonUnsupported
+	case !known:
+		j.need, j.needs = Due{ask, l}, true
+		return h, false
+	}
+	if h.OK && h.Gain > 0 && !h.AtLeast && h.Gain < r.Worth(l) {
+		return event.Feasibility{Reason: event.ReasonNothing}, true
 	}
 	if !h.OK && h.Reason == event.ReasonNone {
 		h.Reason = event.ReasonNoHelp
 	}
-	return h
+	return h, true
 }
 
 // skip says once for a crossing and a reason that r was not asked for.
-func (s *State) skip(res *Result, g *rung, r event.Rule, l *event.Limit, h Help) {
-	if h.Later || slices.Contains(g.told, h.Reason) {
+func (j *judging) skip(g *rung, r event.Rule, l *event.Limit, h event.Feasibility) {
+	if !j.does || h.Later || slices.Contains(g.told, h.Reason) {
 		return
 	}
 	g.told = append(g.told, h.Reason)
-	res.Skipped = append(res.Skipped, Skipped{
+	j.out.Skipped = append(j.out.Skipped, Skipped{
 		Rule: r, On: l.ID(), ETA: l.ETA,
 		Reason: h.Reason, Detail: h.Detail, Used: l.Used, LimitSize: l.Limit,
 	})

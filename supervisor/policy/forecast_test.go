@@ -16,11 +16,11 @@ func run(t *testing.T, ladder []event.Rule, end, jobEnd time.Duration, f func(ti
 	s := New(ladder, Options{})
 	fired := map[string]time.Duration{}
 	for now := time.Duration(0); now <= end; now += time.Second {
-		in := Input{Now: now, Limits: []event.Limit{slurm(f(now))}, Can: canAll}
+		in := reading{Now: now, Limits: []event.Limit{slurm(f(now))}, Can: canAll}
 		if jobEnd > 0 {
 			in.JobEnd = jobEnd - now
 		}
-		for _, d := range s.Step(in).Decisions {
+		for _, d := range step(s, in).Decisions {
 			if _, ok := fired[d.Rule]; !ok {
 				fired[d.Rule] = now
 			}
@@ -66,7 +66,7 @@ func TestNothingFiresOnPageCache(t *testing.T) {
 	s := New(Default(), Options{})
 	for now := time.Duration(0); now < 20*time.Minute; now += second {
 		charged := min(3000*rss.MiB, rss.Bytes(now.Seconds()*10)*rss.MiB)
-		res := s.Step(Input{Now: now, Can: canAll, Limits: []event.Limit{{
+		res := step(s, reading{Now: now, Can: canAll, Limits: []event.Limit{{
 			Name: event.LimitCgroup, Scope: event.ScopeStep, Accounting: event.AccountingCgroup,
 			Used: charged / 5, Limit: 3000 * rss.MiB, Charged: charged, WorkingSet: charged,
 		}}})
@@ -88,7 +88,7 @@ func TestForecastRuleArmsAgain(t *testing.T) {
 			used += 5.0 / 60
 		}
 		// 9 minutes of growth to 85 %, 11 minutes flat, and back
-		fired += len(s.Step(Input{Now: now, Limits: []event.Limit{slurm(used)}}).Decisions)
+		fired += len(step(s, reading{Now: now, Limits: []event.Limit{slurm(used)}}).Decisions)
 	}
 	if fired != 3 {
 		t.Errorf("fired %d times in three leaks, want once each", fired)
@@ -101,7 +101,7 @@ func TestForecastRuleFiresOnceOnStairs(t *testing.T) {
 	s := New(rules(t, "eta<10m:warn"), Options{})
 	for now := time.Duration(0); now < 15*time.Minute; now += second {
 		used := 40 + 4*now.Truncate(40*time.Second).Minutes()
-		res := s.Step(Input{Now: now, Limits: []event.Limit{slurm(used)}})
+		res := step(s, reading{Now: now, Limits: []event.Limit{slurm(used)}})
 		fired += len(res.Decisions)
 		if has := res.Limits[0].ETA != nil; has != seen {
 			seen = has
@@ -136,7 +136,7 @@ func TestStepLeavesItsInputAlone(t *testing.T) {
 	s := New(nil, Options{})
 	in := []event.Limit{slurm(50), slurm(90)}
 	in[1].Name, in[0].Binding = event.LimitUser, true
-	res := s.Step(Input{Now: second, Limits: in})
+	res := step(s, reading{Now: second, Limits: in})
 	if !in[0].Binding || in[1].Binding {
 		t.Error("the input was changed")
 	}
@@ -149,7 +149,7 @@ func TestStepLeavesItsInputAlone(t *testing.T) {
 func TestStepKeepsTheJobsEnd(t *testing.T) {
 	left := 90.0
 	in := []event.Limit{slurm(50), {Name: event.LimitTime, ETA: &left}}
-	res := New(Default(), Options{}).Step(Input{Now: second, JobEnd: 90 * second, Limits: in})
+	res := step(New(Default(), Options{}), reading{Now: second, JobEnd: 90 * second, Limits: in})
 	if got := res.Limits[1].ETA; got == nil || *got != left {
 		t.Errorf("time left %v, want %v", got, left)
 	}

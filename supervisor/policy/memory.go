@@ -239,7 +239,7 @@ func ParseMemory(data []byte) (*Memory, error) {
 }
 
 // Recall takes in the forecast that was made of l when it was read: eta, or none
-// where ok is false. The next [State.Step], which must be at the same time, then
+// where ok is false. The next [State.Observe], which must be at the same time, then
 // judges by it and makes none of its own: a forecast made from a reading a
 // second would differ, and a rule on it fire at another moment. It counts above
 // half of the limit only, as every forecast does.
@@ -258,12 +258,9 @@ func (s *State) Recall(now time.Duration, l *event.Limit, eta time.Duration, ok 
 // [State.Done] has what follows counted from the time that the outcome has.
 func (s *State) Pass(now time.Duration) { s.now = max(s.now, now) }
 
-// Moves says that a step over these readings changes what the ladder remembers
-// even if nothing fires: an action has ended since the last one, a rung that
-// fired is left, or one begins to wait for an action. Whoever wants to run the
-// ladder again must keep such readings beside those on which it decides. It is
-// called before the step.
-func (s *State) Moves(limits []event.Limit) bool {
+// moves says that judging these readings changes what the ladder remembers even if nothing
+// fires, see [Judgement.Changed].
+func (s *State) moves(limits []event.Limit) bool {
 	if s.ended {
 		return true
 	}

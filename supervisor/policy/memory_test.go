@@ -170,7 +170,9 @@ func TestHandOverForecast(t *testing.T) {
 // TestSkippedAfterHandOver: what cannot be done is said once by each leader.
 func TestSkippedAfterHandOver(t *testing.T) {
 	c := newScript(t, "85%:signal=USR2")
-	c.can = func(event.Rule, *event.Limit) Help { return Help{Reason: event.ReasonNotCaught} }
+	c.can = func(event.Rule, *event.Limit) event.Feasibility {
+		return event.Feasibility{Reason: event.ReasonNotCaught}
+	}
 	for range 2 {
 		if got := c.at(second, slurm(86)); len(got) != 1 {
 			t.Fatalf("said %q", got)
@@ -286,7 +288,7 @@ func FuzzParseMemory(f *testing.F) {
 		s.Restore(m, 0, ahead, nil)
 		fired := map[string]bool{}
 		step := func(now time.Duration, percent float64) {
-			for _, d := range s.Step(Input{Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll}).Decisions {
+			for _, d := range step(s, reading{Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll}).Decisions {
 				if d.Threshold > 0 && d.Used < d.Threshold {
 					t.Errorf("%s fired at %v", d.Rule, d.Used)
 				}
@@ -311,9 +313,9 @@ func FuzzParseMemory(f *testing.F) {
 func TestRecall(t *testing.T) {
 	s := New(rules(t, "eta<10m:warn"), Options{})
 	l := slurm(70)
-	step := func(now, eta time.Duration, ok bool) Result {
+	step := func(now, eta time.Duration, ok bool) told {
 		s.Recall(now, &l, eta, ok)
-		return s.Step(Input{Now: now, Limits: []event.Limit{l}})
+		return step(s, reading{Now: now, Limits: []event.Limit{l}})
 	}
 	for now := time.Duration(0); now < 10*time.Minute; now += time.Second {
 		l.Used += l.Limit / 4000 // by itself the ladder would forecast
@@ -338,7 +340,7 @@ func TestMoves(t *testing.T) {
 	c := newScript(t, "80%:warn\n85%:trim\n90%:signal=USR2")
 	moves := func(percent float64, want bool) {
 		t.Helper()
-		if got := c.s.Moves([]event.Limit{slurm(percent)}); got != want {
+		if got := c.s.moves([]event.Limit{slurm(percent)}); got != want {
 			t.Fatalf("at %v, %v %%: moves %v", c.now, percent, got)
 		}
 	}

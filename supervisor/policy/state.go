@@ -1,9 +1,11 @@
 // Package policy decides which rule fires, on which limit, and what may follow: the ladder
 // with its hysteresis, the forecast, and the advice at the end.
 //
-// The package is pure. It has no clock, reads no file and logs nothing: time comes in as a
-// value, readings come in as [event.Limit], decisions go out as [event.Decision]. The caller
-// reads again before acting, acts, and reports the outcome with [State.Done].
+// The package is pure. It has no clock, reads no file, calls nothing back and logs nothing:
+// time comes in as a value, readings come in as [event.Limit], what each action could do as
+// [event.Feasibility], decisions go out as [event.Decision]. The caller takes a reading in
+// with [State.Observe], answers what [State.Asks] asks, has it judged with [State.Judge],
+// acts, and reports the outcome with [State.Done].
 //
 // It promises: no rule fires below its rung; never two actions at once; nothing fires twice
 // for one crossing unless the first time helped; an action that cannot help a limit is
@@ -16,6 +18,7 @@ package policy
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -50,38 +53,30 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Input is what one step looks at.
+// Input is what one judgement looks at.
 type Input struct {
 	// Now is the time since the start on a monotonic clock; it never goes back.
 	Now time.Duration
-	// Limits are this tick's readings.
+	// Limits are this tick's readings, as [State.Observe] returns them.
 	Limits []event.Limit
 	// JobEnd is the time left until the job's own end, 0 where it has none.
 	JobEnd time.Duration
 	// EndUnsure says that the job's end is being asked for: no rule on it fires.
 	EndUnsure bool
-	// Can says whether a rule's action can help a limit now. It is asked for
-	// every action but warn and stop, and only where the rule is about to
-	// fire. Without it nothing but warn and stop ever fires.
-	Can func(event.Rule, *event.Limit) Help
 	// Lead says how much a limit will have grown by before a rule's action takes
-	// effect. The rule fires by so much before its rung. nil is none.
-	Lead func(event.Rule, *event.Limit) rss.Bytes
+	// effect: the rule fires by so much before its rung. What is missing is 0. See
+	// [State.Uncrossed].
+	Lead map[event.Ask]rss.Bytes
+	// Feasible says what the actions that [State.Asks] asks for could do; those that are
+	// missing can do nothing.
+	Feasible map[event.Ask]event.Feasibility
 }
 
-// Help is the answer of [Input.Can].
-type Help struct {
-	OK bool
-	// Gain estimates how much of the limit's Used the action could give back,
-	// 0 where it is not known.
-	Gain rss.Bytes
-	// More says that Gain is a lower bound only: small, it is no reason not to act.
-	More bool
-	// Reason and Detail say why not, where OK is false.
-	Reason event.Reason
-	Detail string
-	// Later says that it will be known in a moment: there is nothing to say yet.
-	Later bool
+// Due is a rule that is about to fire, of which it must be known first whether its action
+// can help the limit.
+type Due struct {
+	event.Ask
+	Reading *event.Limit // as read; with only a forecast where it is the job's end
 }
 
 // Skipped says that a rule's rung was crossed and its action not asked for.
@@ -95,17 +90,22 @@ type Skipped struct {
 	ETA       *float64
 }
 
-// Result is what one step decides.
-type Result struct {
+// Judgement is what is decided on one reading.
+type Judgement struct {
 	// Decisions holds the warnings that fire, what the job's end asks for, and
 	// at most one action. Their
 	// Head is left to the caller.
 	Decisions []event.Decision
 	// Skipped is said once for each crossing and reason.
 	Skipped []Skipped
-	// Limits is Input.Limits with ETA filled in where a forecast holds, and
-	// Binding on the one that ends the job first; see [Binding].
-	Limits []event.Limit
+	// Asked are those of Input.Feasible that it rests on, in the order in which they were
+	// looked at.
+	Asked []Due
+	// Changed says that what the ladder remembers has changed even if nothing fires: an
+	// action has ended since the last reading, a rung that fired was left, or one begins to
+	// wait for an action. Whoever wants to run the ladder again must keep such readings
+	// beside those on which it decides.
+	Changed bool
 }
 
 // State is the ladder with its memory. It is not safe for concurrent use.
@@ -118,7 +118,8 @@ type State struct {
 	nextID   uint64
 	now      time.Duration
 	flight   *flight
-	ended    bool // an outcome came in since the last step
+	ended    bool // an outcome came in since the last reading
+	changed  bool // see [Judgement.Changed]
 	waive    bool // … after which the next action need not wait
 	coolTill time.Duration
 	noFork   bool
@@ -168,9 +169,12 @@ func (s *State) InFlight() uint64 {
 // outcome says that nothing was stopped.
 func (s *State) Stopped() bool { return s.stopped }
 
-// Step judges one reading of the limits.
-func (s *State) Step(in Input) Result {
-	s.now = max(s.now, in.Now)
+// Observe takes in one reading of the limits and what time alone has changed, and returns a
+// copy with ETA filled in where a forecast holds, and Binding on the one that ends the job
+// first; see [Binding].
+func (s *State) Observe(now time.Duration, limits []event.Limit) []event.Limit {
+	s.now = max(s.now, now)
+	s.changed = s.moves(limits)
 	if s.ended {
 		s.ended = false
 		if !s.waive {
@@ -181,22 +185,63 @@ func (s *State) Step(in Input) Result {
 		s.Done(event.Outcome{Decision: s.flight.id, Reason: event.ReasonTimeout})
 		s.ended = false
 	}
-	var res Result
-	res.Limits = s.forecast(in.Limits)
-	if s.stopped {
-		return res
+	limits = s.forecast(limits)
+	if !s.stopped {
+		s.rearm(limits)
 	}
-	s.rearm(res.Limits)
-	for _, i := range byUrgency(res.Limits) {
-		s.warn(&res, &res.Limits[i], in)
-	}
-	s.time(&res, in)
-	for _, i := range byUrgency(res.Limits) {
-		if s.act(&res, &res.Limits[i], in) {
-			break
+	return limits
+}
+
+// Uncrossed yields the rules with a size that are not crossed, which fire ahead of that
+// where [Input.Lead] says so.
+func (s *State) Uncrossed(limits []event.Limit) iter.Seq2[event.Rule, *event.Limit] {
+	return func(yield func(event.Rule, *event.Limit) bool) {
+		for i := range limits {
+			l := &limits[i]
+			for _, r := range s.rules {
+				if at, ok := r.At(l.Limit); l.Limit > 0 && ok && l.Used < at && r.Matches(l.Name) && !yield(r, l) {
+					return
+				}
+			}
 		}
 	}
-	return res
+}
+
+// Asks yields the rules whose feasibility [State.Judge] needs, in the order in which they are
+// tried: what a milder rule can do spares the question about the next. Whoever ranges over
+// them puts each answer into in.Feasible. It changes nothing else.
+func (s *State) Asks(in *Input) iter.Seq[Due] {
+	return func(yield func(Due) bool) {
+		if in.Feasible == nil {
+			in.Feasible = map[event.Ask]event.Feasibility{}
+		}
+		for !s.stopped {
+			look := judging{State: s, in: in}
+			look.time()
+			look.act()
+			if !look.needs || !yield(look.need) {
+				return
+			}
+			if _, answered := in.Feasible[look.need.Ask]; !answered {
+				return
+			}
+		}
+	}
+}
+
+// Judge decides on the reading that was observed last.
+func (s *State) Judge(in Input) Judgement {
+	if s.stopped {
+		return Judgement{Changed: s.changed}
+	}
+	j := judging{State: s, in: &in, does: true}
+	j.out.Changed = s.changed
+	for _, i := range byUrgency(in.Limits) {
+		j.warn(&in.Limits[i])
+	}
+	j.time()
+	j.act()
+	return j.out
 }
 
 // byUrgency orders limits by what ends the job first: the binding one, then
@@ -222,7 +267,7 @@ func byUrgency(limits []event.Limit) []int {
 }
 
 // Raised is a rung that was crossed and was not left since: by enough, as for
-// [State.Step]. One whose action was asked for on another limit is none, and
+// [State.Observe]. One whose action was asked for on another limit is none, and
 // neither is one whose rule acted before it was crossed.
 type Raised struct {
 	Rule  event.Rule
@@ -234,7 +279,7 @@ type Raised struct {
 }
 
 // Raised returns these rungs, the one first that was crossed first. limits are the
-// readings of the last step.
+// last readings.
 func (s *State) Raised(limits []event.Limit) (all []Raised) {
 	for k, g := range s.rungs {
 		if !g.raised {

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,40 @@ func slurm(percent float64) event.Limit {
 }
 
 // canAll helps always, by an unknown amount.
-func canAll(event.Rule, *event.Limit) Help { return Help{OK: true} }
+func canAll(event.Rule, *event.Limit) event.Feasibility { return event.Feasibility{OK: true} }
+
+// reading is one look of a test: can and lead are what each action could do and how far ahead
+// it fires, nil for nothing.
+type reading struct {
+	Now, JobEnd time.Duration
+	EndUnsure   bool
+	Limits      []event.Limit
+	Can         func(event.Rule, *event.Limit) event.Feasibility
+	Lead        func(event.Rule, *event.Limit) rss.Bytes
+}
+
+// told is what a ladder makes of it.
+type told struct {
+	Judgement
+	Limits []event.Limit // with forecasts
+}
+
+func step(s *State, r reading) told {
+	limits := s.Observe(r.Now, r.Limits)
+	in := Input{Now: r.Now, Limits: limits, JobEnd: r.JobEnd, EndUnsure: r.EndUnsure, Lead: map[event.Ask]rss.Bytes{}}
+	for rule, l := range s.Uncrossed(limits) {
+		if r.Lead != nil {
+			in.Lead[event.Ask{Rule: rule, On: l.ID()}] = r.Lead(rule, l)
+		}
+	}
+	for due := range s.Asks(&in) {
+		if r.Can == nil {
+			break
+		}
+		in.Feasible[due.Ask] = r.Can(due.Rule, due.Reading)
+	}
+	return told{s.Judge(in), limits}
+}
 
 // script drives a State through steps and outcomes and writes down what it
 // says, one word a happening.
@@ -47,7 +81,7 @@ type script struct {
 	t    *testing.T
 	s    *State
 	now  time.Duration
-	can  func(event.Rule, *event.Limit) Help
+	can  func(event.Rule, *event.Limit) event.Feasibility
 	end  time.Duration
 	last event.Decision
 }
@@ -59,7 +93,7 @@ func newScript(t *testing.T, ladder string) *script {
 // at lets d pass and looks at limits.
 func (c *script) at(d time.Duration, limits ...event.Limit) []string {
 	c.now += d
-	res := c.s.Step(Input{Now: c.now, Limits: limits, JobEnd: c.end, Can: c.can})
+	res := step(c.s, reading{Now: c.now, Limits: limits, JobEnd: c.end, Can: c.can})
 	var said []string
 	for _, x := range res.Skipped {
 		said = append(said, fmt.Sprintf("skip %s: %s", x.Rule, x.Reason))
@@ -210,11 +244,11 @@ func TestTrimAgainByPSS(t *testing.T) {
 	}
 	var gain float64 // of a trim, in percent
 	recycle := false
-	c.can = func(r event.Rule, l *event.Limit) Help {
+	c.can = func(r event.Rule, l *event.Limit) event.Feasibility {
 		if r.Action == event.ActionRecycle {
-			return Help{OK: recycle, Reason: event.ReasonNothing}
+			return event.Feasibility{OK: recycle, Reason: event.ReasonNothing}
 		}
-		return Help{OK: gain > 0, Gain: l.Limit.Scale(gain / 100), Reason: event.ReasonNothing}
+		return event.Feasibility{OK: gain > 0, Gain: l.Limit.Scale(gain / 100), Reason: event.ReasonNothing}
 	}
 	gain = 10
 	c.want(c.at(second, used(86, 98)), "85%:trim")
@@ -235,12 +269,12 @@ func TestTrimAgainByPSS(t *testing.T) {
 func TestNoHelpIsSaidOnceAndTheNextRungTaken(t *testing.T) {
 	c := newScript(t, "85%:trim\n90%:recycle")
 	reason := event.ReasonNoWorker
-	c.can = func(r event.Rule, _ *event.Limit) Help {
+	c.can = func(r event.Rule, _ *event.Limit) event.Feasibility {
 		switch r.Action {
 		case event.ActionTrim:
-			return Help{Detail: "only unreclaimable memory counts"}
+			return event.Feasibility{Detail: "only unreclaimable memory counts"}
 		}
-		return Help{OK: reason == "", Reason: reason}
+		return event.Feasibility{OK: reason == "", Reason: reason}
 	}
 	c.want(c.at(second, slurm(91)), "skip 85%:trim: cannot help this limit", "skip 90%:recycle: no worker")
 	c.want(c.at(second, slurm(92)))
@@ -256,7 +290,7 @@ func TestNoHelpIsSaidOnceAndTheNextRungTaken(t *testing.T) {
 func TestTooSmallAGainIsNoHelp(t *testing.T) {
 	c := newScript(t, "85%:trim")
 	gain := 10 * rss.MiB
-	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: true, Gain: gain} }
+	c.can = func(event.Rule, *event.Limit) event.Feasibility { return event.Feasibility{OK: true, Gain: gain} }
 	c.want(c.at(second, slurm(86)), "skip 85%:trim: nothing to give back")
 	gain = 100 * rss.MiB
 	c.want(c.at(second, slurm(86)), "85%:trim")
@@ -345,7 +379,9 @@ func TestTheMostUrgentLimitFirst(t *testing.T) {
 	c := newScript(t, "85%:trim\n90%:recycle")
 	user := slurm(91)
 	user.Name = event.LimitUser
-	c.can = func(r event.Rule, l *event.Limit) Help { return Help{OK: l.Name == event.LimitUser} }
+	c.can = func(r event.Rule, l *event.Limit) event.Feasibility {
+		return event.Feasibility{OK: l.Name == event.LimitUser}
+	}
 	c.want(c.at(second, user, slurm(95)), "skip 85%:trim: cannot help this limit", "skip 90%:recycle: cannot help this limit", "85%:trim")
 	if c.last.Limit != event.LimitUser {
 		t.Errorf("acted for %s", c.last.Limit)
@@ -354,7 +390,7 @@ func TestTheMostUrgentLimitFirst(t *testing.T) {
 
 func TestFirstID(t *testing.T) {
 	s := New(rules(t, "80%:warn"), Options{FirstID: 41})
-	res := s.Step(Input{Now: second, Limits: []event.Limit{slurm(90)}})
+	res := step(s, reading{Now: second, Limits: []event.Limit{slurm(90)}})
 	if len(res.Decisions) != 1 || res.Decisions[0].ID != 41 {
 		t.Errorf("decisions %+v", res.Decisions)
 	}
@@ -373,7 +409,7 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now += time.Second
-				s.Step(Input{Now: now, Limits: limits, Can: canAll})
+				step(s, reading{Now: now, Limits: limits, Can: canAll})
 			}
 		})
 	}
@@ -394,8 +430,8 @@ func TestRecycleInVain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(rules(t, "90%:recycle"), Options{})
-			in := Input{Limits: []event.Limit{slurm(91)}, Can: canAll}
-			d := s.Step(in).Decisions
+			in := reading{Limits: []event.Limit{slurm(91)}, Can: canAll}
+			d := step(s, in).Decisions
 			if len(d) != 1 {
 				t.Fatalf("%+v", d)
 			}
@@ -403,7 +439,7 @@ func TestRecycleInVain(t *testing.T) {
 			in.Limits = []event.Limit{slurm(c.then)}
 			decided := false
 			for in.Now = time.Second; in.Now < 10*time.Second; in.Now += time.Second {
-				decided = decided || len(s.Step(in).Decisions) > 0
+				decided = decided || len(step(s, in).Decisions) > 0
 			}
 			if decided != c.again {
 				t.Errorf("fires again: %v, want %v", decided, c.again)
@@ -416,12 +452,14 @@ func TestRecycleInVain(t *testing.T) {
 // is wanted, and all of them give back twice that.
 func TestRecycleOfOneOfMany(t *testing.T) {
 	s := New(rules(t, "85%:trim\n90%:recycle"), Options{CoolDown: time.Millisecond})
-	small := func(event.Rule, *event.Limit) Help { return Help{OK: true, Gain: 20 * rss.MiB} }
-	in := Input{Limits: []event.Limit{slurm(99)}, Can: small}
+	small := func(event.Rule, *event.Limit) event.Feasibility {
+		return event.Feasibility{OK: true, Gain: 20 * rss.MiB}
+	}
+	in := reading{Limits: []event.Limit{slurm(99)}, Can: small}
 	in.Limits[0].Limit, in.Limits[0].Used = 30*rss.GiB, (30 * rss.GiB).Scale(0.99)
 	for n := range 5 {
 		in.Now = time.Duration(n) * time.Second
-		d := s.Step(in).Decisions
+		d := step(s, in).Decisions
 		if len(d) != 1 || d[0].Action != event.ActionRecycle {
 			t.Fatalf("%d: %+v, want a recycle", n, d)
 		}
@@ -446,7 +484,7 @@ func raised(s *State, limits []event.Limit) (all []string) {
 // rule says or does something each time.
 func TestRaised(t *testing.T) {
 	s := New(rules(t, "80%:warn\n90%:recycle\n97%:warn"), Options{})
-	for i, step := range []struct {
+	for i, stage := range []struct {
 		percent float64
 		can     bool
 		want    []string
@@ -462,12 +500,12 @@ func TestRaised(t *testing.T) {
 		{60, true, nil},
 	} {
 		now := time.Duration(i) * 10 * time.Second
-		can := func(event.Rule, *event.Limit) Help {
-			return Help{OK: step.can, Gain: rss.GiB, Reason: map[bool]event.Reason{false: event.ReasonNoWorker}[step.can]}
+		can := func(event.Rule, *event.Limit) event.Feasibility {
+			return event.Feasibility{OK: stage.can, Gain: rss.GiB, Reason: map[bool]event.Reason{false: event.ReasonNoWorker}[stage.can]}
 		}
-		res := s.Step(Input{Now: now, Limits: []event.Limit{slurm(step.percent)}, Can: can})
-		if got := raised(s, res.Limits); !slices.Equal(got, step.want) {
-			t.Errorf("at %v %%: %q, want %q", step.percent, got, step.want)
+		res := step(s, reading{Now: now, Limits: []event.Limit{slurm(stage.percent)}, Can: can})
+		if got := raised(s, res.Limits); !slices.Equal(got, stage.want) {
+			t.Errorf("at %v %%: %q, want %q", stage.percent, got, stage.want)
 		}
 		for _, d := range res.Decisions {
 			s.Done(event.Outcome{Decision: d.ID, OK: true, Reason: event.ReasonDone, Before: d.Used, After: d.Used, Freed: rss.GiB})
@@ -478,7 +516,7 @@ func TestRaised(t *testing.T) {
 // TestRaisedHandedOver: who takes over has raised what was.
 func TestRaisedHandedOver(t *testing.T) {
 	s := New(rules(t, "80%:warn"), Options{})
-	s.Step(Input{Now: 5 * time.Second, Limits: []event.Limit{slurm(85)}, Can: canAll})
+	step(s, reading{Now: 5 * time.Second, Limits: []event.Limit{slurm(85)}, Can: canAll})
 	m := s.Snapshot(10*time.Second, 100*time.Second, 0)
 	m.Step = "0"
 	data, err := m.Encode()
@@ -499,7 +537,7 @@ func TestRaisedHandedOver(t *testing.T) {
 // TestRaisedNotAhead: what a rule did before its rung was crossed is no alert.
 func TestRaisedNotAhead(t *testing.T) {
 	s := New(rules(t, "85%:trim"), Options{})
-	res := s.Step(Input{
+	res := step(s, reading{
 		Now: 0, Limits: []event.Limit{slurm(76)}, Can: canAll,
 		Lead: func(event.Rule, *event.Limit) rss.Bytes { return 300 * rss.MiB },
 	})
@@ -585,8 +623,8 @@ func TestTimeRule(t *testing.T) {
 func TestAskOnceForACrossing(t *testing.T) {
 	for _, ask := range []string{"signal=USR2", "exec=notify"} {
 		c := newScript(t, "90%:recycle\n93%:"+ask+"\n97%:stop")
-		c.can = func(r event.Rule, _ *event.Limit) Help {
-			return Help{OK: r.Action.Asks(), Reason: event.ReasonNoWorker}
+		c.can = func(r event.Rule, _ *event.Limit) event.Feasibility {
+			return event.Feasibility{OK: r.Action.Asks(), Reason: event.ReasonNoWorker}
 		}
 		c.want(c.at(second, slurm(94)), "skip 90%:recycle: no worker", "93%:"+ask)
 		if c.s.InFlight() != 0 {
@@ -676,7 +714,9 @@ func TestAskWaitsForOneActionNotForAll(t *testing.T) {
 func TestRefusedAskIsTriedAgain(t *testing.T) {
 	c := newScript(t, "93%:signal=USR2")
 	deaf := true
-	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: !deaf, Reason: event.ReasonNotCaught} }
+	c.can = func(event.Rule, *event.Limit) event.Feasibility {
+		return event.Feasibility{OK: !deaf, Reason: event.ReasonNotCaught}
+	}
 	c.want(c.at(second, slurm(94)), "skip 93%:signal=USR2: "+string(event.ReasonNotCaught))
 	c.want(c.at(second, slurm(94)))
 	deaf = false
@@ -687,7 +727,9 @@ func TestRefusedAskIsTriedAgain(t *testing.T) {
 func TestAskBeforeTheJobsEnd(t *testing.T) {
 	c := newScript(t, "time eta<10m:signal=USR2\ntime eta<5m:exec=save")
 	help := false
-	c.can = func(event.Rule, *event.Limit) Help { return Help{OK: help, Reason: event.ReasonNotCaught} }
+	c.can = func(event.Rule, *event.Limit) event.Feasibility {
+		return event.Feasibility{OK: help, Reason: event.ReasonNotCaught}
+	}
 	for _, x := range []struct {
 		left time.Duration
 		help bool
@@ -733,7 +775,7 @@ func TestLead(t *testing.T) {
 	lead := 300 * rss.MiB // 10 points
 	s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle"), Options{})
 	step := func(now time.Duration, percent float64) []event.Decision {
-		return s.Step(Input{
+		return step(s, reading{
 			Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll,
 			Lead: func(r event.Rule, l *event.Limit) rss.Bytes {
 				if r.Action != event.ActionTrim {
@@ -779,19 +821,19 @@ func TestLead(t *testing.T) {
 func TestLeadInVain(t *testing.T) {
 	for name, test := range map[string]struct {
 		done event.Outcome
-		can  Help
+		can  event.Feasibility
 		most int
 	}{
-		"in vain": {event.Outcome{OK: true, Reason: event.ReasonDone}, Help{OK: true}, 3},
-		"dry run": {event.Outcome{Reason: event.ReasonDryRun}, Help{OK: true}, 3},
-		"no help": {event.Outcome{}, Help{Reason: event.ReasonNoWorker}, 0},
+		"in vain": {event.Outcome{OK: true, Reason: event.ReasonDone}, event.Feasibility{OK: true}, 3},
+		"dry run": {event.Outcome{Reason: event.ReasonDryRun}, event.Feasibility{OK: true}, 3},
+		"no help": {event.Outcome{}, event.Feasibility{Reason: event.ReasonNoWorker}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(rules(t, "85%:trim"), Options{})
 			decisions, skipped := 0, 0
 			for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
-				res := s.Step(Input{
-					Now: now, Limits: []event.Limit{slurm(70)}, Can: func(event.Rule, *event.Limit) Help { return test.can },
+				res := step(s, reading{
+					Now: now, Limits: []event.Limit{slurm(70)}, Can: func(event.Rule, *event.Limit) event.Feasibility { return test.can },
 					Lead: func(event.Rule, *event.Limit) rss.Bytes { return 600 * rss.MiB },
 				})
 				decisions, skipped = decisions+len(res.Decisions), skipped+len(res.Skipped)
@@ -853,8 +895,8 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 		settled  bool
 		stopped  bool
 	)
-	can := func(event.Rule, *event.Limit) Help {
-		return Help{OK: rng.IntN(4) > 0, Gain: rss.Bytes(rng.IntN(500)) * rss.MiB}
+	can := func(event.Rule, *event.Limit) event.Feasibility {
+		return event.Feasibility{OK: rng.IntN(4) > 0, Gain: rss.Bytes(rng.IntN(500)) * rss.MiB}
 	}
 	for range 3000 {
 		now += time.Duration(rng.IntN(3000)) * time.Millisecond
@@ -864,7 +906,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			settled = false
 			coolTill = now + opts.CoolDown
 		}
-		res := s.Step(Input{Now: now, Limits: limits, Can: can})
+		res := step(s, reading{Now: now, Limits: limits, Can: can})
 		for k, h := range seen {
 			l := &res.Limits[0]
 			if k.limit == event.LimitUser {
@@ -1004,18 +1046,18 @@ func TestCarriesAJob(t *testing.T) {
 		}
 		peak = max(peak, sum())
 		l := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: sum(), Limit: limit}
-		in := Input{Now: now, Limits: []event.Limit{l}, Can: func(r event.Rule, l *event.Limit) Help {
+		in := reading{Now: now, Limits: []event.Limit{l}, Can: func(r event.Rule, l *event.Limit) event.Feasibility {
 			if r.Action == event.ActionTrim {
 				var gain rss.Bytes
 				for _, w := range all {
 					gain += w.file
 				}
-				return Help{OK: gain > 0, Gain: gain}
+				return event.Feasibility{OK: gain > 0, Gain: gain}
 			}
 			i, gain, reason := workers.Pick(view(now), event.MinRecycle(&event.Limit{Limit: limit}))
-			return Help{OK: i >= 0, Gain: gain, Reason: reason}
+			return event.Feasibility{OK: i >= 0, Gain: gain, Reason: reason}
 		}}
-		for _, d := range s.Step(in).Decisions {
+		for _, d := range step(s, in).Decisions {
 			count[d.Action]++
 			o := event.Outcome{Decision: d.ID, OK: true, Before: sum()}
 			switch d.Action {
@@ -1042,4 +1084,35 @@ func TestCarriesAJob(t *testing.T) {
 		t.Errorf("%d warnings in 20 minutes", count[event.ActionWarn])
 	}
 	t.Logf("peak %v of %v; %v", peak, limit, count)
+}
+
+// TestAsksOneAfterTheOther: what a milder rule can do spares the question about the next, and
+// asking changes nothing that is remembered.
+func TestAsksOneAfterTheOther(t *testing.T) {
+	for answers, want := range map[string]string{
+		"yes":        "85%:trim",
+		"no yes":     "85%:trim 90%:recycle",
+		"no no no":   "85%:trim 90%:recycle 93%:signal=USR2",
+		"no no":      "85%:trim 90%:recycle 93%:signal=USR2", // the last is not answered
+		"no no yes!": "85%:trim 90%:recycle 93%:signal=USR2",
+	} {
+		s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle\n93%:signal=USR2\n97%:stop"), Options{})
+		in := Input{Now: second, Limits: s.Observe(second, []event.Limit{slurm(95)})}
+		before := s.Snapshot(second, second, 0)
+		given := strings.Fields(answers)
+		var asked []string
+		for due := range s.Asks(&in) {
+			asked = append(asked, due.Rule.String())
+			if len(given) > 0 {
+				in.Feasible[due.Ask] = event.Feasibility{OK: strings.HasPrefix(given[0], "yes")}
+				given = given[1:]
+			}
+		}
+		if got := strings.Join(asked, " "); got != want {
+			t.Errorf("answered %s: asked %s, want %s", answers, got, want)
+		}
+		if len(s.rungs) > 0 || s.flight != nil || !reflect.DeepEqual(before, s.Snapshot(second, second, 0)) {
+			t.Errorf("answered %s: something is remembered: %d rungs", answers, len(s.rungs))
+		}
+	}
 }

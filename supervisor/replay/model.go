@@ -7,7 +7,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
@@ -94,25 +93,25 @@ func (m *model) share(now time.Duration) {
 
 // can answers for an action: by what the processes have, unless the record says
 // that there was no way to act on them.
-func (m *model) can(r event.Rule, l *event.Limit) policy.Help {
+func (m *model) can(r event.Rule, l *event.Limit) event.Feasibility {
 	if d := m.find(r.Action, r.Arg, l); d != nil {
-		return policy.Help{OK: true}
+		return event.Feasibility{OK: true}
 	}
 	of := r.Action.Row()
 	switch {
 	case r.Action.Asks():
 		if h := m.ever(r.Action, r.Arg); h != nil && !h.OK {
-			return policy.Help{Reason: h.Reason, Detail: h.Detail}
+			return event.Feasibility{Reason: h.Reason, Detail: h.Detail}
 		}
-		return policy.Help{OK: true}
+		return event.Feasibility{OK: true}
 	case !of.Trims && !of.Single:
-		return policy.Help{Reason: event.ReasonUnsupported, Detail: "a record does not tell what it would free"}
+		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: "a record does not tell what it would free"}
 	}
 	if h := m.ever(r.Action, r.Arg); h != nil && !h.OK && lacking(h.Reason) {
-		return policy.Help{Reason: h.Reason, Detail: h.Detail}
+		return event.Feasibility{Reason: h.Reason, Detail: h.Detail}
 	}
 	if len(m.list) == 0 {
-		return policy.Help{Reason: event.ReasonNoWorker}
+		return event.Feasibility{Reason: event.ReasonNoWorker}
 	}
 	gain, reason := rss.Bytes(0), event.ReasonNothing
 	if of.Single {
@@ -124,9 +123,9 @@ func (m *model) can(r event.Rule, l *event.Limit) policy.Help {
 		}
 	}
 	if gain == 0 {
-		return policy.Help{Reason: reason}
+		return event.Feasibility{Reason: reason}
 	}
-	return policy.Help{OK: true, Gain: gain}
+	return event.Feasibility{OK: true, Gain: gain}
 }
 
 // ever is what the ladder was told of an action, last in the record; nil where it

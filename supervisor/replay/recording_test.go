@@ -59,13 +59,16 @@ func (l *leads) uses(seconds int, percent float64) {
 			Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS,
 			Used: (3000 * rss.MiB).Scale(percent / 100), UsedMax: (3000 * rss.MiB).Scale(percent / 100), Limit: 3000 * rss.MiB,
 		}}
-		moves := l.ladder.Moves(limits)
-		res := l.ladder.Step(policy.Input{Now: l.now, Limits: limits, Can: func(event.Rule, *event.Limit) policy.Help { return policy.Help{OK: true} }})
+		in := policy.Input{Now: l.now, Limits: l.ladder.Observe(l.now, limits)}
+		for due := range l.ladder.Asks(&in) {
+			in.Feasible[due.Ask] = event.Feasibility{OK: true}
+		}
+		res := l.ladder.Judge(in)
 		r := record.Reading{Used: limits[0].Used, UsedMax: limits[0].Used, Size: limits[0].Limit, ETA: -1}
-		if eta := res.Limits[0].ETA; eta != nil {
+		if eta := in.Limits[0].ETA; eta != nil {
 			r.ETA = *eta
 		}
-		l.b.Sample(&record.Sample{At: l.now, AtDecision: moves || len(res.Decisions) > 0, Limits: []record.Reading{r}})
+		l.b.Sample(&record.Sample{At: l.now, AtDecision: res.Changed || len(res.Decisions) > 0, Limits: []record.Reading{r}})
 		for _, d := range res.Decisions {
 			l.fired = append(l.fired, d.Rule)
 			l.b.Event(record.Entry{At: l.now, Name: event.NameDecision, Value: &d})

@@ -53,7 +53,7 @@ type simulation struct {
 type environment interface {
 	// look returns the limits as they stand at a sample.
 	look(s *record.Sample) []event.Limit
-	can(r event.Rule, l *event.Limit) policy.Help
+	can(r event.Rule, l *event.Limit) event.Feasibility
 	lead(r event.Rule, l *event.Limit) rss.Bytes
 	// knew says that what was done about a limit before the record began was done at
 	// the size that it has here.
@@ -122,16 +122,24 @@ func (p *simulation) begin() {
 
 // step judges one look.
 func (p *simulation) step(now time.Duration, limits []event.Limit) {
-	in := policy.Input{Now: now, Limits: limits, Can: p.environment.can, Lead: p.environment.lead}
-	in.JobEnd, in.EndUnsure = p.jobEnd(now, limits)
 	switch {
 	case p.environment.exact():
-		p.recall(in.Now, limits, true)
+		p.recall(now, limits, true)
 	case p.plain:
-		p.recall(in.Now, limits, false)
+		p.recall(now, limits, false)
 	}
-	res := p.ladder.Step(in)
-	p.readings = res.Limits
+	p.readings = p.ladder.Observe(now, limits)
+	in := policy.Input{Now: now, Limits: p.readings, Lead: map[event.Ask]rss.Bytes{}}
+	in.JobEnd, in.EndUnsure = p.jobEnd(now, limits)
+	for r, l := range p.ladder.Uncrossed(in.Limits) {
+		if lead := p.environment.lead(r, l); lead > 0 {
+			in.Lead[event.Ask{Rule: r, On: l.ID()}] = lead
+		}
+	}
+	for due := range p.ladder.Asks(&in) {
+		in.Feasible[due.Ask] = p.environment.can(due.Rule, due.Reading)
+	}
+	res := p.ladder.Judge(in)
 	for i := range res.Decisions {
 		p.decided(min(now, p.now), &res.Decisions[i])
 	}
@@ -378,20 +386,20 @@ func (p *recording) near(at, within time.Duration) []*recordedDecision {
 
 // can answers as the watcher did: that an action could help where it was decided
 // on, else as it was written down last.
-func (w *unchanged) can(r event.Rule, l *event.Limit) policy.Help {
+func (w *unchanged) can(r event.Rule, l *event.Limit) event.Feasibility {
 	rule := r.String()
 	for _, d := range w.near(w.now, sameLook) {
 		if d.isAt(w.now) && d.Rule == rule && !w.claimed[d] && w.isOn(d, l) {
-			return policy.Help{OK: true, Gain: l.Limit} // enough, or it was not decided on
+			return event.Feasibility{OK: true, Gain: l.Limit} // enough, or it was not decided on
 		}
 	}
 	if h := w.answer(helpKey{rule, l.ID()}, w.now+rounding); h != nil {
-		return policy.Help{OK: h.OK, Gain: h.Gain, More: h.More, Later: h.Later, Reason: h.Reason, Detail: h.Detail}
+		return event.Feasibility{OK: h.OK, Gain: h.Gain, AtLeast: h.More, Later: h.Later, Reason: h.Reason, Detail: h.Detail}
 	}
 	if r.Action == event.ActionExec {
-		return policy.Help{OK: true} // so it always is
+		return event.Feasibility{OK: true} // so it always is
 	}
-	return policy.Help{Reason: event.ReasonUnsupported, Detail: "the record does not tell whether it could help"}
+	return event.Feasibility{Reason: event.ReasonUnsupported, Detail: "the record does not tell whether it could help"}
 }
 
 // isOn says that a decision of the record was on that limit.

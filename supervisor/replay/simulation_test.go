@@ -32,8 +32,8 @@ type stage struct {
 	key      int // index in limits of what the flight is for
 	began    time.Duration
 	lasts    time.Duration
-	answers  map[string]policy.Help
-	told     map[string]policy.Help
+	answers  map[string]event.Feasibility
+	told     map[string]event.Feasibility
 	made     []event.Decision
 	at       []time.Duration
 }
@@ -59,7 +59,7 @@ func texts(rules []event.Rule) (list []string) {
 func newStage(t *testing.T, seed uint64, moves bool) *stage {
 	s := &stage{
 		rng: rand.New(rand.NewPCG(seed, 11)), moves: moves, end: 2 * time.Hour, sampleAt: -time.Hour,
-		answers: map[string]policy.Help{}, told: map[string]policy.Help{},
+		answers: map[string]event.Feasibility{}, told: map[string]event.Feasibility{},
 	}
 	s.rules = policy.Default()
 	for _, extra := range []string{"free<450M:trim+drop", "slurm 93%:gc", "95%:signal=USR2", "user 96%:exec=notify it: now", "eta<5m:recycle", "eta<20m:warn", "time eta<30m:signal=USR1"} {
@@ -123,14 +123,14 @@ func (s *stage) move() {
 }
 
 // can answers at random, the same for a while, and writes down what is new.
-func (s *stage) can(r event.Rule, l *event.Limit) policy.Help {
+func (s *stage) can(r event.Rule, l *event.Limit) event.Feasibility {
 	k := r.String() + string(l.Name) + string(l.Scope)
 	h, ok := s.answers[k]
 	if !ok || s.rng.IntN(20) == 0 {
-		h = policy.Help{OK: s.rng.IntN(4) > 0}
+		h = event.Feasibility{OK: s.rng.IntN(4) > 0}
 		if h.OK {
 			h.Gain = rss.Bytes(s.rng.IntN(400)) * rss.MiB
-			h.More = s.rng.IntN(8) == 0
+			h.AtLeast = s.rng.IntN(8) == 0
 		} else {
 			h.Reason = event.ReasonNoWorker
 			h.Later = s.rng.IntN(8) == 0
@@ -141,7 +141,7 @@ func (s *stage) can(r event.Rule, l *event.Limit) policy.Help {
 		s.told[k] = h
 		s.b.Event(record.Entry{At: s.now, Name: event.NameHelp, Value: &event.Help{
 			Rule: r.String(), Limit: l.Name, Scope: l.Scope, Acct: l.Accounting, Level: l.Level,
-			OK: h.OK, Gain: h.Gain, More: h.More, Later: h.Later, Reason: h.Reason,
+			OK: h.OK, Gain: h.Gain, More: h.AtLeast, Later: h.Later, Reason: h.Reason,
 		}})
 	}
 	return h
@@ -196,12 +196,19 @@ func (s *stage) look() {
 		s.finish()
 	}
 	limits := slices.Clone(s.limits)
-	moved := s.state.Moves(limits)
+	limits = s.state.Observe(s.now, limits)
 	// As scontrol says, to the nanosecond here.
 	left := s.end + 10*time.Minute - s.now
-	res := s.state.Step(policy.Input{Now: s.now, Limits: limits, Can: s.can, Lead: s.lead, JobEnd: left})
+	in := policy.Input{Now: s.now, Limits: limits, Lead: map[event.Ask]rss.Bytes{}, JobEnd: left}
+	for r, l := range s.state.Uncrossed(limits) {
+		in.Lead[event.Ask{Rule: r, On: l.ID()}] = s.lead(r, l)
+	}
+	for due := range s.state.Asks(&in) {
+		in.Feasible[due.Ask] = s.can(due.Rule, due.Reading)
+	}
+	res := s.state.Judge(in)
 	for _, d := range res.Decisions {
-		s.sample(res.Limits, true)
+		s.sample(limits, true)
 		s.made, s.at = append(s.made, d), append(s.at, s.now)
 		s.b.Event(record.Entry{At: s.now, Name: event.NameDecision, Value: &d})
 		switch d.Action {
@@ -209,18 +216,18 @@ func (s *stage) look() {
 			continue
 		}
 		s.flight, s.began, s.lasts = &d, s.now, time.Duration(s.rng.IntN(3e9))
-		s.key = slices.IndexFunc(res.Limits, func(l event.Limit) bool {
+		s.key = slices.IndexFunc(limits, func(l event.Limit) bool {
 			return l.Name == d.Limit && l.Used == d.Used && l.Limit == d.LimitSize
 		})
 		if s.rng.IntN(4) == 0 {
 			s.finish() // within the step
 		}
 	}
-	if s.moves && moved && len(res.Decisions) == 0 {
-		s.sample(res.Limits, true)
+	if s.moves && res.Changed && len(res.Decisions) == 0 {
+		s.sample(limits, true)
 	}
 	if s.now-s.sampleAt >= time.Second {
-		s.sample(res.Limits, false)
+		s.sample(limits, false)
 	}
 }
 

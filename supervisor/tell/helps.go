@@ -27,51 +27,31 @@ const (
 type Helps struct {
 	// note puts an event into the record; nil where there is none.
 	note func(event.Name, func(event.Head) any)
-	last map[helpKey]*told
-}
-
-type helpKey struct {
-	rule  event.Rule
-	limit event.LimitID
+	last map[event.Ask]*told
 }
 
 // told is an answer as it was written down last.
 type told struct {
-	policy.Help
+	event.Feasibility
 	worth bool          // what it gives back is worth it, see [event.Rule.Worth]
 	again bool          // … again, see [event.Rule.Again]
 	at    time.Duration // when it was written down
 	asked time.Duration // when the ladder asked last
 }
 
-// Listen returns can and lead as the ladder is to call them in one step.
-func (n *Helps) Listen(
-	now time.Duration,
-	can func(event.Rule, *event.Limit) policy.Help,
-	lead func(event.Rule, *event.Limit) rss.Bytes,
-) (func(event.Rule, *event.Limit) policy.Help, func(event.Rule, *event.Limit) rss.Bytes) {
+// Heard writes down what a judgement rests on, where that has changed.
+func (n *Helps) Heard(in *policy.Input, asked []policy.Due) {
 	if n.note == nil {
-		return can, lead
+		return
 	}
-	// The ladder asks for the lead right before it asks for help, or not at all.
-	var ahead rss.Bytes
-	var of helpKey
-	return func(r event.Rule, l *event.Limit) policy.Help {
-			h, key := can(r, l), helpKey{r, l.ID()}
-			if of != key {
-				ahead = 0
-			}
-			n.heard(now, key, l, h, ahead)
-			return h
-		}, func(r event.Rule, l *event.Limit) rss.Bytes {
-			ahead, of = lead(r, l), helpKey{r, l.ID()}
-			return ahead
-		}
+	for _, d := range asked {
+		n.heard(in.Now, d.Ask, d.Reading, in.Feasible[d.Ask], in.Lead[d.Ask])
+	}
 }
 
 // heard takes in one answer and writes it down where it has changed.
-func (n *Helps) heard(now time.Duration, key helpKey, l *event.Limit, h policy.Help, lead rss.Bytes) {
-	worth, again := h.Gain >= key.rule.Worth(l), h.Gain >= key.rule.Again(l)
+func (n *Helps) heard(now time.Duration, key event.Ask, l *event.Limit, h event.Feasibility, lead rss.Bytes) {
+	worth, again := h.Gain >= key.Rule.Worth(l), h.Gain >= key.Rule.Again(l)
 	was := n.last[key]
 	if was != nil {
 		was.asked = now
@@ -80,25 +60,25 @@ func (n *Helps) heard(now time.Duration, key helpKey, l *event.Limit, h policy.H
 		}
 	}
 	if n.last == nil {
-		n.last = map[helpKey]*told{}
+		n.last = map[event.Ask]*told{}
 	}
-	n.last[key] = &told{Help: h, worth: worth, again: again, at: now, asked: now}
+	n.last[key] = &told{Feasibility: h, worth: worth, again: again, at: now, asked: now}
 	n.note(event.NameHelp, func(head event.Head) any {
 		return event.Help{
-			Head: head, Rule: key.rule.String(), Limit: l.Name, Scope: l.Scope, Acct: l.Accounting, Level: l.Level,
-			OK: h.OK, Gain: h.Gain, More: h.More, Later: h.Later, Reason: h.Reason, Detail: h.Detail, Lead: lead,
+			Head: head, Rule: key.Rule.String(), Limit: l.Name, Scope: l.Scope, Acct: l.Accounting, Level: l.Level,
+			OK: h.OK, Gain: h.Gain, More: h.AtLeast, Later: h.Later, Reason: h.Reason, Detail: h.Detail, Lead: lead,
 		}
 	})
 	if len(n.last) > helpsKept {
-		maps.DeleteFunc(n.last, func(_ helpKey, t *told) bool { return now-t.asked > helpsOld })
+		maps.DeleteFunc(n.last, func(_ event.Ask, t *told) bool { return now-t.asked > helpsOld })
 	}
 }
 
 // differs says that the ladder could do something else with h than with what
 // was written down, or that what is to be gained has changed much. A detail that
 // changes alone names another process, and changes nothing.
-func (t *told) differs(now time.Duration, h policy.Help, worth, again bool) bool {
-	if t.OK != h.OK || t.Reason != h.Reason || t.Later != h.Later || t.More != h.More {
+func (t *told) differs(now time.Duration, h event.Feasibility, worth, again bool) bool {
+	if t.OK != h.OK || t.Reason != h.Reason || t.Later != h.Later || t.AtLeast != h.AtLeast {
 		return true
 	}
 	if !h.OK {
