@@ -9,45 +9,10 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/observe"
 )
 
-const (
-	// busyPause is the least pause between two full ticks while an action is in
-	// flight: its end is to be seen, and measured, when it comes. The longer it
-	// takes, the longer the pause: an eighth of that, at most busiest.
-	busyPause = 20 * time.Millisecond
-	busiest   = 250 * time.Millisecond
-	// sidePause is the least pause between two full ticks for the sake of limits
-	// that the fast tick does not look at.
-	sidePause = 100 * time.Millisecond
-	// loaderPause is the pause at most, where loaders may appear and inotify
-	// does not tell.
-	loaderPause = 100 * time.Millisecond
-	// stoppedPause is the pause at least while all that is summed is stopped,
-	// and its sum with it. It bounds how late growth after SIGCONT is seen.
-	stoppedPause = 250 * time.Millisecond
-	// tracedPause is the pause between two full ticks at most where processes are
-	// trimmed by ptrace, and tracedShare times what such a tick takes: fast ticks
-	// do not see workers that have just been started, which may touch 3 GiB a
-	// second, and nothing in them says that they are there.
-	tracedPause = 100 * time.Millisecond
-	tracedShare = 50
-	// unstickEvery is how often the holder is looked after, with whatever look
-	// falls within sameWake of that: each wake of an idle process costs more than
-	// what it then does.
-	unstickEvery = time.Second
-	sameWake     = counts.Tolerance
-	// quietShare is the part of a core that fast ticks may take where nothing
-	// was seen that fills what is left within an interval, risingShare where
-	// something was.
-	quietShare  = 0.01
-	risingShare = 0.1
-	// hintShare is the part of a core that full looks may take for no other reason
-	// than that the kernel says memory is short. It does so a hundred times a second
-	// where page cache stands at a limit, which is a training's usual day.
-	hintShare = 0.02
-)
+// sameWake is by how much something may come early in a wake that is there anyway.
+const sameWake = counts.Tolerance
 
 // next is the use from which on a limit that stood at used is judged again: its
 // next rung, or, where rungs were crossed, a little more: a worker that had
@@ -61,45 +26,42 @@ func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
 	return next
 }
 
-// fullPause is how long after the last full look the next one is due, whatever
-// a fast one says.
-func (w *watcher) fullPause(now time.Duration) time.Duration {
-	pause := w.Settings.Interval
+// paced is what the pace is decided by.
+func (w *watcher) paced(now time.Duration) *cadence.Input {
+	in := &cadence.Input{
+		Now: now, Limits: w.pace.Room[:0], Watched: w.watched, Flight: -1, Stopped: w.stopped,
+		Unheard: w.loader != nil && !w.hears, Took: w.last.Took, Wake: cadence.Never,
+	}
 	if w.flight != nil {
-		pause = min(pause, max(busyPause, min((now-w.flight.began)/8, busiest)))
-	}
-	if w.loader != nil && !w.hears {
-		pause = min(pause, loaderPause)
-	}
-	if w.unseen {
-		pause = min(pause, w.fullCost.Pause(observe.HurriedShare))
-	}
-	if w.watched >= 0 && w.tracesFor(&w.readings[w.watched]) {
-		pause = min(pause, max(tracedPause, tracedShare*w.last.Took))
+		in.Flight = now - w.flight.began
 	}
 	for i := range w.readings {
 		l := &w.readings[i]
-		if i == w.watched || !l.Name.Memory() || w.covered(l) {
-			continue
-		}
 		used := growing(l)
-		fill := cadence.Pause(w.next(l, used)-used, w.rate(l).PerSecond(now), w.Settings.Interval)
-		pause = min(pause, max(fill, sidePause))
+		one := cadence.Limit{Name: l.Name, Accounting: l.Accounting, Limit: l.Limit, PerSecond: w.rate(l).PerSecond(now)}
+		if i == w.watched {
+			next := w.next(l, w.fullUsed)
+			one.Left, one.Headroom = next-w.fullUsed, next.Sub(used)
+			in.Traced = w.tracesFor(l)
+		} else {
+			one.Left = w.next(l, used) - used
+		}
+		in.Limits = append(in.Limits, one)
 	}
-	return pause
+	w.pace.Room = in.Limits
+	return in
 }
 
-// covered says that a limit asks for no looks of its own: it has no size or
-// ends nothing, or it counts as the watched one does and has no less left.
-func (w *watcher) covered(l *event.Limit) bool {
-	if l.Limit == 0 || l.Name == event.LimitThrottle {
-		return true
+// pause is how long to wait before the next look, of whatever kind.
+func (w *watcher) pause(now time.Duration) time.Duration {
+	in := w.paced(now)
+	if count, ok := w.counts.Next(now); ok {
+		in.Wake = count
 	}
-	if w.watched < 0 {
-		return false
+	if pss, ok := w.pss.Next(now); ok {
+		in.Wake = min(in.Wake, pss)
 	}
-	b := &w.readings[w.watched]
-	return l.Accounting == b.Accounting && w.next(l, growing(l))-growing(l) >= w.next(b, w.fullUsed)-w.fullUsed
+	return max(w.peers.stop.within(now, w.pace.Next(in)), cadence.MinPause)
 }
 
 // straddles says that only a reading of PSS can tell on which side of a rung
@@ -111,50 +73,6 @@ func (w *watcher) straddles() bool {
 		}
 	}
 	return false
-}
-
-// lookPause is how long to wait before memory is looked at.
-func (w *watcher) lookPause(now time.Duration) time.Duration {
-	pause := w.fullAt + w.fullPause(now) - now
-	if w.watched >= 0 {
-		b := &w.readings[w.watched]
-		headroom := w.next(b, w.fullUsed).Sub(growing(b))
-		rate := w.rate(b).PerSecond(now)
-		fill := cadence.Pause(headroom, rate, w.Settings.Interval)
-		pause = min(pause, max(fill, w.fastFloor(b, headroom, rate)))
-	}
-	return pause
-}
-
-// pause is how long to wait before the next look, of whatever kind.
-func (w *watcher) pause(now time.Duration) time.Duration {
-	if w.lookDue <= now {
-		w.lookDue = now + w.lookPause(now) // else nothing was looked at since
-	}
-	pause := w.lookDue - now
-	if count, ok := w.counts.Next(now); ok {
-		pause = min(pause, count)
-	}
-	if pss, ok := w.pss.Next(now); ok {
-		pause = min(pause, pss)
-	}
-	if unstick := w.unstuckAt + unstickEvery - now; pause > unstick+sameWake {
-		pause = unstick
-	}
-	return max(w.peers.stop.within(now, pause), cadence.MinPause)
-}
-
-// fastFloor is the least pause before a fast tick, by what such a tick costs
-// here: 4,000 processes are expensive to sum.
-func (w *watcher) fastFloor(b *event.Limit, headroom rss.Bytes, perSecond float64) time.Duration {
-	if w.stopped && b.Accounting != event.AccountingCgroup && b.Name != event.LimitNode {
-		return stoppedPause
-	}
-	share := quietShare
-	if perSecond*w.Settings.Interval.Seconds() >= float64(headroom) {
-		share = risingShare
-	}
-	return w.fastCost.Pause(share)
 }
 
 // allStopped says that no process can grow before SIGCONT: job control,

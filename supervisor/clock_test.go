@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -116,7 +117,7 @@ func TestNoRateOverAGap(t *testing.T) {
 // rung it stands.
 func TestStoppedIsNotHurriedAfter(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Limit = 130 * rss.MiB })
-	if p := s.pause(s.now()); p >= stoppedPause/2 {
+	if p := s.pause(s.now()); p >= cadence.StoppedPause/2 {
 		t.Fatalf("pause %v near a rung", p)
 	}
 	stat := "proc/5000001/stat"
@@ -124,15 +125,15 @@ func TestStoppedIsNotHurriedAfter(t *testing.T) {
 	for range 20 {
 		s.full()
 	}
-	if p := s.pause(s.now()); p < stoppedPause*9/10 {
-		t.Errorf("pause %v of a stopped command, want %v", p, stoppedPause)
+	if p := s.pause(s.now()); p < cadence.StoppedPause*9/10 {
+		t.Errorf("pause %v of a stopped command, want %v", p, cadence.StoppedPause)
 	}
 	s.fs.Replace(stat, ") T ", ") S ")
 	s.put(theCommand, theHolder, 101*rss.MiB, 0)
-	s.later(stoppedPause)
+	s.later(cadence.StoppedPause)
 	s.tick()
 	s.full()
-	if p := s.pause(s.now()); p >= stoppedPause/2 {
+	if p := s.pause(s.now()); p >= cadence.StoppedPause/2 {
 		t.Errorf("pause %v after SIGCONT", p)
 	}
 }
@@ -141,7 +142,7 @@ func TestStoppedIsNotHurriedAfter(t *testing.T) {
 func TestDearTicksAreFewer(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Limit = 130 * rss.MiB })
 	for range 8 {
-		s.fastCost.Add(2 * time.Millisecond)
+		s.pace.Fast.Add(2 * time.Millisecond)
 	}
 	if p := s.pause(s.now()); p < 190*time.Millisecond {
 		t.Errorf("pause %v while nothing grows, want 1 %% of a core", p)
@@ -152,7 +153,7 @@ func TestDearTicksAreFewer(t *testing.T) {
 	r.Add(s.now()+time.Second, l.Used)
 	r.Add(s.now()+2*time.Second, l.Used+rss.GiB)
 	s.later(2 * time.Second)
-	s.fullAt = s.now()
+	s.pace.FullAt = s.now()
 	if p := s.pause(s.now()); p > 21*time.Millisecond {
 		t.Errorf("pause %v while a GiB a second fills it, want 10 %% of a core", p)
 	}

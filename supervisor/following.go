@@ -100,7 +100,7 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 // news orders are among that.
 func (w *watcher) standPause(blind bool) time.Duration {
 	now := w.now()
-	pause := w.unstuckAt + standUnstick - now
+	pause := w.pace.HolderDue(now, standUnstick)
 	if blind {
 		pause = min(pause, blindEvery)
 	}
@@ -109,8 +109,7 @@ func (w *watcher) standPause(blind bool) time.Duration {
 
 // standTick does what is due by the time.
 func (w *watcher) standTick(blind bool) {
-	if now := w.now(); now-w.unstuckAt >= standUnstick-sameWake {
-		w.unstuckAt = now
+	if w.pace.Holder(w.now(), standUnstick) {
 		if err := w.Link.Unstick(); err != nil {
 			w.fault("holder", err)
 		}

@@ -88,9 +88,9 @@ func (w *watcher) tick() {
 	now := w.look()
 	w.counts.Ask(now)
 	w.pss.Wake(now)
-	due := now+cadence.MinPause >= w.lookDue
-	if now-w.unstuckAt >= unstickEvery-sameWake {
-		w.unstuckAt, due = now, true // a look more in a wake that is there anyway
+	due := w.pace.Due(now)
+	if w.pace.Holder(now, cadence.HolderEvery) {
+		due = true // a look more in a wake that is there anyway
 		if err := w.Link.Unstick(); err != nil {
 			w.fault("holder", err)
 		}
@@ -102,8 +102,8 @@ func (w *watcher) tick() {
 	if !due {
 		return
 	}
-	w.lookDue = 0
-	if now-w.fullAt >= w.fullPause(now) {
+	w.pace.Again()
+	if w.pace.FullDue(w.paced(now)) {
 		w.full()
 		return
 	}
@@ -114,7 +114,7 @@ func (w *watcher) tick() {
 	next := w.next(b, w.fullUsed)
 	began := time.Now()
 	fast, ok := w.limits.Fast(now, next, w.pop.SumRSS)
-	w.fastCost.Add(time.Since(began))
+	w.pace.Fast.Add(time.Since(began))
 	if !ok || fast.Limit.ID() != b.ID() {
 		w.full()
 		return
@@ -132,8 +132,8 @@ func (w *watcher) tick() {
 // full reads everything, judges it and acts.
 func (w *watcher) full() {
 	began := time.Now()
-	defer func() { w.fullCost.Add(time.Since(began)) }()
-	w.lookDue = 0
+	defer func() { w.pace.Full.Add(time.Since(began)) }()
+	w.pace.Again()
 	w.poll(false)
 	w.read()
 	w.step()
@@ -193,7 +193,7 @@ func (w *watcher) read() {
 	}
 	w.stopped = allStopped(procs, extra)
 	w.changed(before)
-	w.fullAt, w.unseen = now, false
+	w.pace.Read(now)
 	w.watched = -1
 	for i := range w.readings {
 		l := &w.readings[i]

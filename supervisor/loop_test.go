@@ -94,14 +94,14 @@ func TestPause(t *testing.T) {
 	}{
 		{"far below", 32 * rss.GiB, far, 900 * time.Millisecond, time.Second},
 		{"near a rung", 130 * rss.MiB, far, cadence.MinPause, 20 * time.Millisecond},
-		{"an action in flight", 32 * rss.GiB, func(s *stand) { s.flight = &inFlight{began: s.now()} }, cadence.MinPause, busyPause},
+		{"an action in flight", 32 * rss.GiB, func(s *stand) { s.flight = &inFlight{began: s.now()} }, cadence.MinPause, cadence.BusyPause},
 		{"… for long", 32 * rss.GiB, func(s *stand) {
 			s.later(time.Minute)
 			s.tick()
 			s.full()
 			s.flight = &inFlight{began: s.now() - time.Minute}
 		},
-			busyPause + 1, busiest},
+			cadence.BusyPause + 1, cadence.Busiest},
 		{"overdue", 32 * rss.GiB, func(s *stand) { s.later(time.Minute) }, cadence.MinPause, cadence.MinPause},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -117,12 +117,13 @@ func TestPause(t *testing.T) {
 func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
 	with := withLoader(t)
 	s := opened(t, func(o *Options) { with(o); o.Settings.Limit = 32 * rss.GiB })
-	if p := s.pause(s.now()); p <= loaderPause {
+	if p := s.pause(s.now()); p <= cadence.LoaderPause {
 		t.Errorf("pause %v with inotify", p)
 	}
-	s.hears, s.lookDue = false, 0
-	if p := s.pause(s.now()); p > loaderPause {
-		t.Errorf("pause %v without, want at most %v", p, loaderPause)
+	s.hears = false
+	s.pace.Again()
+	if p := s.pause(s.now()); p > cadence.LoaderPause {
+		t.Errorf("pause %v without, want at most %v", p, cadence.LoaderPause)
 	}
 }
 
@@ -302,9 +303,9 @@ func TestPressedLooks(t *testing.T) {
 func TestHintsAreBoundByTheirCost(t *testing.T) {
 	s := opened(t, nil)
 	for range 8 {
-		s.fullCost.Add(5 * time.Millisecond)
+		s.pace.Full.Add(5 * time.Millisecond)
 	}
-	s.fullAt = s.now()
+	s.pace.FullAt = s.now()
 	s.later(200 * time.Millisecond)
 	if s.hinted() {
 		t.Error("a look of 5 ms after 200 ms: more than 2 % of a core")
@@ -314,7 +315,7 @@ func TestHintsAreBoundByTheirCost(t *testing.T) {
 		t.Error("no look after 300 ms")
 	}
 	for range 8 {
-		s.fullCost.Add(time.Minute)
+		s.pace.Full.Add(time.Minute)
 	}
 	s.later(s.Settings.Interval)
 	if !s.hinted() {
@@ -328,21 +329,22 @@ func TestWakesForTheSidesLookAtNothing(t *testing.T) {
 	s := opened(t, nil)
 	s.full()
 	pause := s.pause(s.now())
-	due, seq := s.lookDue, s.seq
-	looks := s.fastCost
+	seq, looks := s.seq, s.pace.Fast
 	for range 5 {
 		s.later(pause / 10)
 		s.tick()
-		if s.pause(s.now()); s.lookDue != due {
-			t.Fatalf("the look was due at %v, and is at %v now", due, s.lookDue)
+		if s.pause(s.now()); s.pace.Due(s.now()) {
+			t.Fatalf("the look is due at half the pause of %v", pause)
 		}
 	}
-	if s.seq != seq || s.fastCost != looks {
+	if s.seq != seq || s.pace.Fast != looks {
 		t.Error("memory was looked at")
 	}
-	s.later(pause)
-	s.tick()
-	if s.lookDue == due {
+	s.later(pause / 2)
+	if !s.pace.Due(s.now()) {
+		t.Error("the look was put off")
+	}
+	if s.tick(); s.seq == seq && s.pace.Fast == looks {
 		t.Error("the look that was due did not come")
 	}
 }

@@ -58,10 +58,9 @@ func (w *watcher) heardPSS() bool {
 		return true
 	}
 	if woken {
-		r.Spend(w.fullCost.Cost())
+		r.Spend(w.pace.Full.Cost())
 	}
-	w.unseen, w.lookDue = true, 0
-	if w.now()-w.fullAt >= w.fullCost.Pause(observe.HurriedShare) {
+	if w.pace.Hurry(w.now()) {
 		w.full()
 	}
 	return true

@@ -54,9 +54,9 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	ask, _ := hand.Asked()
 	hand.Answer(t, observe.PSSAnswer{Ask: ask, PSS: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}})
 	for range 8 {
-		s.fullCost.Add(100 * time.Millisecond)
+		s.pace.Full.Add(100 * time.Millisecond)
 	}
-	s.fullAt = s.now()
+	s.pace.FullAt = s.now()
 	looks := s.seq
 	if !s.heardPSS() {
 		t.Error("the reading is not taken")
@@ -64,7 +64,7 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	if s.seq != looks {
 		t.Error("a look of 0.1 s upon another")
 	}
-	if pause := s.fullPause(s.now()); pause != 2*time.Second {
+	if pause := s.pace.FullPause(s.paced(s.now())); pause != 2*time.Second {
 		t.Errorf("the next look within %v, want 2 s: 5 %% of a core", pause)
 	}
 	s.later(2 * time.Second)
@@ -73,7 +73,7 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	if s.seq == looks || s.straddles() {
 		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.seq-looks, s.straddles())
 	}
-	if pause := s.fullPause(s.now()); pause <= 2*time.Second {
+	if pause := s.pace.FullPause(s.paced(s.now())); pause <= 2*time.Second {
 		t.Errorf("the next look within %v, and nothing is to be seen", pause)
 	}
 }

@@ -56,10 +56,10 @@ func (r *rateStand) idleTick() bool {
 	now := r.look()
 	pss, hurried := r.pss.Next(now)
 	switch {
-	case hurried && pss <= 0, r.wrote, r.watched < 0, now-r.unstuckAt >= unstickEvery-sameWake, now+cadence.MinPause < r.lookDue, now-r.fullAt >= r.fullPause(now):
+	case hurried && pss <= 0, r.wrote, r.watched < 0, r.pace.HolderDue(now, cadence.HolderEvery) <= sameWake, !r.pace.Due(now), r.pace.FullDue(r.paced(now)):
 		return false
 	}
-	r.lookDue = 0
+	r.pace.Again()
 	b := &r.readings[r.watched]
 	r.rate(b).Add(now, growing(b))
 	return true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -68,7 +69,7 @@ func (w *watcher) killOurs() {
 	if !s.inForce() || now < s.due {
 		return
 	}
-	s.due = now + busiest
+	s.due = now + cadence.Busiest
 	if !s.said {
 		s.said = true
 		w.tell.Say(now, "stop", "the command has not ended "+text.Span(s.grace)+" after TERM: it gets KILL")

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/attach"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -20,8 +21,8 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 	if got := s.growthUntilTraced(l); got != 0 || s.flight != nil {
 		t.Fatalf("nothing grows, and %v are expected; in flight %+v", got, s.flight)
 	}
-	if p := s.pause(s.now()); p > tracedPause {
-		t.Errorf("the next look is in %v, want one in %v", p, tracedPause)
+	if p := s.pause(s.now()); p > cadence.TracedPause {
+		t.Errorf("the next look is in %v, want one in %v", p, cadence.TracedPause)
 	}
 	now := s.now()
 	s.rate(l).Add(now+time.Second, l.Used+400*rss.MiB)

@@ -41,11 +41,10 @@ func (w *watcher) woken(why wake.Cause) (done bool) {
 	return why&(limitMet|stalled) != 0 && w.hinted() || done
 }
 
-// hinted takes a full look because the kernel says that memory is short, unless
-// one was taken just now, or such looks are expensive here. What is left out is no
-// loss: fast looks go on, and a full one comes within the interval.
+// hinted takes a full look because the kernel says that memory is short, where that is
+// worth one.
 func (w *watcher) hinted() bool {
-	if w.now()-w.fullAt < min(max(busyPause, w.fullCost.Pause(hintShare)), w.Settings.Interval) {
+	if !w.pace.Hint(w.now()) {
 		return false
 	}
 	w.full()

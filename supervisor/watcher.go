@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/attach"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -87,23 +88,15 @@ type watcher struct {
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
 
-	tell     *tell.Fan
-	slimmed  bool
-	seq      uint64
-	last     rss.Sample    // the last full reading
-	readings []event.Limit // … of the limits, with forecasts
-	watched  int           // index in readings of what fast ticks look at, -1 for none
-	fullAt   time.Duration // when the last full look was taken
-	fullUsed rss.Bytes     // … and what the watched limit stood at
-	stopped  bool          // … and all processes were stopped
-	fastCost rss.Meter     // what a fast look takes
-	fullCost rss.Meter     // what a full one does
-	unseen   bool          // a reading of PSS came after the last one, and much depends on it
-	// lookDue is when the next look is due: a wake before it is for what is read
-	// on the side.
-	lookDue time.Duration
-	// unstuckAt is when the holder was looked after last.
-	unstuckAt time.Duration
+	tell      *tell.Fan
+	slimmed   bool
+	seq       uint64
+	last      rss.Sample    // the last full reading
+	readings  []event.Limit // … of the limits, with forecasts
+	watched   int           // index in readings of what fast ticks look at, -1 for none
+	fullUsed  rss.Bytes     // what the watched limit stood at in it
+	stopped   bool          // … and all processes were stopped
+	pace      cadence.Pace
 	rates     map[event.LimitID]*rss.Rate
 	said      []action.Said // by loaders, since the action in flight looked last
 	came      arrivals      // of the tracer, since then
@@ -147,6 +140,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		tree:    proctree.New(opt.Proc),
 		counts:  &counts.Counts{},
 		watched: -1,
+		pace:    cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
 		rates:   map[event.LimitID]*rss.Rate{}, metSides: map[event.LimitID]bool{},
 		tell: tell.New(opt.Log, opt.Settings.Events),
 	}

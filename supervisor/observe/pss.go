@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
@@ -84,7 +85,7 @@ func (r *PSS) Hurry(on bool) {
 	}
 	r.budget.Share = 0
 	if on {
-		r.budget.Share = HurriedShare
+		r.budget.Share = cadence.HurriedShare
 	}
 }
 
@@ -127,10 +128,6 @@ func (r *PSS) Told() []error {
 	}
 	return r.budget.Told()
 }
-
-// HurriedShare is the part of a core that readings may take in a hurry, and as much again
-// the full reads that use them.
-const HurriedShare = 0.05
 
 // pssWakes allows half a minute of both at their most, then a share that does not matter,
 // until an action is begun.

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 )
@@ -151,7 +152,7 @@ func TestPSSWakesInVain(t *testing.T) {
 	}
 	all := func(share float64, d time.Duration) int { return int(share * float64(d) / float64(cost)) }
 	first := woken(0, 30*time.Second)
-	if want := all(HurriedShare, 30*time.Second); first < want-2 || first > want+2 {
+	if want := all(cadence.HurriedShare, 30*time.Second); first < want-2 || first > want+2 {
 		t.Errorf("%d readings in half a minute, want %d", first, want)
 	}
 	woken(30*time.Second, 2*time.Minute)
