@@ -95,7 +95,7 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 
 // publish sums an outcome up and writes it.
 func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
-	w.sum.Done.Add(d, o)
+	w.tell.Sum.Done.Add(d, o)
 	w.tell.Textfile.Count(d, o)
 	told := *o
 	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
@@ -175,7 +175,7 @@ func (w *watcher) skipped(s policy.Skipped) {
 	w.tell.Textfile.Count(&event.Decision{Limit: s.On.Name, Action: s.Rule.Action}, &event.Outcome{Reason: s.Reason})
 	// The verdict is about memory, and where a rung is none it was not crossed.
 	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
-		w.sum.Done.Skipped++
+		w.tell.Sum.Done.Skipped++
 	}
 	l := reading(w.readings, s.On)
 	if l == nil && s.On.Name != event.LimitTime {

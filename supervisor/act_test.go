@@ -81,8 +81,8 @@ func TestTrimIsAccountedFor(t *testing.T) {
 		t.Errorf("before %d, after %d, freed %d MiB; want 890, 550 and the 350 that the living worker gave back",
 			mib("before_bytes"), mib("after_bytes"), mib("freed_bytes"))
 	}
-	if s.sum.Done.Trims != 1 || s.sum.Done.Helped != 1 || s.sum.Done.Freed != 350*rss.MiB {
-		t.Errorf("summary %+v", s.sum)
+	if s.tell.Sum.Done.Trims != 1 || s.tell.Sum.Done.Helped != 1 || s.tell.Sum.Done.Freed != 350*rss.MiB {
+		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
 
@@ -102,8 +102,8 @@ func TestDryRunDoesNothing(t *testing.T) {
 	if !strings.Contains(s.stderr(), "would trim (dry run)") {
 		t.Errorf("said:\n%s", s.stderr())
 	}
-	if s.sum.Done.Trims+s.sum.Done.Failed+s.sum.Done.Helped != 0 {
-		t.Errorf("summary %+v", s.sum)
+	if s.tell.Sum.Done.Trims+s.tell.Sum.Done.Failed+s.tell.Sum.Done.Helped != 0 {
+		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
 
@@ -126,8 +126,8 @@ func TestRecycleTakesTheLargest(t *testing.T) {
 	if len(o) == 0 || o[len(o)-1]["ok"] != true || o[len(o)-1]["freed_bytes"] != float64(290*rss.MiB) || o[len(o)-1]["paused_s"] != 0.007 {
 		t.Fatalf("outcomes %v, want 290 MiB freed in a pause of 7 ms", o)
 	}
-	if s.sum.Done.Forked != 1 || s.sum.Done.Recycles != 1 {
-		t.Errorf("summary %+v", s.sum)
+	if s.tell.Sum.Done.Forked != 1 || s.tell.Sum.Done.Recycles != 1 {
+		t.Errorf("summary %+v", s.tell.Sum)
 	}
 	if all := s.workers.Recyclable(event.AccountingRSS); len(all) != 2 || all[1].ID.PID != worker3 || all[1].RecycledAgo == 0 {
 		t.Errorf("%+v: the replacement does not count as fresh", all)
@@ -312,7 +312,7 @@ func TestStopThatCannotBe(t *testing.T) {
 			s.open(s.holder.begin)
 			prepare(s, cmd)
 			s.full()
-			if len(s.holder.overrides) != 0 || s.sum.Stopped {
+			if len(s.holder.overrides) != 0 || s.tell.Sum.Stopped {
 				t.Errorf("the holder was told %v", s.holder.overrides)
 			}
 			if s.ladder.Stopped() || s.ladder.InFlight() != 0 || s.flight != nil {
@@ -354,8 +354,8 @@ func TestHeardIsSummedUp(t *testing.T) {
 	s.heard(trimmed)
 	trimmed.Request = 9 // asked for: an outcome counts it
 	s.heard(trimmed)
-	if s.sum.Done.BudgetTrims != 3 || s.sum.Done.BudgetFreed != 300*rss.MiB {
-		t.Errorf("summary %+v", s.sum)
+	if s.tell.Sum.Done.BudgetTrims != 3 || s.tell.Sum.Done.BudgetFreed != 300*rss.MiB {
+		t.Errorf("summary %+v", s.tell.Sum)
 	}
 	off := loader.Said{}
 	off.What, off.Reason = event.LoaderOff, "its own reason"

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -29,7 +28,7 @@ func (w *watcher) startAlerts() {
 		w.alerts.step = w.peers.me.Step
 	}
 	if w.alerts.run == "" {
-		w.alerts.run = runLabel(s.RunID)
+		w.alerts.run = w.tell.Run.Label()
 	}
 	w.tell.Comment.Start, w.tell.Comment.DryRun = w.Link.Start, s.DryRun
 	if s.DryRun {
@@ -86,7 +85,7 @@ func (w *watcher) raise() {
 // alertOf makes the alert of a rung whose limit was read.
 func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 	a := alert.Alert{
-		Job: w.alertJob(), Run: w.alerts.run, Node: slurm.NodeName(w.Lookup), Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
+		Job: w.alertJob(), Run: w.alerts.run, Node: w.tell.Run.Node, Limit: r.Name, Scope: r.Scope, Rung: r.Rule.Cond.String(),
 		ETA: r.Rule.Cond.Kind == event.KindETA, Action: r.Rule.Action, Step: w.alertStep(r),
 	}
 	l := r.Limit
@@ -107,7 +106,7 @@ func (w *watcher) alertOf(r *policy.Raised) alert.Alert {
 // no name for it from there.
 func (w *watcher) alertJob() string {
 	if w.limits == nil {
-		if job := RecordJob(w.Lookup); job != nil {
+		if job := w.tell.Run.Job; job != nil {
 			return job.ID
 		}
 		return ""
@@ -158,7 +157,7 @@ func (w *watcher) commentWarning(now time.Duration, l *event.Limit, room alert.R
 		return
 	}
 	if id, ok := w.commentsJob(); ok {
-		w.tell.CommentWarning(now, id, fmt.Sprintf("memory %s of %v on %s at %s", text.Percent(l.Ratio()), l.Limit, slurm.NodeName(w.Lookup), time.Now().Format(time.TimeOnly)))
+		w.tell.CommentWarning(now, id, fmt.Sprintf("memory %s of %v on %s at %s", text.Percent(l.Ratio()), l.Limit, w.tell.Run.Node, time.Now().Format(time.TimeOnly)))
 	}
 }
 
@@ -170,7 +169,7 @@ func (w *watcher) lastComment(out *event.Exit) string {
 		words = fmt.Sprintf("rank %d %s", w.peers.me.Task, words)
 	}
 	if b := out.Binding; b != nil {
-		words += fmt.Sprintf("; at most %s of %v on %s", text.Percent(b.Ratio()), b.Limit, slurm.NodeName(w.Lookup))
+		words += fmt.Sprintf("; at most %s of %v on %s", text.Percent(b.Ratio()), b.Limit, w.tell.Run.Node)
 	}
 	if out.Advice != 0 {
 		words += "; next time --mem=" + policy.MemArg(out.Advice)

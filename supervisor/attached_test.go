@@ -60,7 +60,7 @@ func TestAttachedLastWords(t *testing.T) {
 					}
 				}
 			})
-			s.sum.Stopped = c.stopped
+			s.tell.Sum.Stopped = c.stopped
 			var exit *hold.Exit
 			if c.ended {
 				exit = &hold.Exit{}

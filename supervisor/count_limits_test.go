@@ -191,8 +191,8 @@ func TestMappingsAreNotMemory(t *testing.T) {
 	if !strings.Contains(s.stderr(), "memory mappings 70 % of 1,000") || !strings.Contains(s.stderr(), "is of no use") {
 		t.Errorf("said\n%s", s.stderr())
 	}
-	if s.sum.Done.Skipped != 0 {
-		t.Errorf("%d rungs of memory were crossed in vain: the verdict would be helpless", s.sum.Done.Skipped)
+	if s.tell.Sum.Done.Skipped != 0 {
+		t.Errorf("%d rungs of memory were crossed in vain: the verdict would be helpless", s.tell.Sum.Done.Skipped)
 	}
 }
 
@@ -363,8 +363,8 @@ func TestRaised(t *testing.T) {
 	for i := range 3 * tell.MostCures {
 		s.cured(event.Cure{Remedy: event.RemedyNoFile, PID: i}, fmt.Sprint("cure ", i))
 	}
-	if len(s.sum.Cures) != tell.MostCures {
-		t.Errorf("the summary has %d lines of them", len(s.sum.Cures))
+	if len(s.tell.Sum.Cures) != tell.MostCures {
+		t.Errorf("the summary has %d lines of them", len(s.tell.Sum.Cures))
 	}
 }
 

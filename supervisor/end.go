@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -32,7 +31,7 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.ran(r)
 	}
 	e := exitOf(exit, w.Settings.StopStatus)
-	e.Node, e.Heir, e.Requeued, e.Rung = slurm.NodeName(w.Lookup), w.peers.heir, w.requeue.done, w.ladder.NextRung
+	e.Node, e.Heir, e.Requeued, e.Rung = w.tell.Run.Node, w.peers.heir, w.requeue.done, w.ladder.NextRung
 	if exit != nil {
 		if e.Left = w.left(ended); len(e.Left) > 0 {
 			w.read() // it may have grown since the last look
@@ -44,9 +43,9 @@ func (w *watcher) end(exit *hold.Exit) {
 	e.Findings, e.Took = w.diagnosis.state.Findings(), w.runTime()
 	w.tell.LastFindings(e.Findings)
 	if w.pop.Attached() {
-		e.Attached = phrase.AttachEnded(w.pop.Command.PID, w.pop.Name, exit != nil, w.sum.Stopped, time.Since(w.started))
+		e.Attached = phrase.AttachEnded(w.pop.Command.PID, w.pop.Name, exit != nil, w.tell.Sum.Stopped, time.Since(w.started))
 	}
-	out, lines := w.sum.End(&e)
+	out, lines := w.tell.Sum.End(&e)
 	if w.tell.Streams() {
 		out.Ours = w.ours()
 	}
@@ -72,6 +71,21 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.tell.LastAlerts()
 }
 
+// tellSignals tells of those that wait to be told: of what ended the command,
+// nothing may be left out because its end was told of first.
+func (w *watcher) tellSignals() {
+	for {
+		select {
+		case m := <-w.Link.Messages():
+			if sig, ok := m.(hold.Signal); ok {
+				w.tellSignal(sig)
+			}
+		default:
+			return
+		}
+	}
+}
+
 // exitOf is how the command ended.
 func exitOf(exit *hold.Exit, stopStatus int) tell.Ending {
 	e := tell.Ending{StopStatus: stopStatus}
@@ -93,7 +107,7 @@ func (w *watcher) endFlight(said bool) (ended []rss.ProcID) {
 		w.finish(w.endRequeue(w.flight, said)) // what became of the job is to be read
 		return nil
 	case event.ActionStop:
-		if w.sum.Stopped || w.pop.Attached() {
+		if w.tell.Sum.Stopped || w.pop.Attached() {
 			r = action.Result{OK: true, Reason: event.ReasonDone}
 			ended = w.endLeft()
 		} else {

@@ -28,10 +28,10 @@ func TestLastWords(t *testing.T) {
 		{"killed", func(s *stand) { s.put(theCommand, theHolder, 990*rss.MiB, 0); s.full() }, &hold.Exit{Signal: int(syscall.SIGKILL)},
 			[]string{"killed by SIGKILL", "verdict: killed"}, "command", nil, "SIGKILL"},
 		{"real-time signal", func(*stand) {}, &hold.Exit{Signal: 40}, []string{"killed by SIG40"}, "command", nil, "SIG40"},
-		{"stopped", func(s *stand) { s.sum.Stopped = true }, &hold.Exit{Signal: int(syscall.SIGTERM)},
+		{"stopped", func(s *stand) { s.tell.Sum.Stopped = true }, &hold.Exit{Signal: int(syscall.SIGTERM)},
 			[]string{"stopped by rsswarden, exit status 137", "verdict: stopped"}, "rsswarden", 137.0, nil},
-		{"carried", func(s *stand) { s.sum.Done.Trims, s.sum.Done.Helped = 1, 1 }, &hold.Exit{}, []string{"done: trimmed once", "verdict: carried"}, "command", 0.0, nil},
-		{"restarted", func(s *stand) { s.sum.Watched = false }, &hold.Exit{}, []string{"verdict: unwatched"}, "command", 0.0, nil},
+		{"carried", func(s *stand) { s.tell.Sum.Done.Trims, s.tell.Sum.Done.Helped = 1, 1 }, &hold.Exit{}, []string{"done: trimmed once", "verdict: carried"}, "command", 0.0, nil},
+		{"restarted", func(s *stand) { s.tell.Sum.Watched = false }, &hold.Exit{}, []string{"verdict: unwatched"}, "command", 0.0, nil},
 		{"holder gone", func(*stand) {}, nil, []string{"rsswarden's holder ended first", "verdict: unwatched"}, "command", nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -21,7 +21,7 @@ func TestExhausted(t *testing.T) {
 			Maps: 5000, MaxMaps: 65530, FDs: n, MaxFDs: most, HardFDs: most, Sent: sent, MaxSent: maxSent}
 	}
 	told := func(s *stand, x *event.Sharing) {
-		s.sum.Sharing(theCommand, x, s.now())
+		s.tell.Sum.Sharing(theCommand, x, s.now())
 	}
 	for _, c := range []struct {
 		name  string

@@ -33,8 +33,10 @@ const handOver = time.Second
 // has ended.
 func (w *watcher) standBy(begin hold.Begin) bool {
 	p := &w.peers
-	w.dropTextfile(begin)
-	w.sum.Led, w.sum.Watched = true, false
+	if dir := w.Settings.Textfile; dir != "" && begin.Attempt > 1 {
+		w.tell.DropTextfile(dir)
+	}
+	w.tell.Sum.Led, w.tell.Sum.Watched = true, false
 	w.sayStart(begin)
 	w.warn(w.early)
 	for _, text := range w.Settings.Warnings {
@@ -188,7 +190,7 @@ func (w *watcher) endStandBy(exit *hold.Exit) {
 	w.beginBriefRecord()
 	w.tellSignals()
 	e := exitOf(exit, w.Settings.StopStatus)
-	out, how := e.Exit(w.sum.Stopped && exit != nil)
+	out, how := e.Exit(w.tell.Sum.Stopped && exit != nil)
 	out.Verdict = event.VerdictLed
 	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	if exit == nil || exit.Code != 0 || exit.Signal != 0 {

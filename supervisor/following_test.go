@@ -149,7 +149,7 @@ func TestStopOfTheEnded(t *testing.T) {
 	command.End()
 	first.orders(s, stop)
 	s.obey()
-	if s.sum.Stopped || len(s.holder.overrides) > 0 {
+	if s.tell.Sum.Stopped || len(s.holder.overrides) > 0 {
 		t.Errorf("it counts as stopped: %v", s.holder.overrides)
 	}
 }

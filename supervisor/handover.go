@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/node"
@@ -145,7 +144,7 @@ func (w *watcher) inheritedAlerts() []alert.Alert {
 	for i := range w.alerts.inherited {
 		m := &w.alerts.inherited[i]
 		a := alert.Alert{
-			Job: w.alertJob(), Run: w.alerts.run, Node: slurm.NodeName(w.Lookup), Limit: m.Limit, Scope: m.Scope,
+			Job: w.alertJob(), Run: w.alerts.run, Node: w.tell.Run.Node, Limit: m.Limit, Scope: m.Scope,
 			Rung: m.Rung, ETA: m.ETA, Action: m.Action, Step: m.Step, Since: now.Add(min(m.Since-clock, 0)),
 		}
 		a.Summary = w.whose(&a) + " on " + a.Node

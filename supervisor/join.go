@@ -98,7 +98,7 @@ func (w *watcher) member(begin hold.Begin) node.Member {
 	}
 	m.Watcher.Start, _ = proctree.StartTime(w.Proc, w.Self)
 	m.Holder.Start, _ = proctree.StartTime(w.Proc, begin.Holder)
-	if job := RecordJob(w.Lookup); job != nil {
+	if job := w.tell.Run.Job; job != nil {
 		m.Step, m.Task = job.Step, job.Task
 	}
 	return m
@@ -131,7 +131,7 @@ func (w *watcher) postName(begin hold.Begin) string {
 	s := w.Settings
 	space, _ := os.Readlink(w.Proc + "/self/ns/pid")
 	same, err := json.Marshal([]any{
-		w.firstLine("sys/kernel/random/boot_id"), space,
+		w.tell.Run.BootID(), space,
 		s.Version, s.Limit, s.LimitShare, s.Accounting, s.Rules, s.DryRun, s.Interval, s.Loader, s.Trim, s.TrimPrivate,
 		s.OOMPrefer, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace, s.Alerts, s.AlertComment,
 	})
@@ -139,7 +139,7 @@ func (w *watcher) postName(begin hold.Begin) string {
 		panic("internal error: settings cannot be encoded: " + err.Error())
 	}
 	sum := sha256.Sum256(same)
-	return cleanNode(job.ID) + "@" + cleanNode(slurm.NodeName(w.Lookup)) + "." + hex.EncodeToString(sum[:4])
+	return cleanNode(job.ID) + "@" + cleanNode(w.tell.Run.Node) + "." + hex.EncodeToString(sum[:4])
 }
 
 // cleanNode makes a name fit for one element of a path.

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
@@ -104,7 +103,7 @@ func (w *watcher) meet() (changed bool) {
 		}
 	}()
 	p.others = slices.DeleteFunc(slices.Clone(members), func(m node.Member) bool { return m.Ended != nil })
-	w.sum.Ranks = max(w.sum.Ranks, len(p.others)+1)
+	w.tell.Sum.Ranks = max(w.tell.Sum.Ranks, len(p.others)+1)
 	for i := range p.others {
 		if m := &p.others[i]; !slices.ContainsFunc(before, func(o node.Member) bool { return o.Holder == m.Holder }) {
 			changed = true
@@ -185,7 +184,7 @@ func (w *watcher) talkTo(m *node.Member) {
 
 // tellRank tells what happened to a rank.
 func (w *watcher) tellRank(what event.RankNews, m *node.Member, end *node.Ended) {
-	e := event.Rank{What: what, Task: m.Task, Step: m.Step, Node: slurm.NodeName(w.Lookup), PID: m.Command.PID, Holder: m.Holder.PID}
+	e := event.Rank{What: what, Task: m.Task, Step: m.Step, Node: w.tell.Run.Node, PID: m.Command.PID, Holder: m.Holder.PID}
 	if w.peers.post != nil && w.peers.post.Leads() {
 		e.Leader = w.Self
 	}

@@ -38,7 +38,7 @@ func (w *watcher) poll(told bool) (added bool) {
 	}
 	for _, s := range heard {
 		// A training may begin before its first watcher does.
-		s.Old = s.Old && !w.sum.Watched
+		s.Old = s.Old && !w.tell.Sum.Watched
 		if s.What == loader.Grown {
 			w.workers.Grown(s.Trainer, s.Worker, s.Batches, s.Half, s.Own) // what an earlier watcher was told too
 			continue
@@ -71,26 +71,26 @@ func (w *watcher) heard(s loader.Said) {
 			w.workers.Trimmed(s.Worker, s.After.Sub(p.Shmem))
 		}
 		if s.Request == 0 {
-			w.sum.Done.BudgetTrims += max(s.Count, 1)
-			w.sum.Done.BudgetFreed += s.Freed
+			w.tell.Sum.Done.BudgetTrims += max(s.Count, 1)
+			w.tell.Sum.Done.BudgetFreed += s.Freed
 		}
 	case event.LoaderRecycled:
 		w.workers.Replaced(s.Worker, s.New)
 		if s.Reason == string(event.ReasonDeferred) && !s.Old {
-			w.sum.Done.Recycles++ // no action waited for it
-			w.sum.Done.Forked++
-			w.sum.Done.Paused += time.Duration(s.Paused * float64(time.Second))
+			w.tell.Sum.Done.Recycles++ // no action waited for it
+			w.tell.Sum.Done.Forked++
+			w.tell.Sum.Done.Paused += time.Duration(s.Paused * float64(time.Second))
 		}
 	case event.LoaderHello:
 		w.sayRefused(s.PID)
 	case event.LoaderIter:
 		w.sayRefused(s.PID)
-		w.sum.Shared(s.PID)
+		w.tell.Sum.Shared(s.PID)
 	case event.LoaderPickling:
 		if s.Sharing != nil {
 			w.counts.Hurry(s.PID, w.now()+picklingFor)
 			w.tell.Say(w.now(), "pickling", phrase.Sharing(s.PID, s.Sharing))
-			w.sum.Sharing(s.PID, s.Sharing, w.now())
+			w.tell.Sum.Sharing(s.PID, s.Sharing, w.now())
 		}
 	case event.LoaderRaised:
 		if s.Sharing != nil {
@@ -135,10 +135,10 @@ func (w *watcher) budget() {
 		return
 	}
 	if each != 0 {
-		w.sum.Done.Budget = each
+		w.tell.Sum.Done.Budget = each
 	}
 	if n > 0 && w.tell.Once("budget", "") {
-		w.sum.Done.BudgetTold = each
+		w.tell.Sum.Done.BudgetTold = each
 		w.tell.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
 			n, each, rung))
 	}
@@ -180,7 +180,7 @@ func (w *watcher) checkHook() {
 func (w *watcher) cured(c event.Cure, text string) {
 	w.tell.Put(event.NameCure, func(h event.Head) any { c.Head = h; return c })
 	if w.tell.Once("cure", text) {
-		w.sum.Cure(text)
+		w.tell.Sum.Cure(text)
 		w.tell.Say(w.now(), "cure", text)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/population"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -203,8 +205,8 @@ func (w *watcher) read() {
 		}
 	}
 	w.forgetRates()
-	w.sum.Peak(&w.last, w.readings, w.counts.Pace)
-	w.sum.Apart(&w.last, w.readings, w.limits.Outside)
+	w.tell.Sum.Peak(&w.last, w.readings, w.counts.Pace)
+	w.tell.Sum.Apart(&w.last, w.readings, w.limits.Outside)
 }
 
 // population reads the tree and what counts beside it.
@@ -293,6 +295,31 @@ func (w *watcher) step() {
 	if res.Changed && len(res.Decisions) == 0 {
 		w.recordSample(true)
 	}
+}
+
+// tellSignal tells of a signal that reached the holder.
+func (w *watcher) tellSignal(sig hold.Signal) {
+	w.requeue.heardEnd(sig)
+	now := w.now()
+	e := event.Signal{Signal: tell.SignalName(sig.Signal), Sender: sig.Sender, Forwarded: sig.Forwarded}
+	w.tell.Signal(now, e, w.readings, func(l *event.Limit) float64 { return w.rate(l).PerSecond(now) })
+}
+
+// figures are what the metrics are made of, as of the last full look.
+func (w *watcher) figures() tell.Figures {
+	f := tell.Figures{Limits: w.readings, Procs: w.last.Procs, Kills: w.limits.OOMKills(), At: w.last.At}
+	if !w.pop.Attached() {
+		f.Ranks = 1 + len(w.peers.others)
+	}
+	return f
+}
+
+// recordSample gives the last look to the record, where it is due.
+func (w *watcher) recordSample(atDecision bool) {
+	w.tell.Record.Look(w.now(), w.Settings.Interval, &record.Look{
+		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: w.readings,
+		Self: w.Self, Holder: w.pop.Holder, Counts: w.counts.Of,
+	})
 }
 
 // putSample writes what the limits stand at, where the last time is so long ago.

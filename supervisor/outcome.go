@@ -70,7 +70,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	if r.OK && f.decision.Action == event.ActionRecycle {
 		w.workers.RecycleTook(now - f.began)
 		if f.acted.Pool == nil {
-			w.sum.Done.Forked++
+			w.tell.Sum.Done.Forked++
 			w.serving.manual.count(w.rankKey(f.acted.Procs[0].Parent))
 		}
 	}

@@ -83,7 +83,7 @@ func (w *watcher) askSHMUsers() {
 func (w *watcher) tellSHMUsers() {
 	if text, _ := w.shmUsers.Take(); text != "" {
 		w.tell.Say(w.now(), "holders", text)
-		w.sum.Holders = text
+		w.tell.Sum.Holders = text
 	}
 }
 

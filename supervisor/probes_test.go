@@ -111,7 +111,7 @@ func TestSHMUsersAreTold(t *testing.T) {
 	}
 	for i, used := range []rss.Bytes{600, 900} {
 		late := event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}
-		s.sum.Peak(&rss.Sample{Mono: s.last.Mono + time.Duration(i)*time.Second}, []event.Limit{late}, func(*event.Limit) float64 { return 0 })
+		s.tell.Sum.Peak(&rss.Sample{Mono: s.last.Mono + time.Duration(i)*time.Second}, []event.Limit{late}, func(*event.Limit) float64 { return 0 })
 	}
 	s.end(&hold.Exit{Code: 1})
 	if verdict := s.lines.last(); !strings.Contains(verdict, "this job holds torch") || !strings.Contains(verdict, "prefetch_factor") {

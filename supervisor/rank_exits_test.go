@@ -34,8 +34,9 @@ func TestRanksEndTogether(t *testing.T) {
 		}
 	}
 	last := all[n-1]
-	last.Settings.Begun = time.Now()
-	last.Settings.Record, last.Settings.RunID = t.TempDir(), record.NewID(last.Settings.Begun, nil, "n1", 1)
+	run := &last.tell.Run
+	run.Begun = time.Now()
+	last.Settings.Record, run.ID = t.TempDir(), record.NewID(run.Begun, nil, "n1", 1)
 	all[1].endStandBy(&hold.Exit{Signal: 9})
 	all[0].pass(&hold.Exit{})
 	last.fs.End(theHolder)
@@ -50,12 +51,12 @@ func TestRanksEndTogether(t *testing.T) {
 	if err != nil || len(journals) != 1 {
 		t.Fatalf("journals %q, %v", journals, err)
 	}
-	run, err := record.ReadJournal(journals[0])
+	kept, err := record.ReadJournal(journals[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	var told []string
-	for _, e := range run.Events {
+	for _, e := range kept.Events {
 		switch e := e.Value.(type) {
 		case *event.Rank:
 			text := fmt.Sprintf("%s %d", e.What, e.Task)

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,18 @@ func TestLimitSetLater(t *testing.T) {
 			}
 		case <-end:
 			t.Fatal("the bell did not ring")
+		}
+	}
+}
+
+// TestSiteRulesAreForAllJobs: that a limit of theirs is not there is not told.
+func TestSiteRulesAreForAllJobs(t *testing.T) {
+	for origin, want := range map[string]bool{"flag": true, "site": false, "site (locked)": false} {
+		s := opened(t, func(o *Options) {
+			o.Settings.Rules, o.Settings.Origins = mustRules("throttle 80%:trim"), []event.Setting{{Name: "at", Origin: origin}}
+		})
+		if told := strings.Contains(s.stderr(), `the rule "throttle 80%:trim" does not fire now`); told != want {
+			t.Errorf("rules of %s: told %v, want %v", origin, told, want)
 		}
 	}
 }

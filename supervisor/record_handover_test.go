@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // keeping is a recorder that makes a run of what it is given, as a record would.
@@ -64,8 +65,8 @@ func (k *keeping) Close(time.Duration) {}
 // over, of which nobody else is told; and with both the ladder decides the same again.
 func TestHeirIsRecorded(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", "85%:warn")
-	second.Settings.Begun, second.Settings.BegunMono = time.Now(), monotonic()
-	k := newKeeping(second.Settings.Begun)
+	second.tell.Run.Begun, second.tell.Run.BegunMono = time.Now(), tell.Monotonic()
+	k := newKeeping(second.tell.Run.Begun)
 	second.tell.Record.To = k
 	second.inherits(first)
 	second.full()

@@ -134,7 +134,7 @@ func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
 	kill := func(id rss.ProcID, sig syscall.Signal) error {
 		err := w.kill(id, sig)
 		if err == nil {
-			w.sum.Done.Signalled++
+			w.tell.Sum.Done.Signalled++
 			w.workers.Pools.Signalled(owner, id, size, action.ReplaceDeadline)
 			w.tell.Say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
 				phrase.Memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))

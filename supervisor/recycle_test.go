@@ -185,7 +185,7 @@ func TestPoolThatDoesNotRespawn(t *testing.T) {
 		s.full()
 		s.later(action.ReplaceDeadline / 2)
 	}
-	if n := strings.Count(s.stderr(), "TERM sent to"); n != 1 || s.sum.Done.Signalled != 1 {
+	if n := strings.Count(s.stderr(), "TERM sent to"); n != 1 || s.tell.Sum.Done.Signalled != 1 {
 		t.Errorf("%d workers of %v were signalled\n%s", n, ids, s.stderr())
 	}
 	if n := strings.Count(s.stderr(), "process 5000001 starts no new worker where one has ended: no more of its workers are signalled"); n != 1 {

@@ -94,8 +94,8 @@ func simulate(t *testing.T, seed uint64, scale *saveratetest.Scale) (e rateEnd) 
 		r.looks()
 		w := r.world
 		e.killed, e.at, e.nearest, e.stalls = w.killed, w.now, w.peak.Of(spec.Limit), w.stalls
-		e.acted = r.sum.Done.Trims + r.sum.Done.Recycles + r.sum.Done.Failed + r.sum.Done.Collected
-		e.budget, e.recycles, e.late = r.sum.Done.BudgetTrims, r.sum.Done.Recycles, w.late
+		e.acted = r.tell.Sum.Done.Trims + r.tell.Sum.Done.Recycles + r.tell.Sum.Done.Failed + r.tell.Sum.Done.Collected
+		e.budget, e.recycles, e.late = r.tell.Sum.Done.BudgetTrims, r.tell.Sum.Done.Recycles, w.late
 		e.why = r.why()
 	})
 	return e

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/node"
@@ -99,7 +98,7 @@ func (s source) Events(ctx context.Context) (<-chan []byte, error) {
 func (w *watcher) standing() *control.Status {
 	p := &w.peers
 	st := &control.Status{
-		V: control.Version, Time: w.last.At, Node: slurm.NodeName(w.Lookup), Leader: w.Self, Version: w.Settings.Version,
+		V: control.Version, Time: w.last.At, Node: w.tell.Run.Node, Leader: w.Self, Version: w.Settings.Version,
 		Since: w.started.Add(p.from), Limits: slices.Clone(w.readings), Gaps: w.last.Gaps,
 		Rules: w.Settings.ruleTexts(), DryRun: w.Settings.DryRun, Last: slices.Clone(w.serving.last),
 		Ranks: []control.Rank{}, Procs: []control.Proc{}, Alerts: w.tell.Alerts.Standing(),

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // Settings is what a user chose for one run, checked already. The holder hands
@@ -131,6 +132,17 @@ func (s *Settings) limitSource() string {
 	default:
 		return "the site's configuration"
 	}
+}
+
+// Name names the run that begins now, so that it can be recorded.
+func (s *Settings) Name(lookup func(string) (string, bool)) {
+	s.Begun, s.BegunMono = time.Now(), tell.Monotonic()
+	s.RunID = tell.RunID(s.Begun, lookup)
+}
+
+// RulesOfSite says that the rules are those of the site's file, which are for all jobs.
+func (s *Settings) RulesOfSite() bool {
+	return slices.ContainsFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" && strings.HasPrefix(o.Origin, "site") })
 }
 
 // ruleTexts are the rules as people write them.

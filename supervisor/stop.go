@@ -30,7 +30,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 		return
 	}
 	if w.endsBy(first, step) {
-		w.sum.Stopped = true
+		w.tell.Sum.Stopped = true
 		if err := w.Link.Override(w.Settings.StopStatus); err != nil {
 			w.fault("stop", err)
 		}

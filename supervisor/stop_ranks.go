@@ -52,7 +52,7 @@ func (w *watcher) stopOurs(o *node.Order) {
 		return
 	}
 	s.grace, s.due = o.Grace, w.now()+o.Grace+killAfter
-	w.sum.Stopped = true
+	w.tell.Sum.Stopped = true
 	w.Settings.StopStatus = o.StopStatus
 	if err := w.Link.Override(o.StopStatus); err != nil {
 		w.fault("stop", err)

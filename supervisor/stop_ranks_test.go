@@ -33,7 +33,7 @@ func TestStopOfAnotherRanksStep(t *testing.T) {
 	if o := other.ordered(); !o.Stop || o.StopStatus != 137 || o.Grace != time.Minute {
 		t.Errorf("ordered %+v", o)
 	}
-	if s.sum.Stopped || len(s.holder.overrides) > 0 {
+	if s.tell.Sum.Stopped || len(s.holder.overrides) > 0 {
 		t.Errorf("ours counts as stopped: %v", s.holder.overrides)
 	}
 	s.later(2 * time.Minute)

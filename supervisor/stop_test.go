@@ -176,7 +176,7 @@ func TestStopOfNobody(t *testing.T) {
 	if !running(shell) {
 		t.Error("the shell was ended")
 	}
-	if j.flight != nil || j.sum.Stopped {
+	if j.flight != nil || j.tell.Sum.Stopped {
 		t.Error("something was stopped")
 	}
 	for _, want := range []string{
@@ -218,8 +218,8 @@ func TestStopOfOneStep(t *testing.T) {
 	j.uses("1", 10)
 	j.full()
 	j.full()
-	if !running(zero) || j.flight != nil || j.sum.Stopped {
-		t.Errorf("the other step, flight %v, stopped %v", j.flight, j.sum.Stopped)
+	if !running(zero) || j.flight != nil || j.tell.Sum.Stopped {
+		t.Errorf("the other step, flight %v, stopped %v", j.flight, j.tell.Sum.Stopped)
 	}
 	if want := "stopped step 46.1, freed"; !strings.Contains(j.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, j.stderr())
@@ -231,7 +231,7 @@ func TestStopOfOneStep(t *testing.T) {
 	if got := endedBy(t, zero); got != unix.SIGTERM {
 		t.Errorf("the other step was ended by %v", got)
 	}
-	if !j.sum.Stopped {
+	if !j.tell.Sum.Stopped {
 		t.Error("nothing goes on now")
 	}
 }

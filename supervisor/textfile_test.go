@@ -8,13 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
-	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
 // textfileStand is a watcher with --textfile, opened.
@@ -51,7 +47,7 @@ func shows(t *testing.T, dir string, lines ...string) {
 // TestTextfile: what a run tells from its first look until its end.
 func TestTextfile(t *testing.T) {
 	s, dir := textfileStand(t)
-	at := `node="` + s.tell.Textfile.Place.Node + `",run="` + runLabel("run-7") + `"`
+	at := `node="` + s.tell.Run.Node + `",run="` + s.tell.Run.Label() + `"`
 	shows(t, dir,
 		`rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 104857600`,
 		`rsswarden_memory_limit_bytes{`+at+`,limit="user",scope="tree"} 1048576000`,
@@ -105,57 +101,10 @@ func TestTextfileOfOneKilled(t *testing.T) {
 	s, dir := textfileStand(t)
 	s.full()
 	shows(t, dir, "# TYPE rsswarden_ranks gauge")
-	s.dropTextfile(hold.Begin{Attempt: 1})
-	s.dropTextfile(hold.Begin{Attempt: 2})
+	s.tell.DropTextfile(dir)
 	for end := time.Now().Add(10 * time.Second); shown(dir) != ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the file is there still")
 		}
-	}
-}
-
-// TestWhere: what a run is known by.
-func TestWhere(t *testing.T) {
-	env := func(vars ...string) func(string) (string, bool) {
-		return func(name string) (string, bool) {
-			for _, v := range vars {
-				if value, ok := strings.CutPrefix(v, name+"="); ok {
-					return value, true
-				}
-			}
-			return "", false
-		}
-	}
-	host := slurm.NodeName(env())
-	array := env("SLURM_JOB_ID=48", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=2", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1")
-	for name, c := range map[string]struct {
-		lookup   func(string) (string, bool)
-		attached string // to that job, or "PID"
-		want     metrics.Place
-	}{
-		"outside Slurm":        {env(), "", metrics.Place{Node: host}},
-		"batch script":         {env("SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"), "", metrics.Place{JobID: "46", Step: "batch", Node: "n1"}},
-		"array task":           {array, "", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
-		"attached to a PID":    {array, "PID", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
-		"… outside Slurm":      {env(), "PID", metrics.Place{Node: host}},
-		"attached to a job":    {array, "48", metrics.Place{JobID: "48", Node: "n1"}},
-		"attached to a step":   {array, "48.batch", metrics.Place{JobID: "48", Step: "batch", Node: "n1"}},
-		"attached, no environ": {env(), "48.0", metrics.Place{JobID: "48", Step: "0", Node: host}},
-	} {
-		w := &watcher{Options: Options{Lookup: c.lookup, Settings: Settings{RunID: name}}, pop: &population.Population{}}
-		switch c.attached {
-		case "":
-			w.pop.Holder = theHolder
-		case "PID":
-		default:
-			w.pop.Name = c.attached
-		}
-		c.want.Run = runLabel(name)
-		if diff := cmp.Diff(c.want, w.where()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-	}
-	if a, b := runLabel("20261122T120000Z-46.0.0-n1-7"), runLabel("20261122T120001Z-46.0.0-n1-7"); a == b || len(a) != 8 {
-		t.Errorf("two lives of a job are %q and %q", a, b)
 	}
 }

@@ -46,8 +46,8 @@ func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
 	if len(e) != 1 || e[0]["what"] != "trimmed" || e[0]["pid"] != float64(worker2) || e[0]["freed_bytes"] != float64(150*rss.MiB) || e[0]["stopped_s"] != 0.003 {
 		t.Errorf("loader events %v", e)
 	}
-	if s.sum.Done.Trims != 1 || s.sum.Done.Freed != 150*rss.MiB || s.leftBy(worker2) == 1 {
-		t.Errorf("summary %+v, left %v: there is more to take", s.sum, s.leftBy(worker2))
+	if s.tell.Sum.Done.Trims != 1 || s.tell.Sum.Done.Freed != 150*rss.MiB || s.leftBy(worker2) == 1 {
+		t.Errorf("summary %+v, left %v: there is more to take", s.tell.Sum, s.leftBy(worker2))
 	}
 	if !strings.Contains(s.stderr(), "processes trimmed, freed 150 MiB, each stopped for 3.0 ms at a time at most") {
 		t.Errorf("said:\n%s", s.stderr())

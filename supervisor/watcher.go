@@ -109,7 +109,6 @@ type watcher struct {
 	alerts    alerting
 	diagnosis diagnosing
 	shmUsers  *observe.SHMUsers
-	sum       tell.Summary
 	requeue   requeuing
 }
 
@@ -130,8 +129,13 @@ func Watch(opt Options) {
 }
 
 func newWatcher(opt Options, begin hold.Begin) *watcher {
-	if job := RecordJob(opt.Lookup); job != nil && job.Nodes > 1 {
-		opt.Log = tell.OnNode(opt.Log, slurm.NodeName(opt.Lookup))
+	s := &opt.Settings
+	run := tell.Run{
+		ID: s.RunID, Version: s.Version, Command: s.Command, Begun: s.Begun, BegunMono: s.BegunMono,
+		Lookup: opt.Lookup, Node: slurm.NodeName(opt.Lookup), Job: tell.JobOf(opt.Lookup), Proc: opt.Proc, Holder: begin.Holder, Self: opt.Self,
+	}
+	if run.Job != nil && run.Job.Nodes > 1 {
+		opt.Log = tell.OnNode(opt.Log, run.Node)
 	}
 	w := &watcher{
 		Options: opt,
@@ -142,7 +146,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		watched: -1,
 		pace:    cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
 		rates:   map[event.LimitID]*rss.Rate{}, metSides: map[event.LimitID]bool{},
-		tell: tell.New(opt.Log, opt.Settings.Events),
+		tell: tell.New(opt.Log, s.Events, run),
 	}
 	command := rss.ProcID{PID: begin.PID, Start: begin.Start}
 	if command.Start == 0 {
@@ -164,7 +168,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	// Where it cannot be read all workers count as seen fresh.
 	from, _ := proctree.StartTime(opt.Proc, opt.Self)
 	w.workers = workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook})
-	w.sum.Watched = begin.Attempt <= 1 && !w.pop.Attached()
+	w.tell.Sum.Watched = begin.Attempt <= 1 && !w.pop.Attached()
 	return w
 }
 
@@ -196,7 +200,9 @@ func (w *watcher) open(begin hold.Begin) {
 	w.counts = counts.New(&w.probes, w.Proc, w.Sys, begin.PID)
 	w.diagnosis = newDiagnosing(w.Proc)
 	w.startRecording(begin)
-	w.startTextfile()
+	if s.Textfile != "" {
+		w.tell.OpenTextfile(s.Textfile, w.pop.Name, s.Rules, s.TextfileFault)
+	}
 	if !w.peers.heir {
 		w.read()
 		w.sayStart(begin)
@@ -219,12 +225,30 @@ func (w *watcher) open(begin hold.Begin) {
 		fault("pressure", err)
 	}
 	w.warn(slices.Concat(faults, warnings))
-	for _, text := range slices.Concat(s.Warnings, vain(s, w.readings)) {
+	told := s.Warnings
+	if !s.RulesOfSite() {
+		told = slices.Concat(told, phrase.Unmatched(s.Rules, w.readings))
+	}
+	for _, text := range told {
 		w.fault("start", &said{text})
 	}
 	w.startAlerts()
 	w.full()
 	w.askScontrol()
+}
+
+// startRecording begins the record of this run.
+func (w *watcher) startRecording(begin hold.Begin) {
+	s := &w.Settings
+	if w.tell.Run.ID == "" || s.Record == RecordNone || begin.Last && begin.Attempt > 1 {
+		return // what killed watchers before may have been the record
+	}
+	dir := s.Record
+	if dir == RecordAuto {
+		dir = ""
+	}
+	w.tell.Run.Process = w.pop.Command
+	w.tell.OpenRecord(dir, s.RecordFault, begin.Attempt)
 }
 
 // openLoader opens the first run directory that loaders talk through.
@@ -283,10 +307,10 @@ func (w *watcher) sayStart(begin hold.Begin) {
 		w.tell.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
 	outer := population.OuterRun(w.Proc, begin.Holder)
-	if outer != 0 && (!w.sum.Led || w.peers.me.Task <= 0) { // of several ranks one says it
+	if outer != 0 && (!w.tell.Sum.Led || w.peers.me.Task <= 0) { // of several ranks one says it
 		w.tell.Warn(phrase.Nested(outer, s.Dir != ""))
 	}
-	if w.sum.Led {
+	if w.tell.Sum.Led {
 		return // who leads says it
 	}
 	w.tell.Info(phrase.Watching(s.Command, begin.PID, w.readings))
@@ -314,6 +338,18 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 	}
 	return e
 }
+
+// noteStart has the record of an heir begin as others do, with the rules and what
+// else was set: nothing was recorded when that was told. It comes after the lead was
+// told of, so that each lead of a record that has several has its own.
+func (w *watcher) noteStart() {
+	if w.peers.heir {
+		w.tell.Note(event.NameStart, func(h event.Head) any { return w.startEvent(h, w.Link.Begin()) })
+	}
+}
+
+// runTime is the time since the run began.
+func (w *watcher) runTime() time.Duration { return w.tell.Run.Took(w.started) }
 
 // fault says that a part of ours does not work. The command runs on.
 func (w *watcher) fault(part string, err error) {

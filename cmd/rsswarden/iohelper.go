@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss/procfile"
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
@@ -20,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
@@ -117,8 +117,7 @@ func (q *ioRequest) look() (r ioReply) {
 			r.Dir, r.Hook, r.Swept = []byte(p.Dir), []byte(p.Hook), p.Swept
 		}
 	case ioRemove:
-		left := supervisor.Settings{Textfile: path}
-		left.RemoveTextfile("/proc", q.Holder, os.LookupEnv)
+		tell.RemoveTextfile(path, "/proc", q.Holder, os.LookupEnv)
 	}
 	if err != nil {
 		r.Error = err.Error()

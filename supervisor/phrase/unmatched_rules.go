@@ -1,9 +1,8 @@
-package supervisor
+package phrase
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -16,22 +15,14 @@ var absent = map[event.LimitName]string{
 	event.LimitNode:     "a cgroup limits memory here, so the node's is not looked at",
 }
 
-// RulesOfSite says that the rules are those of the site's file, which are for all jobs.
-func (s *Settings) RulesOfSite() bool {
-	return slices.ContainsFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" && strings.HasPrefix(o.Origin, "site") })
-}
-
-// vain tells of a user's rules for a limit on memory that there is none of. One may come
-// later, as a site sets it on a job that runs.
-func vain(s *Settings, limits []event.Limit) (said []string) {
-	if s.RulesOfSite() {
-		return nil
-	}
-	for _, r := range s.Rules {
+// Unmatched names the rules for a limit on memory that there is none of, a line for each.
+// One may come later, as a site sets it on a job that runs.
+func Unmatched(rules []event.Rule, limits []event.Limit) (lines []string) {
+	for _, r := range rules {
 		if absent[r.Limit] == "" || slices.ContainsFunc(limits, func(l event.Limit) bool { return l.Name == r.Limit && l.Limit > 0 }) {
 			continue
 		}
-		said = append(said, fmt.Sprintf("the rule %q does not fire now: %s; rsswarden limits prints those that there are, leave the word %s out for all of them", r, absent[r.Limit], r.Limit))
+		lines = append(lines, fmt.Sprintf("the rule %q does not fire now: %s; rsswarden limits prints those that there are, leave the word %s out for all of them", r, absent[r.Limit], r.Limit))
 	}
-	return said
+	return lines
 }

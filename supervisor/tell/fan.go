@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -15,14 +16,16 @@ import (
 // Fan stamps events and hands each to all sinks that take it, in one order.
 type Fan struct {
 	*Log
+	Run      Run
 	Record   Record
 	Clients  Clients
 	Textfile Textfile
 	Alerts   Alerts
 	Comment  Comment
-	Signals  Signals
+	Sum      Summary
 	Helps    Helps
 	failed   failures
+	signals  signals
 	findings findings
 	stream   *event.Stream // nil without --events
 	seq      uint64        // of the last event
@@ -33,8 +36,8 @@ type Fan struct {
 
 // New returns a Fan that writes lines, and events to the file of that name unless it is
 // empty.
-func New(lines Lines, events string) *Fan {
-	f := &Fan{Log: NewLog(lines), findings: findings{}, failed: failures{queue: make(chan *Failure, 16)}}
+func New(lines Lines, events string, run Run) *Fan {
+	f := &Fan{Run: run, Log: NewLog(lines), findings: findings{}, failed: failures{queue: make(chan *Failure, 16)}}
 	if events != "" {
 		f.stream = event.NewStream(events, func(err error) {
 			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
@@ -65,6 +68,9 @@ func (f *Fan) head(name event.Name) event.Head {
 	f.seq++
 	return event.Head{V: event.Version, Time: time.Now(), Seq: f.seq, Event: name}
 }
+
+// early is by how much what is told at intervals may come early, with a look that is due.
+const early = counts.Tolerance
 
 // costEvery is how often a sample tells what we cost ourselves.
 const costEvery = time.Minute

@@ -27,7 +27,7 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t, said: &lines{}, path: filepath.Join(t.TempDir(), "events")}
-	s.Fan = New(s.said, s.path)
+	s.Fan = New(s.said, s.path, Run{Proc: "/proc", Holder: 1})
 	t.Cleanup(func() { s.CloseStream(time.Second) })
 	return s
 }
@@ -104,7 +104,7 @@ func TestPutReachesAll(t *testing.T) {
 
 // TestPutMakesNothing: where no sink takes events none is made, and none is counted.
 func TestPutMakesNothing(t *testing.T) {
-	f := New(&lines{}, "")
+	f := New(&lines{}, "", Run{})
 	f.Put(event.NameRank, func(event.Head) any { t.Error("made"); return nil })
 	f.Sample(0, 0, func(bool) event.Sample { t.Error("made"); return event.Sample{} })
 	client, err := f.Clients.Add(t.Context())
@@ -139,7 +139,7 @@ func TestSampleDue(t *testing.T) {
 
 // TestClientBehind: a client that does not read loses events and holds up nothing.
 func TestClientBehind(t *testing.T) {
-	f := New(&lines{}, "")
+	f := New(&lines{}, "", Run{})
 	ctx, cancel := context.WithCancel(t.Context())
 	client, err := f.Clients.Add(ctx)
 	if err != nil {
@@ -169,7 +169,7 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := New(&lines{}, fifo) // without a reader
+	f := New(&lines{}, fifo, Run{}) // without a reader
 	sample := func(bool) event.Sample { return event.Sample{} }
 	for f.dropped == 0 {
 		f.Sample(0, 0, sample)

@@ -1,6 +1,7 @@
 package tell
 
 import (
+	"os"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -16,6 +17,10 @@ type Recorder interface {
 	Close(patience time.Duration)
 }
 
+// recordEvery is the least time between two samples of the record, but for those at a
+// decision.
+const recordEvery = time.Second
+
 // Record is the record of a run, and which looks it gets.
 type Record struct {
 	To  Recorder      // nil where nothing is recorded
@@ -23,24 +28,40 @@ type Record struct {
 	seq uint64        // of the last look
 }
 
-// OpenRecord begins a record. A fault of the part silent is not told.
-func (f *Fan) OpenRecord(opt store.Options, silent string) {
+// OpenRecord begins the record of the run, in that directory or, where it is empty, where
+// one is found once there is something to keep. fault is why no record can be kept there,
+// which was told: then there is a journal alone.
+func (f *Fan) OpenRecord(dir, fault string, attempt int) {
+	opt := store.Options{Meta: f.Run.meta(), Places: record.DefaultPlaces(f.Run.Lookup, os.Geteuid()), Attempt: attempt, AtOnce: dir != ""}
+	if dir != "" {
+		opt.Places.Records, opt.Places.Chosen = []string{dir}, true
+	}
+	if fault != "" {
+		opt.Places.Records = nil
+	}
 	opt.Fault = func(part string, err error) {
-		if part != silent {
+		if part != "record" || fault == "" {
 			f.failed.tell(part, err.Error())
 		}
 	}
 	f.Record.To, f.Helps.note = store.New(opt), f.Note
 }
 
-// Due says whether the record takes the look of that number: each one once, at most one
+// Look gives a full look to the record, where it is due.
+func (r *Record) Look(now, interval time.Duration, l *record.Look) {
+	if r.due(now, max(interval, recordEvery), l.Sample.Seq, l.AtDecision) {
+		r.To.Sample(l)
+	}
+}
+
+// due says whether the record takes the look of that number: each one once, at most one
 // in every, and each at a decision.
-func (r *Record) Due(now, every time.Duration, seq uint64, atDecision bool) bool {
+func (r *Record) due(now, every time.Duration, seq uint64, atDecision bool) bool {
 	if r.To == nil || r.seq == seq && !atDecision {
 		return false
 	}
 	if !atDecision {
-		if now-r.at < every && r.seq != 0 {
+		if now-r.at < every-early && r.seq != 0 {
 			return false
 		}
 		r.at = now

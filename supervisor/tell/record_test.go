@@ -9,7 +9,7 @@ import (
 // and no look twice.
 func TestRecordDue(t *testing.T) {
 	var r Record
-	if r.Due(0, time.Second, 1, true) {
+	if r.due(0, time.Second+early, 1, true) {
 		t.Error("due where nothing is recorded")
 	}
 	k := &kept{}
@@ -30,7 +30,7 @@ func TestRecordDue(t *testing.T) {
 		{2 * time.Second, 3, false, false},
 		{2 * time.Second, 4, false, true},
 	} {
-		if got := r.Due(c.now, time.Second, c.seq, c.atDecision); got != c.want {
+		if got := r.due(c.now, time.Second+early, c.seq, c.atDecision); got != c.want {
 			t.Errorf("%d: %v", i, got)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 )
 
 func TestSignalsAreToldAgain(t *testing.T) {
-	var s Signals
+	var s signals
 	winch := event.Signal{Signal: "SIGWINCH"}
 	told := 0
 	for i := range 100 {
-		if s.Fresh(time.Duration(i)*50*time.Millisecond, winch) {
+		if s.fresh(time.Duration(i)*50*time.Millisecond, winch) {
 			told++
 		}
 	}
@@ -20,7 +20,7 @@ func TestSignalsAreToldAgain(t *testing.T) {
 		t.Errorf("told %d times in 5 s", told)
 	}
 	for i := range 10 * mostSignals {
-		if !s.Fresh(time.Hour, event.Signal{Signal: "SIGUSR1", Sender: i}) {
+		if !s.fresh(time.Hour, event.Signal{Signal: "SIGUSR1", Sender: i}) {
 			t.Fatalf("the one of sender %d was not told", i)
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
@@ -19,9 +21,8 @@ const textfileEvery = 15 * time.Second
 // Textfile keeps the metrics of a run in a file for node_exporter, by --textfile. Who
 // leads does, for all ranks that are led.
 type Textfile struct {
-	Dir, Version string
-	Place        metrics.Place
-	Tolerance    time.Duration // by which a text may come early, with a look that is due
+	dir, version string
+	place        metrics.Place
 	file         *textfile.File
 	acted        metrics.Acted
 	some         bool          // a text was put
@@ -37,16 +38,32 @@ type Figures struct {
 	At     time.Time
 }
 
-// Open begins the file. Rules tell which actions there may be; why says that it cannot be
-// written, as far as is known.
-func (x *Textfile) Open(name textfile.Name, proc string, rules []event.Rule, why string) {
+// OpenTextfile begins the file in that directory. attached is what [Run.Place] takes; rules
+// tell which actions there may be; why says that it cannot be written, as far as is known.
+func (f *Fan) OpenTextfile(dir, attached string, rules []event.Rule, why string) {
+	x := &f.Textfile
+	x.dir, x.version, x.place = dir, f.Run.Version, f.Run.Place(attached)
 	for _, r := range rules {
 		x.acted.Expect(r.Action)
 	}
-	x.file = textfile.Open(x.Dir, name, proc)
+	x.file = textfile.Open(dir, f.Run.textfile(x.place), f.Run.Proc)
 	if why != "" {
 		x.file.Failed(errors.New(why))
 	}
+}
+
+// DropTextfile removes what an earlier watcher of this run told before it was killed:
+// another leads now, and tells.
+func (f *Fan) DropTextfile(dir string) {
+	name := f.Run.textfile(f.Run.Place(""))
+	probe.Run(func() { textfile.Remove(dir, name) })
+}
+
+// RemoveTextfile removes what a watcher that was killed may have left of the run of that
+// holder. It may hang.
+func RemoveTextfile(dir, proc string, holder int, lookup func(string) (string, bool)) {
+	r := Run{Proc: proc, Holder: holder, Node: slurm.NodeName(lookup), Job: JobOf(lookup)}
+	textfile.Remove(dir, r.textfile(r.Place("")))
 }
 
 // Count takes in the outcome of a decision.
@@ -64,7 +81,7 @@ func (x *Textfile) Count(d *event.Decision, o *event.Outcome) {
 // due says whether a text is due.
 func (x *Textfile) due(now time.Duration, decided bool) bool {
 	if !decided {
-		if x.some && now-x.at < textfileEvery-x.Tolerance {
+		if x.some && now-x.at < textfileEvery-early {
 			return false
 		}
 		x.at = now
@@ -76,15 +93,15 @@ func (x *Textfile) due(now time.Duration, decided bool) bool {
 // Metrics returns the metrics.
 func (x *Textfile) Metrics(f Figures) *metrics.Set {
 	s := metrics.NewSet()
-	s.Limits(x.Place, f.Limits)
-	s.Processes(x.Place, f.Procs)
-	s.Actions(x.Place, &x.acted)
-	s.Put(&metrics.OOMKills, x.Place, float64(limit.OwnKills(f.Kills)))
+	s.Limits(x.place, f.Limits)
+	s.Processes(x.place, f.Procs)
+	s.Actions(x.place, &x.acted)
+	s.Put(&metrics.OOMKills, x.place, float64(limit.OwnKills(f.Kills)))
 	if f.Ranks > 0 {
-		s.Put(&metrics.Ranks, x.Place, float64(f.Ranks))
+		s.Put(&metrics.Ranks, x.place, float64(f.Ranks))
 	}
-	s.Put(&metrics.LastLook, x.Place, float64(f.At.UnixMilli())/1000)
-	s.Put(&metrics.BuildInfo, x.Place, 1, x.Version)
+	s.Put(&metrics.LastLook, x.place, float64(f.At.UnixMilli())/1000)
+	s.Put(&metrics.BuildInfo, x.place, 1, x.version)
 	return s
 }
 
@@ -119,7 +136,7 @@ func (f *Fan) Export(now time.Duration, decided bool, figures func() Figures) {
 // be for the same reason as before.
 func (f *Fan) textfileNews(now time.Duration, why error) {
 	if why == nil {
-		f.Say(now, "textfile", fmt.Sprintf("textfile: %s is written again", f.Textfile.Dir))
+		f.Say(now, "textfile", fmt.Sprintf("textfile: %s is written again", f.Textfile.dir))
 		return
 	}
 	f.ration(now, "fault textfile", fmt.Sprintf("textfile: %v; the command runs on", why), f.Warn)

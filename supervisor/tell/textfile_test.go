@@ -4,14 +4,12 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
 // TestTextfileNews: each change is told, though it be for the same reason as before.
 func TestTextfileNews(t *testing.T) {
 	s := newStand(t)
-	s.Textfile.Dir = "/metrics"
+	s.Textfile.dir = "/metrics"
 	for i := range 2 {
 		now := time.Duration(i) * 4 * time.Second
 		s.textfileNews(now, errors.New("cannot write to D: no space left on device"))
@@ -44,14 +42,13 @@ func TestTextfileDue(t *testing.T) {
 	if made != 0 {
 		t.Error("made without a file")
 	}
-	s.Textfile.Dir, s.Textfile.Tolerance = t.TempDir(), time.Second
-	s.Textfile.Open(textfile.Of("/proc", 1, "", "", "n1"), "/proc", nil, "")
+	s.OpenTextfile(t.TempDir(), "", nil, "")
 	for _, c := range []struct {
 		at      time.Duration
 		decided bool
 		want    int
 	}{
-		{0, false, 1}, {13 * time.Second, false, 1}, {13 * time.Second, true, 2}, {14 * time.Second, false, 3}, {27 * time.Second, false, 3}, {28 * time.Second, false, 4},
+		{0, false, 1}, {14 * time.Second, false, 1}, {14 * time.Second, true, 2}, {15*time.Second - early, false, 3}, {29 * time.Second, false, 3}, {30*time.Second - early, false, 4},
 	} {
 		if s.Export(c.at, c.decided, figures); made != c.want {
 			t.Errorf("at %v %d texts, want %d", c.at, made, c.want)

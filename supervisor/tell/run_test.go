@@ -1,0 +1,99 @@
+package tell
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/metrics"
+)
+
+// TestRunNumber: the first process of two containers has the same PID.
+func TestRunNumber(t *testing.T) {
+	dir := t.TempDir()
+	of := func(namespace string) int {
+		link := filepath.Join(dir, namespace)
+		if err := os.Symlink(namespace, link); err != nil {
+			t.Fatal(err)
+		}
+		return runNumber(link, 7)
+	}
+	if n := of("pid:[4026531836]"); n != 7 {
+		t.Errorf("on the node itself %d, want its PID", n)
+	}
+	if n := runNumber(filepath.Join(dir, "none"), 7); n != 7 {
+		t.Errorf("where that cannot be read %d, want its PID", n)
+	}
+	if a, b := of("pid:[4026532001]"), of("pid:[4026532002]"); a == b || a <= 0 || b <= 0 {
+		t.Errorf("in two containers %d and %d", a, b)
+	}
+}
+
+// TestRunTime: a watcher that is started again goes on with the time of the run,
+// whatever somebody has set the clock to since.
+func TestRunTime(t *testing.T) {
+	r, since := &Run{}, time.Now()
+	for _, set := range []time.Duration{0, time.Hour, -time.Hour} {
+		r.Begun, r.BegunMono = time.Now().Add(set-90*time.Second), Monotonic()-90*time.Second
+		if at := r.Took(since); at < 90*time.Second || at > 100*time.Second {
+			t.Errorf("after the clock was set by %v the run has lasted %v, want 90 s", set, at)
+		}
+	}
+	r.Begun, r.BegunMono = time.Now().Add(time.Hour), 0
+	if at := r.Took(since); at < 0 {
+		t.Errorf("the run has lasted %v", at)
+	}
+}
+
+// TestPlace: what a run is known by.
+func TestPlace(t *testing.T) {
+	env := func(vars ...string) func(string) (string, bool) {
+		return func(name string) (string, bool) {
+			for _, v := range vars {
+				if value, ok := strings.CutPrefix(v, name+"="); ok {
+					return value, true
+				}
+			}
+			return "", false
+		}
+	}
+	host := slurm.NodeName(env())
+	array := env("SLURM_JOB_ID=48", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=2", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1")
+	for name, c := range map[string]struct {
+		lookup   func(string) (string, bool)
+		attached string // to that job, or "PID"
+		want     metrics.Place
+	}{
+		"outside Slurm":        {env(), "", metrics.Place{Node: host}},
+		"batch script":         {env("SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"), "", metrics.Place{JobID: "46", Step: "batch", Node: "n1"}},
+		"array task":           {array, "", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"attached to a PID":    {array, "PID", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"… outside Slurm":      {env(), "PID", metrics.Place{Node: host}},
+		"attached to a job":    {array, "48", metrics.Place{JobID: "48", Node: "n1"}},
+		"attached to a step":   {array, "48.batch", metrics.Place{JobID: "48", Step: "batch", Node: "n1"}},
+		"attached, no environ": {env(), "48.0", metrics.Place{JobID: "48", Step: "0", Node: host}},
+	} {
+		r := Run{ID: name, Lookup: c.lookup, Node: slurm.NodeName(c.lookup), Job: JobOf(c.lookup)}
+		attached := ""
+		switch c.attached {
+		case "":
+			r.Holder = 7
+		case "PID":
+		default:
+			attached = c.attached
+		}
+		c.want.Run = r.Label()
+		if diff := cmp.Diff(c.want, r.Place(attached)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	label := func(id string) string { r := Run{ID: id}; return r.Label() }
+	if a, b := label("20261122T120000Z-46.0.0-n1-7"), label("20261122T120001Z-46.0.0-n1-7"); a == b || len(a) != 8 {
+		t.Errorf("two lives of a job are %q and %q", a, b)
+	}
+}
