@@ -53,7 +53,7 @@ var layers = map[string][]string{
 		"supervisor/cadence", "supervisor/counts", "supervisor/node", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
 	},
 
-	"supervisor/view":       {"rss"},
+	"supervisor/view":       {"rss", "supervisor/event"},
 	"supervisor/population": {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm", "supervisor/fault", "supervisor/probe", "supervisor/view"},
 	"supervisor/attach":     {"rss", "rss/proctree", "supervisor/hold", "supervisor/probe"}, // it answers in the holder's words
 

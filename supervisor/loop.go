@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // loop runs until the command has ended.
@@ -205,8 +206,18 @@ func (w *watcher) read() {
 		}
 	}
 	w.forgetRates()
+	w.see()
 	w.tell.Sum.Peak(&w.last, w.readings, w.counts.Pace)
 	w.tell.Sum.Apart(&w.last, w.readings, w.limits.Outside)
+}
+
+// see makes the view of what was read last.
+func (w *watcher) see() {
+	rates := make(map[event.LimitID]rss.Rate, len(w.rates))
+	for id, r := range w.rates {
+		rates[id] = *r
+	}
+	w.view = &view.View{Now: w.now(), Sample: w.last, Limits: w.readings, Rates: rates}
 }
 
 // population reads the tree and what counts beside it.
@@ -270,6 +281,7 @@ func (w *watcher) step() {
 	w.stepAction()
 	now := w.now()
 	w.readings = w.ladder.Observe(now, w.readings)
+	w.see()
 	in := policy.Input{Now: now, Limits: w.readings, Lead: w.leads()}
 	in.JobEnd, in.EndUnsure = w.jobEnd()
 	for due := range w.ladder.Asks(&in) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
@@ -14,10 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
-
-// standstill is the time to the limit, at a rate that was seen and has faded
-// since, from which on nothing grows.
-const standstill = 6 * time.Hour
 
 func (w *watcher) canRecycle(l *event.Limit) event.Feasibility {
 	if !l.Name.Memory() {
@@ -32,14 +27,14 @@ func (w *watcher) canRecycle(l *event.Limit) event.Feasibility {
 			if took > workers.LongPause && !pressed(l) {
 				return event.Feasibility{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
-		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && w.timeLeft(l) == 0 {
+		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && w.view.TimeLeft(l) == 0 {
 			return event.Feasibility{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
 		}
 	}
 	p := &w.peers
 	job, _ := w.limits.Job()
 	if p.stagger.Waits(node.Turn{
-		Now: w.now(), Left: w.timeLeft(l), Nodes: job.Nodes, From: p.from, Heir: p.heir, Within: action.RecycleDeadline,
+		Now: w.now(), Left: w.view.TimeLeft(l), Nodes: job.Nodes, From: p.from, Heir: p.heir, Within: action.RecycleDeadline,
 		Pending: p.heir && w.workers.Trainers().Recycling() || w.loader != nil && w.loader.Inherited(),
 	}) {
 		return event.Feasibility{Reason: event.ReasonOccupied, Later: true}
@@ -60,7 +55,7 @@ func pressed(l *event.Limit) bool {
 func (w *watcher) pick(l *event.Limit) (u workers.Usage, reason event.Reason) {
 	list := w.recyclable(l)
 	worth := event.MinGain(0)
-	if left := w.timeLeft(l); left > 0 && left < workers.HurryETA && l.Name != event.LimitUser {
+	if left := w.view.TimeLeft(l); left > 0 && left < workers.HurryETA && l.Name != event.LimitUser {
 		worth = event.MinRecycle(l) // the enforcer of no other asks whether it was worth it
 	}
 	i, _, reason := workers.Pick(list, worth)
@@ -73,32 +68,11 @@ func (w *watcher) pick(l *event.Limit) (u workers.Usage, reason event.Reason) {
 // recyclable are the workers that could be recycled for l.
 func (w *watcher) recyclable(l *event.Limit) []workers.Usage {
 	step := w.limits.Step(l)
-	list := slices.DeleteFunc(w.workers.RecyclableFor(l, w.timeLeft(l)), func(u workers.Usage) bool { return !w.pop.InScope(u.ID, step) })
+	list := slices.DeleteFunc(w.workers.RecyclableFor(l, w.view.TimeLeft(l)), func(u workers.Usage) bool { return !w.pop.InScope(u.ID, step) })
 	for i := range list {
 		list[i].RankServed = w.peers.stagger.LastRecycled(w.rankKey(list[i].ID.PID))
 	}
 	return list
-}
-
-// timeLeft is the time to the limit: as forecast, else at the fastest rate seen.
-// It is 0 where nothing grows, and only there.
-func (w *watcher) timeLeft(l *event.Limit) time.Duration {
-	seconds := 0.0
-	if rate := w.rate(l).PerSecond(w.now()); rate > 0 {
-		seconds = float64(l.Headroom()) / rate
-	}
-	if seconds > standstill.Seconds() {
-		seconds = 0 // a rate fades and never ends
-	}
-	if l.ETA != nil {
-		seconds = *l.ETA
-	}
-	// At the limit there is no time left, which is not the same as no growth.
-	left := time.Duration(min(seconds, 1e9) * float64(time.Second))
-	if l.Headroom() == 0 || seconds > 0 {
-		left = max(left, 1)
-	}
-	return left
 }
 
 // The rung of a recycle leaves a tenth of the limit for the time that a worker takes

@@ -25,6 +25,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
@@ -92,6 +93,7 @@ type watcher struct {
 	slimmed   bool
 	seq       uint64
 	last      rss.Sample    // the last full reading
+	view      *view.View    // … and all that it has seen
 	readings  []event.Limit // … of the limits, with forecasts
 	watched   int           // index in readings of what fast ticks look at, -1 for none
 	fullUsed  rss.Bytes     // what the watched limit stood at in it
