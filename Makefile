@@ -66,11 +66,12 @@ reference: ## docs/reference and examples/rsswarden.toml, from the code; a test 
 	@.ci/setup build
 	go test -count=1 -run '^TestReference$$' ./cmd/rsswarden ./cmd/rsswardend ./supervisor/event ./supervisor/metrics -update
 
-# BENCH='-rows a,c' measures less; the table is told in cmd/bench.
+# BENCH='Trees|Start' measures less; what there is stands in bench/main_test.go.
 bench: ## ours beside the peers', in one run, with the ratios; all runs in bench.txt
 	@.ci/setup test
 	@.ci/setup bench
-	go run ./cmd/bench $(BENCH)
+	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime 1x -timeout 0 ./bench | tee bench.txt
+	go tool benchstat -col /who bench.txt
 
 # The counts take three hours and a half on two cores, of which one is an hour of jobs
 # that must raise no alert. The loader's tests of rare faults are

@@ -29,7 +29,7 @@ require (
 	github.com/urfave/cli/v2 v2.27.7
 	// The lines on stderr, by its zapcore: package zap itself links net/http.
 	go.uber.org/zap v1.28.0
-	// cmd/bench alone: the format of Go benchmarks, and benchstat, which compares two runs.
+	// bench alone: the format of Go benchmarks, and benchstat, which compares two runs.
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	// signalfd, pidfd, waitid, prctl and inotify.
 	golang.org/x/sys v0.49.0

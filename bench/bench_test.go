@@ -1,14 +1,12 @@
-package main
+package bench
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"maps"
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,15 +14,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == readerRole {
-		os.Exit(beReader(os.Args[2:]))
-	}
-	os.Exit(m.Run())
-}
-
-// TestQuick runs the rows that take seconds, and checks that the report has
-// them. How fast anything was is nobody's business here.
+// TestQuick runs what takes seconds, and checks that all has been measured. How fast
+// anything was is not tested here.
 func TestQuick(t *testing.T) {
 	if _, err := exec.LookPath("tini"); err != nil {
 		t.Skip("tini is not there: ", err)
@@ -32,64 +23,57 @@ func TestQuick(t *testing.T) {
 	if out, err := exec.Command(python, "-c", "import psutil").CombinedOutput(); err != nil {
 		t.Skipf("psutil is not there: %s", out)
 	}
-	file := filepath.Join(t.TempDir(), "bench.txt")
-	var stdout, stderr bytes.Buffer
-	if status := run(context.Background(), []string{"-quick", "-rows", "a,c,f,j", "-out", file}, &stdout, &stderr); status != 0 {
-		t.Fatalf("status %d\n%s%s", status, &stdout, &stderr)
+	var out bytes.Buffer
+	rows := map[string]int{"Trees": 4, "Start": 1, "Growth": 3, "Counts": 7}
+	for name, measure := range map[string]func(*bench){"Trees": measureTrees, "Start": measureStart, "Growth": measureGrowth, "Counts": measureCounts} {
+		if err := (&bench{name: "Benchmark" + name, quick: true, out: &out}).run(measure); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, &out)
+		}
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	runs := map[string]map[string]int{} // of each row, how many of each series
-	for r := benchfmt.NewReader(f, file); r.Scan(); {
+	r := benchfmt.NewReader(bytes.NewReader(out.Bytes()), "out")
+	for r.Scan() {
 		res, ok := r.Result().(*benchfmt.Result)
 		if !ok {
 			t.Fatal(r.Result())
 		}
-		for _, key := range []string{"commit", "version", "date", "kernel", "cpu", "cpus", "load"} {
-			if res.GetConfig(key) == "" {
-				t.Errorf("%s: no %s", res.Name, key)
-			}
-		}
-		if res.GetConfig("quick") != "true" || res.Values[0].Value <= 0 && !bytes.Contains(res.Name, []byte("/check_")) {
+		if res.Values[0].Value <= 0 {
 			t.Errorf("%s: %+v", res.Name, res)
 		}
-		at := bytes.LastIndexByte(res.Name, '/')
-		row, who := string(res.Name[:at]), string(res.Name[at+1:])
+		row, who, _ := strings.Cut(string(res.Name), "/who=")
 		if runs[row] == nil {
 			runs[row] = map[string]int{}
 		}
-		if !strings.HasPrefix(who, "check_") {
-			runs[row][who]++
-		}
+		runs[row][who]++
 	}
-	want := map[string]int{"a": 4, "c": 1, "f": 3, "j": 7}
 	for row, series := range runs {
-		group, _, _ := strings.Cut(row, "/")
-		want[group]--
+		name, _, _ := strings.Cut(row, "/")
+		rows[name]--
 		counts := slices.Collect(maps.Values(series))
-		if len(counts) == 0 || slices.Min(counts) < 2 || slices.Min(counts) != slices.Max(counts) {
+		if slices.Min(counts) < 2 || slices.Min(counts) != slices.Max(counts) {
 			t.Errorf("%s: runs %v", row, series)
 		}
 	}
-	for group, left := range want {
+	for name, left := range rows {
 		if left != 0 {
-			t.Errorf("group %s: %d rows are missing", group, left)
+			t.Errorf("%s: %d rows are missing", name, left)
 		}
 	}
 	for _, not := range []string{"where SumRSS reads", "where ours counts", "not measured"} {
-		if strings.Contains(stdout.String(), not) {
-			t.Errorf("the readers disagree, or one is missing:\n%s", &stdout)
+		if strings.Contains(out.String(), not) {
+			t.Errorf("the readers disagree, or one is missing:\n%s", &out)
 		}
 	}
-	for _, who := range []string{"psutil to SumRSS", "added by us to added by tini", "exponent", "× ours"} {
-		if !strings.Contains(stdout.String(), who) {
-			t.Errorf("lacks %q:\n%s", who, &stdout)
+	for _, line := range []string{"psutil to SumRSS", "added by us to added by tini", "exponent"} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("lacks %q:\n%s", line, &out)
 		}
 	}
-	if out, err := exec.Command("go", "tool", "benchstat", file, file).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("sec/op")) {
+	file := path("bench.txt")
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "tool", "benchstat", "-col", "/who", file).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("sec/op")) || !bytes.Contains(out, []byte("SumRSS")) {
 		t.Errorf("benchstat: %v\n%s", err, out)
 	}
 }
@@ -130,17 +114,6 @@ func TestCounter(t *testing.T) {
 	}
 	if status := beReader([]string{"ours-words", "1"}); status != 2 {
 		t.Errorf("a reader of what cannot be counted: status %d", status)
-	}
-}
-
-func TestUsage(t *testing.T) {
-	for _, args := range [][]string{
-		{"-rows", "z"}, {"-rows", ""}, {"-unknown"}, {"word"}, {"-pairs", "0"},
-	} {
-		var stdout, stderr bytes.Buffer
-		if status := run(context.Background(), args, &stdout, &stderr); status != 2 || stderr.Len() == 0 {
-			t.Errorf("%q: status %d, said %q", args, status, &stderr)
-		}
 	}
 }
 

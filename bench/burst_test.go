@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -22,23 +22,23 @@ const (
 	burstRung = "75%:warn"
 )
 
-// measureBursts measures group d: each burst is met by us, watching its process, and
+// measureBursts has each burst met by us, watching its process, and
 // by a poll beside us.
 func measureBursts(b *bench) {
 	for _, rate := range []float64{0.5, 1, 4} {
 		var ours, polled, rates []float64
-		for i := range b.bursts {
+		for i := range pick(b, 20, 2) {
 			b.scope(func() {
 				got := oneBurst(b, rate, i)
 				ours, polled, rates = append(ours, got.ours), append(polled, got.poll), append(rates, got.rate)
 			})
 		}
-		r := b.row(fmt.Sprintf("passed the rung by, at %v GiB/s", rate), "MiB")
+		r := newRow(fmt.Sprintf("passed the rung by, at %v GiB/s", rate), "MiB")
 		r.put("ours: used less threshold of the decision", ours)
 		r.put("a poll each second", polled)
 		if rate == 1 {
-			r.atMost("median", r.Series[0].Median, 16, "MiB")
-			r.atMost("p95", r.Series[0].P95, 64, "MiB")
+			r.atMost("median", r.series[0].median(), 16, "MiB")
+			r.atMost("p95", quantile(r.series[0].runs, 0.95), 64, "MiB")
 		}
 		r.note("it grew by %s GiB/s (median)", figure(quantile(rates, 0.5)))
 		b.add(r)
@@ -58,10 +58,10 @@ func oneBurst(b *bench, rate float64, n int) (got burstRun) {
 	// As far as a poll needs to see it for sure: the GiB to the rung, and more
 	// than a second's growth.
 	growth := 1024 + int(rate*1.2*1024)
-	grow := b.start(b.path("grow"), strconv.Itoa(burstFill), strconv.Itoa(int(rate*1024)), strconv.Itoa(growth))
+	grow := b.start(path("grow"), strconv.Itoa(burstFill), strconv.Itoa(int(rate*1024)), strconv.Itoa(growth))
 	pid := grow.expect("filled")
-	file := b.path(fmt.Sprintf("burst-%v-%d.jsonl", rate, n))
-	ours := b.start(b.program, "attach", "--quiet", "--limit", "4G", "--accounting", "rss",
+	file := path(fmt.Sprintf("burst-%v-%d.jsonl", rate, n))
+	ours := b.start(program(), "attach", "--quiet", "--limit", "4G", "--accounting", "rss",
 		"--at", "none", "--at", burstRung, "--events", file, strconv.Itoa(pid))
 	// Our watch ends with what it watches, also where the burst fails.
 	b.atEnd(func() { grow.end() })
@@ -152,18 +152,19 @@ const stormRate = 2000
 // planted is what the grandchild holds.
 const planted = 256 * rss.MiB
 
-// measureStorm measures group g: we watch a storm, and a psutil loop beside us.
+// measureStorm has us watch a storm, and a psutil loop beside us.
 func measureStorm(b *bench) {
-	events := b.path("storm.jsonl")
-	c := b.start(b.under("--quiet", "--limit", "12G", "--accounting", "rss", "--events", events)(
-		b.path("storm"), strconv.Itoa(stormRate), strconv.FormatFloat(b.storm.Seconds(), 'f', 3, 64))...)
+	events := path("storm.jsonl")
+	storm := pick(b, 30*time.Second, 4*time.Second)
+	c := b.start(under("--quiet", "--limit", "12G", "--accounting", "rss", "--events", events)(
+		path("storm"), strconv.Itoa(stormRate), strconv.FormatFloat(storm.Seconds(), 'f', 3, 64))...)
 	pid := c.expect("begin")
 	watcher := watcherOf(c.pid())
 	var loop *child
 	if !b.lacks("psutil", "psutil") {
 		loop = b.psutilLoop(pid)
 	}
-	got := stormRuns(b, c, loop, watcher)
+	got := stormRuns(b, c, loop, watcher, storm/6)
 	// The last full look is at most a second old, and so is the last poll.
 	b.sleep(2500 * time.Millisecond)
 	theirs := -1.0
@@ -184,14 +185,14 @@ func measureStorm(b *bench) {
 			}
 		}
 	}
-	r := b.row(fmt.Sprintf("CPU while %d a second are forked", stormRate), "% of a core")
+	r := newRow(fmt.Sprintf("CPU while %d a second are forked", stormRate), "% of a core")
 	r.put("ours: holder and watcher", got.ours)
 	r.put("psutil loop, each second", got.psutil)
 	// We look once a second here, and a run may hold one look more than another.
 	r.atMost("all runs together", mean(got.ours), 5, "% of a core")
-	r.note("%.0f a second were forked", float64(got.forks)/b.storm.Seconds())
+	r.note("%.0f a second were forked", float64(got.forks)/storm.Seconds())
 	b.add(r)
-	r = b.row("orphans forked in the storm that are missed", "of 1")
+	r = newRow("orphans forked in the storm that are missed", "of 1")
 	r.put("ours", []float64{missed(used)})
 	if theirs >= 0 {
 		r.put("psutil", []float64{theirs})
@@ -215,7 +216,7 @@ type stormed struct {
 }
 
 // stormRuns cuts the storm into runs, until it says that it has ended.
-func stormRuns(b *bench, c, loop *child, watcher int) (got stormed) {
+func stormRuns(b *bench, c, loop *child, watcher int, length time.Duration) (got stormed) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
@@ -223,7 +224,6 @@ func stormRuns(b *bench, c, loop *child, watcher int) (got stormed) {
 		defer catch(&err)
 		got.forks = c.expect("end")
 	}()
-	length := max(b.storm/6, time.Second)
 	read := func() (ours, theirs time.Duration) {
 		if loop != nil {
 			theirs = usages(loop.pid()).ran
@@ -236,8 +236,8 @@ func stormRuns(b *bench, c, loop *child, watcher int) (got stormed) {
 		case err := <-ended:
 			check(err)
 			over = true
-		case <-b.ctx.Done():
-			check(b.ctx.Err())
+		case <-ctx.Done():
+			check(ctx.Err())
 		case <-time.After(length):
 		}
 		took := time.Since(began)

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// trainers is how many group j has.
+// trainers is how many there are.
 const trainers = 64
 
 // How often the watcher counts for a trainer that is far from its limits, and
@@ -20,7 +20,6 @@ const (
 	fdsShare  = 0.01
 )
 
-// measureCounts measures group j.
 func measureCounts(b *bench) {
 	mappings := pick(b, 2000, 200)
 	b.scope(func() { countOnce(b, mappings) })
@@ -31,7 +30,7 @@ func measureCounts(b *bench) {
 // still and have so many mappings each beside those of any program. They are of a
 // file, or of none where its name is empty. The PID is their parent's.
 func (b *bench) ranks(maps int, file string, wrap wrapper) (*child, int) {
-	args := []string{b.path("mappings"), strconv.Itoa(trainers), strconv.Itoa(maps)}
+	args := []string{path("mappings"), strconv.Itoa(trainers), strconv.Itoa(maps)}
 	if file != "" {
 		args = append(args, file)
 	}
@@ -43,7 +42,7 @@ func countOnce(b *bench, mappings int) {
 	_, pid := b.ranks(mappings, "", nil)
 	countRow(b, fmt.Sprintf("%d × %d mappings of nothing, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
 	countRow(b, fmt.Sprintf("descriptors of %d processes, counted once", trainers), pid, "fds", fdsEvery, fdsShare)
-	_, pid = b.ranks(mappings, b.path("mappings"), nil)
+	_, pid = b.ranks(mappings, path("mappings"), nil)
 	countRow(b, fmt.Sprintf("%d × %d mappings of a file, counted once", trainers, mappings), pid, "maps", mapsEvery, mapsShare)
 }
 
@@ -52,9 +51,9 @@ func countOnce(b *bench, mappings int) {
 func countRow(b *bench, name string, pid int, what string, every time.Duration, share float64) {
 	readers := []*reader{goReader("ours", "ours-"+what, pid, 1), goReader("procfs", "procfs-"+what, pid, 1)}
 	if !b.lacks("psutil", "psutil") {
-		readers = append(readers, &reader{name: "psutil", args: []string{python, b.path("counts.py"), strconv.Itoa(pid), what}})
+		readers = append(readers, &reader{name: "psutil", args: []string{python, path("counts.py"), strconv.Itoa(pid), what}})
 	}
-	row := b.row(name, "ms of processor time")
+	row := newRow(name, "ms of processor time")
 	b.scope(func() {
 		b.startReaders(readers, 1)
 		for i, runs := range inTurns(pick(b, 6, 2), readers, func(r *reader) float64 { return r.read(1, pause)[0] / 1e3 }) {
@@ -70,7 +69,7 @@ func countRow(b *bench, name string, pid int, what string, every time.Duration, 
 			row.tell(r.name+" to ours", row.times(r.name, "ours"), "times")
 		}
 	}
-	took := row.Series[0].Median / 1e3
+	took := row.series[0].median() / 1e3
 	row.tell(fmt.Sprintf("every %.0f s", every.Seconds()), 100*took/every.Seconds(), "% of a core")
 	row.tell(fmt.Sprintf("at %v %% of a core, which the watcher takes at most, once in", share), max(100*took/share, every.Seconds()), "s")
 	b.add(row)
@@ -79,7 +78,7 @@ func countRow(b *bench, name string, pid int, what string, every time.Duration, 
 // countIdle is what holder and watcher take, watched at the same time.
 func countIdle(b *bench, mappings int) {
 	var subjects, watchers []*subject
-	quiet := b.under("--quiet")
+	quiet := under("--quiet")
 	add := func(name string, c *child, _ int) {
 		watcher := watcherOf(c.pid())
 		subjects = append(subjects, &subject{name: name, pids: []int{c.pid(), watcher}})
@@ -90,7 +89,7 @@ func countIdle(b *bench, mappings int) {
 		add(name, c, pid)
 	}
 	start(fmt.Sprintf("ours: trainers with %d mappings", mappings), mappings, "")
-	start(fmt.Sprintf("ours: trainers with %d of a file", mappings), mappings, b.path("mappings"))
+	start(fmt.Sprintf("ours: trainers with %d of a file", mappings), mappings, path("mappings"))
 	start("ours: trainers with those of any program", 0, "")
 	c, pid := b.crowd(trainers+1, quiet)
 	add("ours: no trainers", c, pid)
@@ -110,16 +109,16 @@ func countIdle(b *bench, mappings int) {
 		switch m.name {
 		case "CPU, by schedstat":
 			// Mappings are counted in fewer runs than not: only the mean tells.
-			all := make([]float64, len(r.Series))
-			for i, s := range r.Series {
-				all[i] = mean(s.Runs)
-				r.tell("mean,"+strings.TrimPrefix(s.Who, "ours:"), all[i], r.Unit)
+			all := make([]float64, len(r.series))
+			for i, s := range r.series {
+				all[i] = mean(s.runs)
+				r.tell("mean,"+strings.TrimPrefix(s.who, "ours:"), all[i], r.unit)
 			}
-			r.atMost("what the mappings add, by the means", all[0]-all[2], 0.1, r.Unit)
-			r.atMost("what those of a file add", all[1]-all[2], 0.1, r.Unit)
-			r.tell("what trainers without them add", all[2]-all[3], r.Unit)
+			r.atMost("what the mappings add, by the means", all[0]-all[2], 0.1, r.unit)
+			r.atMost("what those of a file add", all[1]-all[2], 0.1, r.unit)
+			r.tell("what trainers without them add", all[2]-all[3], r.unit)
 		case "RSS":
-			r.atMost("with the mappings", r.Series[0].Median, 12, r.Unit)
+			r.atMost("with the mappings", r.series[0].median(), 12, r.unit)
 		}
 		b.add(r)
 	}

@@ -1,9 +1,8 @@
-package main
+package bench
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"embed"
 	"fmt"
 	"io"
@@ -14,39 +13,27 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/perf/benchfmt"
 )
 
-// options is what the command line chooses.
-type options struct {
-	rows    string
-	quick   bool
-	out     string
-	program string
-	idle    time.Duration
-	bursts  int
-	pairs   int
-	storm   time.Duration
-}
-
-// bench is one run of this program.
+// bench is one benchmark as it runs.
 type bench struct {
-	options
-	ctx    context.Context
-	report *Report
-	dir    string // for what is built and written
-	root   string // of the source tree
-	group  string // in which rows are added
-	ends   []func()
+	name  string // before each row's
+	quick bool
+	out   io.Writer
+	ends  []func()
 }
 
-// A group is a set of rows that are measured together.
-type group struct {
-	name, title string
-	measure     func(*bench)
+// run measures; the rows are printed as they are done.
+func (b *bench) run(measure func(*bench)) (err error) {
+	defer catch(&err)
+	program()
+	b.scope(func() { measure(b) })
+	return ctx.Err()
 }
 
 // scope runs f, and then ends what it has started, the latest first.
@@ -90,6 +77,9 @@ func catch(err *error) {
 	}
 }
 
+// idle is how long to watch what sleeps.
+func (b *bench) idle() time.Duration { return pick(b, *idleFlag, min(*idleFlag, 4*time.Second)) }
+
 // pick is the number of runs, or how long they take, quick or not.
 func pick[T any](b *bench, long, quick T) T {
 	if b.quick {
@@ -102,8 +92,8 @@ func pick[T any](b *bench, long, quick T) T {
 func (b *bench) sleep(d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-b.ctx.Done():
-		check(b.ctx.Err())
+	case <-ctx.Done():
+		check(ctx.Err())
 	}
 }
 
@@ -116,34 +106,35 @@ var helpers embed.FS
 // python is Debian's, which has its torch and psutil.
 const python = "/usr/bin/python3"
 
-// build compiles the helpers, and rsswarden as `make build` does, into b.dir.
-func (b *bench) build() {
+// program compiles the helpers, and rsswarden as `make build` does, the first time, and
+// returns the latter.
+var program = sync.OnceValue(func() string {
 	for _, e := range must(fs.ReadDir(helpers, "helpers")) {
-		file := b.path(e.Name())
+		file := path(e.Name())
 		check(os.WriteFile(file, must(helpers.ReadFile("helpers/"+e.Name())), 0o600))
 		if name, isC := strings.CutSuffix(file, ".c"); isC {
-			output(b.command("cc", "-O2", "-o", name, file))
+			output(command("cc", "-O2", "-o", name, file))
 		}
 	}
-	if b.program == "" {
-		b.program = b.goBuild("cmd/rsswarden", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w")
-	} else {
-		b.program = must(filepath.Abs(b.program))
+	printHead(os.Stdout)
+	if *programFlag != "" {
+		return must(filepath.Abs(*programFlag))
 	}
-}
+	return goBuild("cmd/rsswarden")
+})
 
-// goBuild builds one of our programs, and returns its file.
-func (b *bench) goBuild(dir string, flags ...string) string {
-	program := b.path(filepath.Base(dir))
-	cmd := b.command(slices.Concat([]string{"go", "build"}, flags, []string{"-o", program, "./" + dir})...)
-	cmd.Dir = b.root
+// goBuild builds one of our programs as `make build` does, and returns its file.
+func goBuild(dir string) string {
+	file := path(filepath.Base(dir))
+	cmd := command("go", "build", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", file, "./"+dir)
+	cmd.Dir = ".."
 	output(cmd)
-	return program
+	return file
 }
 
 // command is one that ends with the bench.
-func (b *bench) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(b.ctx, args[0], args[1:]...)
+func command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	// Before SIGKILL, so that what a wrapper has started gets to know.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
@@ -160,23 +151,23 @@ func output(cmd *exec.Cmd) []byte {
 	return out
 }
 
-func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+func path(name string) string { return filepath.Join(workDir, name) }
 
 // lacks says that Debian's Python cannot be used with these modules, which leaves a peer
 // out.
 func (b *bench) lacks(peer, modules string) bool {
-	out, err := b.command(python, "-c", "import "+modules).CombinedOutput()
+	out, err := command(python, "-c", "import "+modules).CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		b.skip(fmt.Sprintf("%s: %s with %s is not there: %v %s", peer, python, modules, err, lines[len(lines)-1]))
+		b.skip("%s: %s with %s is not there: %v %s", peer, python, modules, err, lines[len(lines)-1])
 	}
 	return err != nil
 }
 
 // under puts us in front of a command, with these options.
-func (b *bench) under(options ...string) wrapper {
+func under(options ...string) wrapper {
 	return func(command ...string) []string {
-		return slices.Concat([]string{b.program, "run"}, options, []string{"--"}, command)
+		return slices.Concat([]string{program(), "run"}, options, []string{"--"}, command)
 	}
 }
 
@@ -191,7 +182,7 @@ type child struct {
 
 // start starts a program, which ends with the scope.
 func (b *bench) start(args ...string) *child {
-	cmd := b.command(args...)
+	cmd := command(args...)
 	cmd.Stderr = os.Stderr
 	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
 	if err := cmd.Start(); err != nil {
@@ -248,13 +239,13 @@ func plain(env []string) []string {
 	return append(out, "PYTHONDONTWRITEBYTECODE=1")
 }
 
-// A wrapper puts words in front of a command, as [bench.under] does.
+// A wrapper puts words in front of a command, as [under] does.
 type wrapper func(command ...string) []string
 
 // crowd starts n sleeping processes, the first of them the parent of all
 // others, behind the words of wrap. Its PID is theirs, not the wrapper's.
 func (b *bench) crowd(n int, wrap wrapper) (*child, int) {
-	return b.sleepers(wrap, b.path("crowd"), fmt.Sprint(n))
+	return b.sleepers(wrap, path("crowd"), fmt.Sprint(n))
 }
 
 // sleepers starts a helper, behind the words of wrap, that says "ready PID" once
@@ -269,9 +260,9 @@ func (b *bench) sleepers(wrap wrapper, args ...string) (*child, int) {
 
 // goTest runs benchmarks, with a variable of the environment, and returns what
 // [metrics] reads.
-func (b *bench) goTest(env, packages string, args ...string) (names []string, told map[string]map[string][]float64) {
-	cmd := b.command(slices.Concat([]string{"go", "test", "-run", "^$"}, args, []string{packages})...)
-	cmd.Dir = b.root
+func goTest(env, packages string, args ...string) (names []string, told map[string]map[string][]float64) {
+	cmd := command(slices.Concat([]string{"go", "test", "-run", "^$"}, args, []string{packages})...)
+	cmd.Dir = ".."
 	cmd.Env = append(cmd.Env, env)
 	return metrics(output(cmd))
 }

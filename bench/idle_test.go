@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ type quantity struct {
 	of         func(was, now usage, took time.Duration) float64
 }
 
-// quantities are the rows of group b. CPU and switches are of each run, all else
+// quantities are the rows. CPU and switches are of each run, all else
 // is as it stands at a run's end.
 var quantities = []quantity{
 	{"CPU, by schedstat", "% of a core", func(was, now usage, took time.Duration) float64 {
@@ -45,14 +45,14 @@ var quantities = []quantity{
 	{"descriptors", "descriptors", func(_, now usage, _ time.Duration) float64 { return now.fds }},
 }
 
-// Who group b's series are. The limit leaves more than 8 GiB to the rung that
+// Who is watched. The limit leaves more than 8 GiB to the rung that
 // is next, and need not be had.
 const (
 	both        = "ours: holder and watcher"
 	bothLimited = both + ", --limit 12G"
 )
 
-// measureIdle measures group b: all subjects at the same time.
+// measureIdle watches all subjects at the same time.
 func measureIdle(b *bench) {
 	holder, watcher := b.crowdUnder("--quiet")
 	subjects := []*subject{
@@ -63,7 +63,7 @@ func measureIdle(b *bench) {
 	holder, watcher = b.crowdUnder("--quiet", "--limit", "12G", "--accounting", "rss")
 	subjects = append(subjects, &subject{name: bothLimited, pids: []int{holder, watcher}})
 	subjects = append(subjects, idlePeers(b)...)
-	// What starting costs is group c's.
+	// BenchmarkStart has what starting costs.
 	b.watch(subjects, pick(b, 5*time.Second, time.Second), pick(b, 6, 2))
 	for i, m := range quantities {
 		r := b.watched("", m, subjects)
@@ -77,7 +77,7 @@ func measureIdle(b *bench) {
 
 // crowdUnder starts 64 sleeping processes under us, and returns who watches them.
 func (b *bench) crowdUnder(options ...string) (holder, watcher int) {
-	c, _ := b.crowd(64, b.under(options...))
+	c, _ := b.crowd(64, under(options...))
 	return c.pid(), watcherOf(c.pid())
 }
 
@@ -89,7 +89,7 @@ func (b *bench) watch(subjects []*subject, settle time.Duration, runs int) {
 		for _, s := range subjects {
 			s.was = usages(s.pids...)
 		}
-		b.sleep(b.idle / time.Duration(runs))
+		b.sleep(b.idle() / time.Duration(runs))
 		took := time.Since(began)
 		for _, s := range subjects {
 			now := usages(s.pids...)
@@ -104,29 +104,35 @@ func (b *bench) watch(subjects []*subject, settle time.Duration, runs int) {
 }
 
 // watched is the row of a quantity.
-func (b *bench) watched(what string, m quantity, subjects []*subject) *Row {
-	r := b.row(what+m.name, m.unit)
+func (b *bench) watched(what string, m quantity, subjects []*subject) *row {
+	r := newRow(what+m.name, m.unit)
 	for _, s := range subjects {
 		r.put(s.name, s.runs[m.name])
 	}
 	return r
 }
 
-func idleGoals(r *Row) {
-	switch r.Name {
+// available is MemAvailable in GiB.
+func available() float64 {
+	m := must(procFS.Meminfo())
+	return float64(*m.MemAvailableBytes) / (1 << 30)
+}
+
+func idleGoals(r *row) {
+	switch r.name {
 	case "CPU, by schedstat":
-		r.atMost("defaults", r.median(both), 0.1, r.Unit)
-		r.atMost("--limit 12G", r.median(bothLimited), 0.1, r.Unit)
+		r.atMost("defaults", r.median(both), 0.1, r.unit)
+		r.atMost("--limit 12G", r.median(bothLimited), 0.1, r.unit)
 	case "CPU, by utime and stime":
 		// In ticks of 10 ms: the mean of the runs is what was counted.
-		r.tell("defaults, all runs together", mean(r.Series[0].Runs), r.Unit)
+		r.tell("defaults, all runs together", mean(r.series[0].runs), r.unit)
 	case "RSS":
-		r.atMost("holder", r.median("ours: holder"), 12, r.Unit)
-		r.atMost("watcher", r.median("ours: watcher"), 12, r.Unit)
+		r.atMost("holder", r.median("ours: holder"), 12, r.unit)
+		r.atMost("watcher", r.median("ours: watcher"), 12, r.unit)
 	case "PSS":
-		r.atMost("both", r.median(both), 16, r.Unit)
+		r.atMost("both", r.median(both), 16, r.unit)
 	case "anonymous memory":
-		r.atMost("both", r.median(both), 6, r.Unit)
+		r.atMost("both", r.median(both), 6, r.unit)
 	}
 }
 
@@ -136,7 +142,7 @@ func idlePeers(b *bench) (peers []*subject) {
 		b.skip("earlyoom: it is not there")
 	} else {
 		// It kills nothing here, and says nothing: both as good as free.
-		cmd := exec.CommandContext(b.ctx, name, "--dryrun", "-r", "0")
+		cmd := exec.CommandContext(ctx, name, "--dryrun", "-r", "0")
 		cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 		// It is the one program here that does not end by itself where we are
 		// killed.
@@ -157,7 +163,7 @@ func idlePeers(b *bench) (peers []*subject) {
 
 // psutilLoop starts what sums the RSS of a tree each second.
 func (b *bench) psutilLoop(pid int) *child {
-	return b.start(python, b.path("seed.py"), strconv.Itoa(pid), "1")
+	return b.start(python, path("seed.py"), strconv.Itoa(pid), "1")
 }
 
 // usage is what one process, or several together, have used so far and hold.

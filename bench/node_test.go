@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
-// Group k: a node full of jobs, and what the daemon takes for it.
+// A node full of jobs, and what the daemon takes for it.
 const (
 	nodeJobs    = 1000
 	perJob      = 10 // processes, one of them the extern step's
@@ -34,32 +34,32 @@ const (
 	nodePeer    = "procfs: AllProcs, Cgroups and Stat"
 )
 
-// measureNode measures group k.
 func measureNode(b *bench) {
 	if free := available(); free < nodeNeeds {
-		b.skip(fmt.Sprintf("%.1f GiB are available, %d are needed", free, nodeNeeds))
+		b.skip("%.1f GiB are available, %d are needed", free, nodeNeeds)
 		return
 	}
 	tree, err := b.newNodeTree()
 	if err != nil {
-		b.skip(err.Error())
+		b.skip("%v", err)
 		return
 	}
 	var at, cost []float64
 	for _, jobs := range pick(b, []int{100, 300, nodeJobs}, []int{10, 30}) {
 		tree.grow(jobs)
 		r := nodeLooks(b, jobs)
-		at, cost = append(at, float64(jobs)), append(cost, r.Series[0].Median)
+		at, cost = append(at, float64(jobs)), append(cost, r.series[0].median())
 		b.add(r)
 	}
-	last := &b.report.Rows[len(b.report.Rows)-1]
-	last.atMost(fmt.Sprintf("exponent, %.0f to %.0f jobs", at[0], at[len(at)-1]), exponent(at, cost), 1.25, "")
+	all := newRow("all sizes", "")
+	all.atMost(fmt.Sprintf("exponent, %.0f to %.0f jobs", at[0], at[len(at)-1]), exponent(at, cost), 1.25, "")
+	b.add(all)
 	daemonIdle(b, tree)
 }
 
 // nodeLooks is the processor time of one look at so many jobs.
-func nodeLooks(b *bench, jobs int) *Row {
-	row := b.row(fmt.Sprintf("a look at %d jobs of %d processes, processor time", jobs, perJob), "µs")
+func nodeLooks(b *bench, jobs int) *row {
+	row := newRow(fmt.Sprintf("a look at %d jobs of %d processes, processor time", jobs, perJob), "µs")
 	readers := []*reader{goReader(nodeLook, "node-jobs", 1, 6), goReader(nodePeer, "node-procfs", 1, 1)}
 	b.scope(func() {
 		b.startReaders(readers, 2)
@@ -80,9 +80,9 @@ func nodeLooks(b *bench, jobs int) *Row {
 // that does the same through procfs: while all of their processes sleep, and while the
 // memory of all changes between two looks.
 func daemonIdle(b *bench, tree *nodeTree) {
-	program := b.goBuild("cmd/rsswardend", "-trimpath", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w")
+	program := goBuild("cmd/rsswardend")
 	scraped, address := b.startDaemon(program)
-	ctx, stop := context.WithCancel(b.ctx)
+	ctx, stop := context.WithCancel(ctx)
 	b.atEnd(stop)
 	go scrape(ctx, address)
 	alone, _ := b.startDaemon(program)
@@ -109,11 +109,11 @@ func daemonRows(b *bench, what string, subjects []*subject) {
 		r := b.watched(what, m, subjects)
 		switch m.name {
 		case "CPU, by schedstat":
-			r.atMost("alone", mean(r.of(daemonAlone).Runs), 1, r.Unit)
-			r.atMost("scraped", mean(r.of(daemonRead).Runs), 1, r.Unit)
-			r.note("looks of 10 s fall into runs of %v unevenly: the mean of the runs is what was used", b.idle/time.Duration(runs))
+			r.atMost("alone", mean(r.of(daemonAlone).runs), 1, r.unit)
+			r.atMost("scraped", mean(r.of(daemonRead).runs), 1, r.unit)
+			r.note("looks of 10 s fall into runs of %v unevenly: the mean of the runs is what was used", b.idle()/time.Duration(runs))
 		case "RSS":
-			r.atMost("scraped", r.median(daemonRead), 64, r.Unit)
+			r.atMost("scraped", r.median(daemonRead), 64, r.unit)
 		}
 		b.add(r)
 	}
@@ -121,7 +121,7 @@ func daemonRows(b *bench, what string, subjects []*subject) {
 
 // startDaemon starts rsswardend on a free port.
 func (b *bench) startDaemon(program string) (pid int, address string) {
-	cmd := b.command(program, "--listen", "127.0.0.1:0", "--interval", lookPause.String())
+	cmd := command(program, "--listen", "127.0.0.1:0", "--interval", lookPause.String())
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "SLURM") })
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with us however we end
 	out := must(cmd.StderrPipe())
@@ -203,7 +203,7 @@ func (t *nodeTree) grow(n int) {
 	_, pid := t.b.crowd((n-t.jobs)*perJob+1, nil)
 	pids := sleepersOf(pid)
 	for ; t.jobs < n; t.jobs++ {
-		check(t.b.ctx.Err())
+		check(ctx.Err())
 		job := fmt.Sprintf("%s/uid_1000/job_%d", t.top, 1000+t.jobs)
 		batch, extern := job+"/step_batch", job+"/step_extern"
 		for _, dir := range []string{job, batch, batch + "/task_0", extern, extern + "/task_4294967292"} {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bufio"
@@ -55,14 +55,14 @@ func (b *bench) readers(pid int) []*reader {
 		goReader(fast, "sum", pid, 200),
 		// Trees reads all of stat and status again every eighth time.
 		goReader(full, "trees", pid, 64),
-		{name: preads, args: []string{b.path("statm"), strconv.Itoa(pid)}, batch: 200},
+		{name: preads, args: []string{path("statm"), strconv.Itoa(pid)}, batch: 200},
 		goReader(known, "known", pid, 8),
 		goReader(allProcs, "procfs", pid, 4),
 	}
 	if b.lacks("psutil", "psutil") {
 		return all
 	}
-	return append(all, &reader{name: seeds, args: []string{python, b.path("seed.py"), strconv.Itoa(pid)}, batch: 4})
+	return append(all, &reader{name: seeds, args: []string{python, path("seed.py"), strconv.Itoa(pid)}, batch: 4})
 }
 
 // startReaders starts readers, and has each read so often: the first readings open what

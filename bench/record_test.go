@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// measureRecord measures group i.
 func measureRecord(b *bench) {
 	b.scope(func() { recordSize(b) })
 	b.scope(func() { recordTime(b) })
@@ -25,15 +24,15 @@ const recordPackage = "./supervisor/record/store"
 func recordSize(b *bench) {
 	sizes := []int{16, 64}
 	kept := keptRecords(b, sizes)
-	_, hours := b.goTest("", recordPackage, "-bench", "^BenchmarkHour$", "-benchtime", "1x")
+	_, hours := goTest("", recordPackage, "-bench", "^BenchmarkHour$", "-benchtime", "1x")
 	for i, procs := range sizes {
 		hour, real := hours["Hour/"+strconv.Itoa(procs)], kept[i]
-		r := b.row(fmt.Sprintf("%d processes, a process in a sample", procs), "bytes")
+		r := newRow(fmt.Sprintf("%d processes, a process in a sample", procs), "bytes")
 		r.put("ours: an hour of a training, made up", hour["B/record"])
 		r.put("as lines of JSON", hour["B/json"])
 		r.put("as lines of time, PID, RSS", hour["B/text"])
-		r.atMost("the hour, by its file", r.Series[0].Median, 24, r.Unit)
-		r.atMost("loaders over an LMDB, by their samples", only(real["B/blocks"]), 24, r.Unit)
+		r.atMost("the hour, by its file", r.series[0].median(), 24, r.unit)
+		r.atMost("loaders over an LMDB, by their samples", only(real["B/blocks"]), 24, r.unit)
 		r.note("the real run: %.0f samples of %.0f processes, ours among them; its file is larger by its events", only(real["samples"]), only(real["processes"]))
 		b.add(r)
 	}
@@ -49,15 +48,15 @@ func only(runs []float64) float64 {
 // keptRecords records trees of so many loaders, all at the same time, and tells
 // what their records are made of.
 func keptRecords(b *bench, sizes []int) (kept []map[string][]float64) {
-	load, data := b.goBuild("examples/lmdbload"), b.path("records.lmdb")
-	output(b.command(load, "-data", data, "-create"))
-	place := func(size int) string { return b.path("records-" + strconv.Itoa(size)) }
+	load, data := goBuild("examples/lmdbload"), path("records.lmdb")
+	output(command(load, "-data", data, "-create"))
+	place := func(size int) string { return path("records-" + strconv.Itoa(size)) }
 	var runs []*child
 	for _, size := range sizes {
 		// timeout(1) and lmdbload are in the tree too. A worker has 300 MB to map.
 		workers := size - 2
-		runs = append(runs, b.start(b.under("--quiet", "--at", "none", "--record", place(size))(
-			"timeout", fmt.Sprint(b.idle.Seconds()), load, "-data", data, "-epochs", "1000",
+		runs = append(runs, b.start(under("--quiet", "--at", "none", "--record", place(size))(
+			"timeout", fmt.Sprint(b.idle().Seconds()), load, "-data", data, "-epochs", "1000",
 			"-workers", strconv.Itoa(workers), "-growth", fmt.Sprint(2*workers))...))
 	}
 	for _, c := range runs {
@@ -67,7 +66,7 @@ func keptRecords(b *bench, sizes []int) (kept []map[string][]float64) {
 		}
 	}
 	for _, size := range sizes {
-		_, all := b.goTest("RSSWARDEN_BENCH_RECORDS="+place(size), recordPackage, "-bench", "^BenchmarkKept$", "-benchtime", "1x")
+		_, all := goTest("RSSWARDEN_BENCH_RECORDS="+place(size), recordPackage, "-bench", "^BenchmarkKept$", "-benchtime", "1x")
 		for name, m := range all {
 			if strings.Contains(name, "/") {
 				kept = append(kept, m)
@@ -84,9 +83,9 @@ func keptRecords(b *bench, sizes []int) (kept []map[string][]float64) {
 func recordTime(b *bench) {
 	count := pick(b, "6", "2")
 	looks := treeCost(b, 64, 6)
-	_, all := b.goTest("", recordPackage, "-bench", "^BenchmarkSample$/.*/64/.*", "-count", count, "-benchtime", pick(b, "4000x", "200x"))
+	_, all := goTest("", recordPackage, "-bench", "^BenchmarkSample$/.*/64/.*", "-count", count, "-benchtime", pick(b, "4000x", "200x"))
 	loop := func(name string) []float64 { return all["Sample/"+name]["µs/sample"] }
-	r := b.row("64 processes, a sample in the watcher's loop", "µs")
+	r := newRow("64 processes, a sample in the watcher's loop", "µs")
 	r.put("ours: all that can change has", loop("record/64/moving"))
 	r.put("ours: nothing has", loop("record/64/still"))
 	r.put("a line of JSON into a file", loop("json/64/moving"))
@@ -98,10 +97,10 @@ func recordTime(b *bench) {
 	r.tell("allocations where nothing has changed", quantile(all["Sample/record/64/still"]["allocs/op"], 0.5), "a sample")
 	b.add(r)
 
-	_, all = b.goTest("", recordPackage, "-bench", "^BenchmarkCommit$", "-count", count, "-benchtime", pick(b, "400x", "40x"))
+	_, all = goTest("", recordPackage, "-bench", "^BenchmarkCommit$", "-count", count, "-benchtime", pick(b, "400x", "40x"))
 	for _, disk := range []struct{ key, name string }{{"idle", ""}, {"busy", ", while a large file is written"}} {
 		ours, peer := all["Commit/record/64/"+disk.key], all["Commit/json/64/"+disk.key]
-		r := b.row("64 processes, a sample in the writer"+disk.name, "µs")
+		r := newRow("64 processes, a sample in the writer"+disk.name, "µs")
 		r.put("ours: median commit", ours["p50-µs"])
 		r.put("ours: 99 of 100 are shorter than", ours["p99-µs"])
 		r.put("a line of JSON, median", peer["p50-µs"])
@@ -115,7 +114,7 @@ func recordTime(b *bench) {
 // processes, watched at the same time.
 func recordWeight(b *bench) {
 	var subjects []*subject
-	for _, w := range []struct{ name, record string }{{"recording", b.path("weight")}, {"not recording", "none"}} {
+	for _, w := range []struct{ name, record string }{{"recording", path("weight")}, {"not recording", "none"}} {
 		holder, watcher := b.crowdUnder("--quiet", "--record", w.record)
 		subjects = append(subjects,
 			&subject{name: "ours: watcher, " + w.name, pids: []int{watcher}},
@@ -128,16 +127,16 @@ func recordWeight(b *bench) {
 			continue
 		}
 		r := b.watched("64 processes that sleep: ", m, subjects)
-		with, without := r.Series[0].Median, r.Series[2].Median
+		with, without := r.series[0].median(), r.series[2].median()
 		switch m.name {
 		case "RSS":
-			r.atMost("watcher, recording", with, 12, r.Unit)
+			r.atMost("watcher, recording", with, 12, r.unit)
 		case "CPU, by schedstat":
 			// The watcher's looks come in no step with the runs.
-			with, without = mean(r.Series[0].Runs), mean(r.Series[2].Runs)
-			r.atMost("watcher and holder, recording", with+mean(r.Series[1].Runs), 0.1, r.Unit)
+			with, without = mean(r.series[0].runs), mean(r.series[2].runs)
+			r.atMost("watcher and holder, recording", with+mean(r.series[1].runs), 0.1, r.unit)
 		}
-		r.tell("recording adds", with-without, r.Unit)
+		r.tell("recording adds", with-without, r.unit)
 		b.add(r)
 	}
 }
@@ -145,9 +144,9 @@ func recordWeight(b *bench) {
 // recordReport is the time and the memory of a report of a record that is as
 // full as one becomes.
 func recordReport(b *bench) {
-	dir := b.path("full")
-	_, told := b.goTest("RSSWARDEN_BENCH_FULL="+dir, recordPackage, "-bench", "^BenchmarkFull$", "-benchtime", "1x")
-	ours := []string{b.program, "report", "--no-slurm", dir}
+	dir := path("full")
+	_, told := goTest("RSSWARDEN_BENCH_FULL="+dir, recordPackage, "-bench", "^BenchmarkFull$", "-benchtime", "1x")
+	ours := []string{program(), "report", "--no-slurm", dir}
 	ways := []struct {
 		name       string
 		args       []string
@@ -155,12 +154,12 @@ func recordReport(b *bench) {
 	}{
 		{name: "ours: text", args: ours},
 		{name: "ours: --json", args: slices.Concat(ours, []string{"--json"})},
-		{name: "ours: --html", args: slices.Concat(ours, []string{"--html", b.path("full.html")})},
-		{name: "sha256sum of the record's file", args: []string{"sha256sum", b.path("full/data.mdb")}},
+		{name: "ours: --html", args: slices.Concat(ours, []string{"--html", path("full.html")})},
+		{name: "sha256sum of the record's file", args: []string{"sha256sum", path("full/data.mdb")}},
 	}
 	for range pick(b, 5, 2) {
 		for i := range ways {
-			w, cmd := &ways[i], b.command(ways[i].args...)
+			w, cmd := &ways[i], command(ways[i].args...)
 			began := time.Now()
 			output(cmd)
 			w.took = append(w.took, time.Since(began).Seconds())
@@ -169,12 +168,12 @@ func recordReport(b *bench) {
 			}
 		}
 	}
-	took, most := b.row("report of a full record", "s"), b.row("report of a full record, most RSS", "MiB")
+	took, most := newRow("report of a full record", "s"), newRow("report of a full record, most RSS", "MiB")
 	for _, w := range ways {
 		took.put(w.name, w.took)
 		most.put(w.name, w.most)
 		if option, ok := strings.CutPrefix(w.name, "ours: "); ok {
-			took.atMost(option, quantile(w.took, 0.5), 2, took.Unit)
+			took.atMost(option, quantile(w.took, 0.5), 2, took.unit)
 		}
 	}
 	full := told["Full"]

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// measureStart measures group c: the time from before the fork until the command's
+// measureStart takes the time from before the fork until the command's
 // main runs, in turns.
 func measureStart(b *bench) {
-	command := b.path("now")
-	names, ways := []string{"ours", "bare"}, [][]string{b.under("--quiet")(command), {command}}
+	command := path("now")
+	names, ways := []string{"ours", "bare"}, [][]string{under("--quiet")(command), {command}}
 	if tini, err := exec.LookPath("tini"); err != nil {
 		b.skip("tini: it is not there")
 	} else {
@@ -28,7 +28,7 @@ func measureStart(b *bench) {
 			}
 		}
 	}
-	r := b.row("from fork to main of the command", "ms")
+	r := newRow("from fork to main of the command", "ms")
 	for k, name := range names {
 		r.put(name, runs[k])
 	}
@@ -40,7 +40,7 @@ func measureStart(b *bench) {
 }
 
 func startOnce(b *bench, args []string) (ms float64) {
-	cmd := b.command(args...)
+	cmd := command(args...)
 	// CLOCK_MONOTONIC, which other processes can be compared by.
 	began := clock(unix.CLOCK_MONOTONIC)
 	out, err := cmd.Output()

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ type trained struct {
 	wall float64 // from start to end, in s
 }
 
-// measureTraining measures group e: pairs of a bare and a wrapped run, the order of
+// measureTraining trains pairs of a bare and a wrapped run, the order of
 // the two changing from pair to pair, and then longer ones with the hook timed,
 // which would slow the pairs down. In a short one our start is most of what we
 // take.
@@ -32,12 +32,12 @@ func measureTraining(b *bench) {
 	if b.lacks("PyTorch", "torch, lmdb, numpy") {
 		return
 	}
-	job := []string{filepath.Join(b.root, "examples/train/train.py"), "--data", b.path("train.lmdb"),
+	job := []string{must(filepath.Abs("../examples/train/train.py")), "--data", path("train.lmdb"),
 		"--records", pick(b, "1500", "200"), "--record-bytes", "60000", "--workers", "2", "--persistent", "--epochs"}
 	long := append([]string{"timed"}, append(slices.Clone(job), pick(b, "240", "4"))...)
 	job = append(job, pick(b, "24", "2"))
 	wrapped := func(args []string) trained {
-		t := trainOnce(b, b.under("--quiet"), args)
+		t := trainOnce(b, under("--quiet"), args)
 		if !t.Hooked || t.Supervisors != 2 {
 			check(fmt.Errorf("cannot see rsswarden at work: hook %v, %d processes of 2", t.Hooked, t.Supervisors))
 		}
@@ -45,8 +45,9 @@ func measureTraining(b *bench) {
 	}
 	// The first makes the data, and brings all into the page cache.
 	trainOnce(b, nil, job)
+	pairs := pick(b, *pairsFlag, 2)
 	var bare, ours, ratios, bareWork, oursWork, cpu, hook, start []float64
-	for i := range b.pairs {
+	for i := range pairs {
 		var alone, t trained
 		for j := range 2 {
 			if (i+j)%2 == 0 {
@@ -68,24 +69,24 @@ func measureTraining(b *bench) {
 		seconds = t.wall
 	}
 
-	r := b.row("time of the training", "s")
+	r := newRow("time of the training", "s")
 	r.put("ours", ours)
 	r.put("bare", bare)
 	low, middle, high := interval(ratios)
 	r.tell("throughput, wrapped to bare", middle, "times")
 	r.atMost("its 95 % interval, from", low, 1, "times")
 	r.atLeast("its 95 % interval, to", high, 1, "times")
-	if b.pairs < 30 {
-		r.note("%d pairs; 30 are asked for", b.pairs)
+	if pairs < 30 {
+		r.note("%d pairs; 30 are asked for", pairs)
 	}
 	b.add(r)
 	// It depends less on what else the machine does.
-	r = b.row("processor time of trainer and workers", "s")
+	r = newRow("processor time of trainer and workers", "s")
 	r.put("ours", oursWork)
 	r.put("bare", bareWork)
 	r.tell("ours to bare", r.times("ours", "bare"), "times")
 	b.add(r)
-	r = b.row("what we take", "% of wall time")
+	r = newRow("what we take", "% of wall time")
 	r.put("ours: CPU of holder and watcher", cpu)
 	r.put("ours: time inside the hook, all processes", hook)
 	r.atMost("both", quantile(cpu, 0.5)+quantile(hook, 0.5), 0.5, "%")
@@ -94,11 +95,11 @@ func measureTraining(b *bench) {
 }
 
 func trainOnce(b *bench, wrap wrapper, args []string) (t trained) {
-	line := append([]string{python, "-W", "ignore", b.path("overhead.py")}, args...)
+	line := append([]string{python, "-W", "ignore", path("overhead.py")}, args...)
 	if wrap != nil {
 		line = wrap(line...)
 	}
-	cmd := b.command(line...)
+	cmd := command(line...)
 	cmd.WaitDelay = 10 * time.Second
 	began := time.Now()
 	out, err := cmd.Output()

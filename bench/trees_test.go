@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// measureTrees measures group a: every reader reads the same tree, in turns.
+// measureTrees has every reader read the same tree, in turns.
 func measureTrees(b *bench) {
 	for _, tree := range []struct {
 		size int
@@ -27,8 +27,8 @@ func measureTree(b *bench, size int, psutil float64) {
 		inTurns(rounds, readers, func(r *reader) float64 { return mean(r.read(r.batch, 0)) }),
 		inTurns(rounds, readers, func(r *reader) float64 { return r.read(1, pause)[0] }),
 	}
-	warm := b.row(fmt.Sprintf("%d processes, back to back", size), "µs")
-	cold := b.row(fmt.Sprintf("%d processes, after 200 ms", size), "µs")
+	warm := newRow(fmt.Sprintf("%d processes, back to back", size), "µs")
+	cold := newRow(fmt.Sprintf("%d processes, after 200 ms", size), "µs")
 	for i, r := range readers {
 		warm.put(r.name, runs[0][i])
 		cold.put(r.name, runs[1][i])
@@ -50,29 +50,30 @@ func measureTree(b *bench, size int, psutil float64) {
 	b.add(cold)
 }
 
-// measureGrowth measures group f: one row a size of the tree, and the exponent of the
+// measureGrowth has one row a size of the tree, and the exponent of the
 // power of it that the cost grows by.
 func measureGrowth(b *bench) {
 	var at, cost []float64
 	for _, size := range pick(b, []int{1, 4, 16, 64, 256, 1000, 4000}, []int{1, 16, 128}) {
-		r := b.row(fmt.Sprintf("%d processes", size), "µs")
+		r := newRow(fmt.Sprintf("%d processes", size), "µs")
 		r.put(full, treeCost(b, size, pick(b, 10, 2)))
 		var files unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && int(files.Cur/4) < size {
 			r.note("RLIMIT_NOFILE of %d leaves too few descriptors to keep one a process", files.Cur)
 		}
-		r.tell("each process", r.Series[0].Median/float64(size), "µs")
+		r.tell("each process", r.series[0].median()/float64(size), "µs")
 		if size <= 1000 {
-			at, cost = append(at, float64(size)), append(cost, r.Series[0].Median)
+			at, cost = append(at, float64(size)), append(cost, r.series[0].median())
 		}
 		b.add(r)
 	}
 	n := len(at) - 1
-	last := &b.report.Rows[len(b.report.Rows)-1]
-	last.atMost(fmt.Sprintf("exponent, 1 to %.0f processes", at[n]), exponent(at, cost), 1.25, "")
+	all := newRow("all sizes", "")
+	all.atMost(fmt.Sprintf("exponent, 1 to %.0f processes", at[n]), exponent(at, cost), 1.25, "")
 	// What is added from one size to the next tells more than the exponent
 	// where the cost has a part that does not grow.
-	last.tell("exponent of its last step", exponent(at[n-1:], cost[n-1:]), "")
+	all.tell("exponent of the last step", exponent(at[n-1:], cost[n-1:]), "")
+	b.add(all)
 }
 
 // treeCost is the mean time of a full look, once a round.
@@ -95,18 +96,4 @@ func exponent(x, y []float64) float64 {
 	}
 	n := float64(len(x))
 	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
-}
-
-// measureGoTests runs the benchmarks of the readers by go test.
-func measureGoTests(b *bench) {
-	names, told := b.goTest("", "./rss/...", "-bench", ".", "-benchmem", "-count", pick(b, "6", "1"), "-benchtime", pick(b, "1s", "20ms"))
-	for _, name := range names {
-		var runs []float64
-		for _, s := range told[name]["sec/op"] {
-			runs = append(runs, s*1e6)
-		}
-		r := b.row(name, "µs")
-		r.put("ours", runs)
-		b.add(r)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ type mapped struct {
 	pace trim.Pace
 }
 
-// measureTrim measures group h: a process shrunk by ptrace, beside its own call of
+// measureTrim has a process shrunk by ptrace, beside its own call of
 // madvise, and what a thread of it reads meanwhile.
 func measureTrim(b *bench) {
 	m := b.mapped()
@@ -42,7 +42,7 @@ func measureTrim(b *bench) {
 		m.ask("touch")
 		own = append(own, m.ask("drop")*1e3)
 	}
-	r := b.row("1 GiB of a mapped file is given back", "ms")
+	r := newRow("1 GiB of a mapped file is given back", "ms")
 	r.put("ours: the tracer's time, by ptrace", ours)
 	r.put("the process's own madvise", own)
 	r.atMost("tracer's time, per GiB", quantile(ours, 0.5), 20, "ms")
@@ -51,7 +51,7 @@ func measureTrim(b *bench) {
 	r.tell("median stop", quantile(stops, 0.5), "ms")
 	r.note("%d stops; all threads stand still in one, and a thread of the process reads all the time", len(stops))
 	b.add(r)
-	r = b.row("pages that the thread reads at random", "1000/s")
+	r = newRow("pages that the thread reads at random", "1000/s")
 	r.put("1 GiB trimmed each second", trimmed)
 	r.put("left alone", alone)
 	r.tell("left to it", quantile(trimmed, 0.5)/quantile(alone, 0.5), "of what it reads alone")
@@ -60,11 +60,11 @@ func measureTrim(b *bench) {
 }
 
 func (b *bench) mapped() *mapped {
-	file := b.path("mapped.bin")
+	file := path("mapped.bin")
 	part := make([]byte, 16*rss.MiB)
 	must(rand.Read(part))
 	check(os.WriteFile(file, bytes.Repeat(part, int(trimFile)/len(part)), 0o600))
-	m := &mapped{child: b.start(b.path("mapped"), file), t: trim.NewTracer()}
+	m := &mapped{child: b.start(path("mapped"), file), t: trim.NewTracer()}
 	b.atEnd(m.t.Close)
 	m.line()
 	m.id = rss.ProcID{PID: m.pid(), Start: must(proctree.StartTime("/proc", m.pid()))}

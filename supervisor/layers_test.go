@@ -20,7 +20,6 @@ var layers = map[string][]string{
 	"cmd/rsswarden":             {"*"},
 	"cmd/rsswarden/hunt":        {},
 	"cmd/rsswarden/e2e/e2etest": {"supervisor/control", "supervisor/doctor", "supervisor/wardentest"},
-	"cmd/bench":                 {"slurm", "supervisor/nodejobs", "rss", "rss/proctree", "supervisor/event", "supervisor/trim", "github.com/prometheus/procfs", "golang.org/x/perf", "golang.org/x/sys"},
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {

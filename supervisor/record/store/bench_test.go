@@ -19,7 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// The benchmarks of cmd/bench say by these where records of real runs are, and
+// The benchmarks of bench say by these where records of real runs are, and
 // where a full one is to be made.
 const (
 	envKept = "RSSWARDEN_BENCH_RECORDS"
