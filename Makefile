@@ -70,7 +70,7 @@ reference: ## docs/reference and examples/rsswarden.toml, from the code; a test 
 bench: ## ours beside the peers', in one run, with the ratios; all runs in bench.txt
 	@.ci/setup test
 	@.ci/setup bench
-	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime 1x -timeout 0 ./bench | tee bench.txt
+	set -o pipefail; go test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime 1x -timeout 0 ./bench | tee bench.txt
 	go tool benchstat -col /who bench.txt
 
 # The counts take three hours and a half on two cores, of which one is an hour of jobs
