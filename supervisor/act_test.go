@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // training is an opened stand with a trainer of 100 MiB and two workers, that
@@ -42,7 +43,7 @@ func TestCanTrim(t *testing.T) {
 			t.Errorf("%q: %+v", acc, h)
 		}
 	}
-	s.Settings.Trim = TrimOff
+	s.Settings.Trim = settings.TrimOff
 	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("--trim off: %+v", h)
 	}

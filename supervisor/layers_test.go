@@ -44,7 +44,7 @@ var layers = map[string][]string{
 
 	"supervisor": {
 		"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",
-		"supervisor/view", "supervisor/population", "supervisor/attach",
+		"supervisor/settings", "supervisor/view", "supervisor/population", "supervisor/attach",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/diagnosis",
 		"supervisor/cadence", "supervisor/counts", "supervisor/node", "supervisor/observe", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
@@ -52,6 +52,7 @@ var layers = map[string][]string{
 		"supervisor/cadence", "supervisor/counts", "supervisor/node", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
 	},
 
+	"supervisor/settings":   {"rss", "supervisor/event", "supervisor/alert"},
 	"supervisor/view":       {"rss", "supervisor/event"},
 	"supervisor/population": {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm", "supervisor/fault", "supervisor/probe", "supervisor/view"},
 	"supervisor/attach":     {"rss", "rss/proctree", "supervisor/hold", "supervisor/probe"}, // it answers in the holder's words

@@ -6,6 +6,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/node"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // Ranks end together as a rule, within less time than it takes to lead. How they
@@ -19,7 +20,7 @@ const briefRecord = time.Minute
 // has ended before we began to lead: the ends of the ranks are all that is in it.
 func (w *watcher) beginBriefRecord() {
 	p := &w.peers
-	if p.post == nil || !p.post.Leads() || w.runTime() < briefRecord && w.Settings.Record == RecordAuto {
+	if p.post == nil || !p.post.Leads() || w.runTime() < briefRecord && w.Settings.Record == settings.RecordAuto {
 		return
 	}
 	w.startRecording(w.Link.Begin())

@@ -86,7 +86,7 @@ func TestHeirIsRecorded(t *testing.T) {
 		t.Fatalf("recorded %v", names)
 	}
 	start, h := run.Events[0].Value.(*event.Start), run.Events[1].Value.(*event.Handover)
-	if !slices.Equal(start.Rules, second.Settings.ruleTexts()) {
+	if !slices.Equal(start.Rules, second.Settings.RuleTexts()) {
 		t.Errorf("the record's rules are %v", start.Rules)
 	}
 	if m, err := policy.ParseMemory(h.Memory); err != nil || len(m.Rungs) != 2 || m.At > h.Clock || h.Ran < 0 || h.Ran > second.runTime() {

@@ -43,11 +43,6 @@ const (
 // when the command has ended.
 const RequeueFlush = lastRequeue + 4*time.Second
 
-// Requeues says that one of the rules is a requeue=.
-func (s *Settings) Requeues() bool {
-	return slices.ContainsFunc(s.Rules, func(r event.Rule) bool { return r.Action == event.ActionRequeue })
-}
-
 // requeuing is what the watcher remembers of requeue= rules.
 type requeuing struct {
 	asking  *probe.Reader[factsAsk, jobFacts]

@@ -100,7 +100,7 @@ func (w *watcher) standing() *control.Status {
 	st := &control.Status{
 		V: control.Version, Time: w.last.At, Node: w.tell.Run.Node, Leader: w.Self, Version: w.Settings.Version,
 		Since: w.started.Add(p.from), Limits: slices.Clone(w.readings), Gaps: w.last.Gaps,
-		Rules: w.Settings.ruleTexts(), DryRun: w.Settings.DryRun, Last: slices.Clone(w.serving.last),
+		Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun, Last: slices.Clone(w.serving.last),
 		Ranks: []control.Rank{}, Procs: []control.Proc{}, Alerts: w.tell.Alerts.Standing(),
 	}
 	if job, ok := w.limits.Job(); ok {

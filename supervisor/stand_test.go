@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // PIDs above the kernel's greatest: no test can signal a stranger.
@@ -95,9 +96,9 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	opt := Options{
 		Link: h, Proc: fs.Proc, Sys: fs.Sys, Self: theHolder + 9, Log: said,
 		Lookup: func(string) (string, bool) { return "", false },
-		Settings: Settings{
+		Settings: settings.Settings{
 			Command: []string{"python", "train.py"}, Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS,
-			Interval: time.Second, Trim: TrimHook, StopStatus: 137, Grace: time.Minute, Record: RecordNone,
+			Interval: time.Second, Trim: settings.TrimHook, StopStatus: 137, Grace: time.Minute, Record: settings.RecordNone,
 			Events: filepath.Join(t.TempDir(), "events.jsonl"),
 		},
 	}

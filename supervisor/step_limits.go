@@ -14,14 +14,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // findLimits finds what limits the process pid. self are those of our own
 // processes that count with it.
-func findLimits(s *Settings, proc, sys string, pid int, self []int, lookup func(string) (string, bool)) (*limit.Set, []limit.Warning) {
+func findLimits(s *settings.Settings, proc, sys string, pid int, self []int, lookup func(string) (string, bool)) (*limit.Set, []limit.Warning) {
 	return limit.Find(context.Background(), limit.Config{
 		Proc: proc, Sys: sys, PID: pid, Self: self,
-		User: s.Limit, UserShare: s.LimitShare, UserSource: s.limitSource(), Accounting: s.Accounting,
+		User: s.Limit, UserShare: s.LimitShare, UserSource: s.LimitSource(), Accounting: s.Accounting,
 		Lookup: lookup,
 		Slurm:  slurm.Search{Lookup: lookup, ReadFile: observe.ReadWithin},
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // ofStep is the process of a step.
@@ -28,7 +29,7 @@ func limitsOfSteps(t *testing.T) (l *stepLimits, tried *[]int, open func() int) 
 	l = &stepLimits{proc: fs.Proc, probes: new(probe.Set), sets: map[string]*limit.Set{}}
 	l.find = func(pid int) (*limit.Set, []limit.Warning) {
 		*tried = append(*tried, pid)
-		set, _ := findLimits(&Settings{}, fs.Proc, fs.Sys, pid, nil, func(string) (string, bool) { return "", false })
+		set, _ := findLimits(&settings.Settings{}, fs.Proc, fs.Sys, pid, nil, func(string) (string, bool) { return "", false })
 		return set, []limit.Warning{{Part: "slurm", Text: fmt.Sprint("by ", pid)}}
 	}
 	return l, tried, func() (open int) {

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -15,7 +16,7 @@ func (w *watcher) canTrim(l *event.Limit) event.Feasibility {
 	if l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS {
 		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
 	}
-	if w.Settings.Trim == TrimPtrace && w.traces() {
+	if w.Settings.Trim == settings.TrimPtrace && w.traces() {
 		return w.canTrace(l)
 	}
 	hook := w.canTrimByHook(l)

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
@@ -258,7 +259,7 @@ func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why event.F
 	})
 	now, ours := w.now(), w.ourPIDs()
 	found := w.workers.Traceable(a, workers.Tracing{
-		All: w.Settings.Trim == TrimPtrace, Least: trim.Least, Tops: w.pop.Tasks(),
+		All: w.Settings.Trim == settings.TrimPtrace, Least: trim.Least, Tops: w.pop.Tasks(),
 		Never: func(id rss.ProcID) bool { return slices.Contains(ours, id.PID) || w.pop.Excluded(id) },
 	})
 	for _, u := range found.List {

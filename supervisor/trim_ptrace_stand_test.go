@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
@@ -21,7 +22,7 @@ import (
 // the command's and two processes that have so much mapped. Each is planned for
 // in pieces of 50 MiB, the n-th of PID p at address p<<8 + n.
 func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
-	s := newStand(t, tracing(TrimPtrace))
+	s := newStand(t, tracing(settings.TrimPtrace))
 	s.put(worker1, theCommand, 0, file1)
 	s.put(worker2, theCommand, 0, file2)
 	size := map[int]rss.Bytes{worker1: file1, worker2: file2}
@@ -109,7 +110,7 @@ func byPtrace(all []map[string]any) []map[string]any {
 }
 
 // tracing gives the watcher that --trim.
-func tracing(m TrimMode) func(*Options) {
+func tracing(m settings.TrimMode) func(*Options) {
 	return func(o *Options) { o.Settings.Trim = m }
 }
 

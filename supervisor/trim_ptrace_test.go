@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
@@ -189,7 +190,7 @@ func TestHookIsAskedFirst(t *testing.T) {
 	}{"enough": {50 * rss.MiB, false}, "not enough": {390 * rss.MiB, true}} {
 		t.Run(name, func(t *testing.T) {
 			with := withLoader(t)
-			s := newStand(t, func(o *Options) { with(o); tracing(TrimAuto)(o) })
+			s := newStand(t, func(o *Options) { with(o); tracing(settings.TrimAuto)(o) })
 			id := s.trainer(100*rss.MiB, worker1)
 			s.runs(id.PID, python)
 			s.is(worker1, id.PID, "python", python, 400*rss.MiB)
@@ -221,7 +222,7 @@ func TestHookIsAskedFirst(t *testing.T) {
 
 func TestPtraceWritesNoBudget(t *testing.T) {
 	with := withLoader(t)
-	s := newStand(t, func(o *Options) { with(o); tracing(TrimPtrace)(o) })
+	s := newStand(t, func(o *Options) { with(o); tracing(settings.TrimPtrace)(o) })
 	s.trainer(20*rss.MiB, worker1)
 	s.put(worker1, theCommand, 20*rss.MiB, 100*rss.MiB)
 	s.open(s.holder.begin)

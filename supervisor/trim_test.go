@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // TestTrimByPtraceAheadOfGrowth: what grows fast is trimmed before its rung, by
@@ -44,7 +45,7 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 			t.Errorf("%s: %v", a, got)
 		}
 	}
-	s.Settings.Trim = TrimHook
+	s.Settings.Trim = settings.TrimHook
 	if got := leadOf(s.watcher, event.Rule{Action: event.ActionTrim}, l); got != 0 {
 		t.Errorf("by the hook, which has budgets: %v", got)
 	}
@@ -52,7 +53,7 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 
 func TestCanTrimByPtrace(t *testing.T) {
 	rssLimit := &event.Limit{Accounting: event.AccountingRSS}
-	s := opened(t, tracing(TrimAuto))
+	s := opened(t, tracing(settings.TrimAuto))
 	s.runs(theCommand, python)
 	because := func(want event.Reason) {
 		t.Helper()
@@ -112,7 +113,7 @@ func TestCanTrimByPtrace(t *testing.T) {
 // TestCanTrimAddsUp what the hook and what ptrace can give back.
 func TestCanTrimAddsUp(t *testing.T) {
 	with := withLoader(t)
-	s := newStand(t, func(o *Options) { with(o); tracing(TrimAuto)(o) })
+	s := newStand(t, func(o *Options) { with(o); tracing(settings.TrimAuto)(o) })
 	id := s.trainer(20*rss.MiB, worker1)
 	s.runs(id.PID, python)
 	s.is(worker1, id.PID, "python", python, 132*rss.MiB)
@@ -122,15 +123,15 @@ func TestCanTrimAddsUp(t *testing.T) {
 	if h := s.canTrim(s.user()); !h.OK || h.Gain != 160*rss.MiB {
 		t.Errorf("%+v, want 100 and 60 MiB", h)
 	}
-	s.Settings.Trim = TrimPtrace // the hook is asked for nothing
+	s.Settings.Trim = settings.TrimPtrace // the hook is asked for nothing
 	if h := s.canTrim(s.user()); !h.OK || h.Gain != 160*rss.MiB {
 		t.Errorf("%+v, want both by ptrace", h)
 	}
-	s.Settings.Trim = TrimHook
+	s.Settings.Trim = settings.TrimHook
 	if h := s.canTrim(s.user()); !h.OK || h.Gain != 100*rss.MiB {
 		t.Errorf("%+v, want that of the hook alone", h)
 	}
-	s.Settings.Trim = TrimAuto
+	s.Settings.Trim = settings.TrimAuto
 	s.Able = attach.FromOutside("x", nil)
 	if s.traces() {
 		t.Error("what somebody else started would be traced")

@@ -24,6 +24,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
@@ -41,7 +42,7 @@ const coolDown = 200 * time.Millisecond
 
 // Options are what one watcher works with.
 type Options struct {
-	Settings Settings
+	Settings settings.Settings
 	Link     Holder
 	Proc     string // "/proc"
 	Sys      string // "/sys"
@@ -242,11 +243,11 @@ func (w *watcher) open(begin hold.Begin) {
 // startRecording begins the record of this run.
 func (w *watcher) startRecording(begin hold.Begin) {
 	s := &w.Settings
-	if w.tell.Run.ID == "" || s.Record == RecordNone || begin.Last && begin.Attempt > 1 {
+	if w.tell.Run.ID == "" || s.Record == settings.RecordNone || begin.Last && begin.Attempt > 1 {
 		return // what killed watchers before may have been the record
 	}
 	dir := s.Record
-	if dir == RecordAuto {
+	if dir == settings.RecordAuto {
 		dir = ""
 	}
 	w.tell.Run.Process = w.pop.Command
@@ -333,7 +334,7 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 	s := &w.Settings
 	e := event.Start{
 		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-		Settings: s.Origins, Rules: s.ruleTexts(), Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
+		Settings: s.Origins, Rules: s.RuleTexts(), Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
 	}
 	if w.pop.Attached() {
 		e.Attached, e.Job, e.Cannot = true, w.pop.Name, w.Able.Cannot

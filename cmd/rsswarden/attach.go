@@ -22,6 +22,7 @@ import (
 	attachment "github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/population"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 func attachCommand(p process) *cli.Command {
@@ -50,7 +51,7 @@ func attachCommand(p process) *cli.Command {
 
 // target is what is attached to.
 type target struct {
-	settings supervisor.Settings
+	settings settings.Settings
 	process  *attachment.Process
 	followed *population.Followed // nil for one process
 	env      *population.Environment
@@ -73,7 +74,7 @@ func attachTo(p process, c *cli.Context) (*target, error) {
 	if proctree.Self("/proc") != os.Getpid() {
 		return nil, usagef(mountProc, "%s", otherPIDs)
 	}
-	if t.settings, err = settings(p, c); err != nil {
+	if t.settings, err = settingsOf(p, c); err != nil {
 		return nil, err
 	}
 	if c.IsSet("job") {

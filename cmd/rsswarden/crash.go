@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -27,7 +27,7 @@ const (
 // a crash can be hundreds of lines on the user's stderr; the holder reports the death in
 // one. It returns what the watcher before this one died of, empty if unknown. A user who
 // set GOTRACEBACK sees the whole crash.
-func captureCrash(s *supervisor.Settings) (before string) {
+func captureCrash(s *settings.Settings) (before string) {
 	wanted := slices.ContainsFunc(hold.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOTRACEBACK=") })
 	if wanted || s.Events == "/dev/stderr" || strings.HasPrefix(s.Events, "/dev/fd/2") || strings.HasPrefix(s.Events, "/proc/self/fd/2") {
 		return ""

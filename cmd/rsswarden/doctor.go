@@ -11,10 +11,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 const doctorNotes = `PYTHON is what trains, such as that of a virtual environment; left out, python
@@ -96,7 +96,7 @@ func doctorSetup(p process) doctor.Setup {
 	origins := s.Origins
 	if f.Usage, f.Warnings = err, s.Warnings; err != nil {
 		// The rest is examined as it would be without what is wrong.
-		s = supervisor.Settings{Loader: true}
+		s = settings.Settings{Loader: true}
 	}
 	for _, o := range origins {
 		switch {
@@ -111,7 +111,7 @@ func doctorSetup(p process) doctor.Setup {
 	if _, err := os.Stat(p.site); err == nil {
 		f.Site = p.site
 	}
-	if s.Record == supervisor.RecordAuto {
+	if s.Record == settings.RecordAuto {
 		s.Record = ""
 	}
 	return doctor.Setup{
@@ -148,15 +148,15 @@ func (p process) writtenAt(name string, origins []event.Setting) string {
 }
 
 // runSettings are the settings that run would have without any option.
-func runSettings(p process) (supervisor.Settings, error) {
+func runSettings(p process) (settings.Settings, error) {
 	command := runCommand(p)
 	set := flag.NewFlagSet(command.Name, flag.ContinueOnError)
 	for _, f := range command.Flags {
 		if err := f.Apply(set); err != nil {
-			return supervisor.Settings{}, err
+			return settings.Settings{}, err
 		}
 	}
 	c := cli.NewContext(nil, set, nil)
 	c.Command = command
-	return settings(p, c)
+	return settingsOf(p, c)
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // TestHelpFitsAScreen: a user reads it in a terminal.
@@ -116,7 +116,7 @@ func TestExampleWorks(t *testing.T) {
 		if !ok {
 			t.Errorf("the example does not show %s", k.Name)
 		}
-		var s, other supervisor.Settings
+		var s, other settings.Settings
 		for _, o := range options {
 			if o.name != k.Name {
 				continue

@@ -13,11 +13,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -43,7 +43,7 @@ type option struct {
 	set setter
 }
 
-type setter func(s *supervisor.Settings, values []string) error
+type setter func(s *settings.Settings, values []string) error
 
 // options are in the order of --help.
 var options = []option{
@@ -61,7 +61,7 @@ share of the least limit found.`,
 How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared
 pages) or cgroup; auto is as the enforcer of the least limit does, else rss.`,
 		example: `"rss"`, values: []string{"auto", "rss", "pss", "noshared", "cgroup"},
-		set: func(s *supervisor.Settings, v []string) error { s.Accounting = event.Accounting(v[0]); return nil },
+		set: func(s *settings.Settings, v []string) error { s.Accounting = event.Accounting(v[0]); return nil },
 	}, {
 		name: "at", kind: config.List, arg: "RULE", usage: "add RULE to the ladder (repeatable); none clears it",
 		about: `
@@ -73,19 +73,19 @@ eta<DURATION. In the environment: one rule a line.`,
 	}, {
 		name: "dry-run", kind: config.Truth, usage: "decide and say so, do nothing",
 		about:   "Decide and say so, do nothing.",
-		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.DryRun }),
+		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.DryRun }),
 		foreign: []string{"dry", "simulate", "n"},
 	}, {
 		name: "interval", def: "1s", arg: "DURATION",
 		about:   "Longest pause between two looks; near a limit they are much shorter.",
-		example: `"500ms"`, set: duration(func(s *supervisor.Settings) *time.Duration { return &s.Interval }, 2*time.Millisecond, time.Hour),
+		example: `"500ms"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.Interval }, 2*time.Millisecond, time.Hour),
 		foreign: []string{"delay", "every", "period", "poll"},
 	}, {
 		name: "events", arg: "FILE", usage: "append every event to FILE as JSON lines",
 		about: `
 Append every event to this file, as JSON lines. /dev/fd/3 works; a relative
 name is looked for in the working directory of the job.`,
-		example: `"events.jsonl"`, set: func(s *supervisor.Settings, v []string) error { s.Events = v[0]; return nil },
+		example: `"events.jsonl"`, set: func(s *settings.Settings, v []string) error { s.Events = v[0]; return nil },
 		foreign: []string{"log", "log-file", "output"},
 	}, {
 		name: "record", def: "auto", arg: "DIR", usage: "keep the full record in DIR; none keeps nothing",
@@ -101,7 +101,7 @@ or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.
 		about: `
 A directory that node_exporter reads (--collector.textfile.directory): one file of
 metrics for the run, written each 15 s and at each decision, removed at the end.`,
-		example: `"/var/lib/prometheus/rsswarden"`, set: absPath(func(s *supervisor.Settings) *string { return &s.Textfile }),
+		example: `"/var/lib/prometheus/rsswarden"`, set: absPath(func(s *settings.Settings) *string { return &s.Textfile }),
 	}, {
 		name: "trim", def: "hook", runOnly: true, arg: "HOW", usage: "drop mapped file pages: hook, auto, ptrace, off",
 		about: `
@@ -109,12 +109,12 @@ How mapped file pages are dropped: "hook" (workers of PyTorch loaders do it),
 "auto" (loader workers without the hook too: ptrace stops them for moments),
 "ptrace" (by that alone, in every process of the job) or "off".`,
 		example: `"auto"`, values: []string{"hook", "auto", "ptrace", "off"},
-		set:     func(s *supervisor.Settings, v []string) error { s.Trim = supervisor.TrimMode(v[0]); return nil },
+		set:     func(s *settings.Settings, v []string) error { s.Trim = settings.TrimMode(v[0]); return nil },
 		foreign: []string{"no-trim off"},
 	}, {
 		name: "trim-private", kind: config.Truth, runOnly: true,
 		about:   "Have them drop private mappings of data files too, where nothing was written\nto them.",
-		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.TrimPrivate }),
+		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.TrimPrivate }),
 	}, {
 		name: "worker-signal", arg: "SIG",
 		about: `
@@ -140,23 +140,23 @@ stand in a URL here and in the environment, not on the command line.`,
 		about: `
 A file with the token that goes along as "Authorization: Bearer TOKEN". It may
 stand in the variable RSSWARDEN_ALERT_TOKEN instead.`,
-		example: `"/home/me/.alert-token"`, set: absPath(func(s *supervisor.Settings) *string { return &s.AlertTokenFile }),
+		example: `"/home/me/.alert-token"`, set: absPath(func(s *settings.Settings) *string { return &s.AlertTokenFile }),
 	}, {
 		name: "quiet", kind: config.Truth, usage: "say nothing on stderr",
 		about:   "Say nothing on stderr.",
-		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.Quiet }),
+		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.Quiet }),
 		foreign: []string{"silent"},
 	}, {
 		name: "log-format", def: "console", arg: "FORM",
 		about:   `Form of our lines on stderr: "console", or "json" for one object a line.`,
 		example: `"json"`, values: []string{"console", "json"},
-		set:     func(s *supervisor.Settings, v []string) error { s.LogFormat = v[0]; return nil },
+		set:     func(s *settings.Settings, v []string) error { s.LogFormat = v[0]; return nil },
 		foreign: []string{"json json"},
 	}, {
 		name: "loader", def: "auto", runOnly: true, arg: "HOW",
 		about:   `Talk to PyTorch loaders through a hook: "auto" or "off".`,
 		example: `"off"`, values: []string{"auto", "off"},
-		set:     func(s *supervisor.Settings, v []string) error { s.Loader = v[0] == "auto"; return nil },
+		set:     func(s *settings.Settings, v []string) error { s.Loader = v[0] == "auto"; return nil },
 		foreign: []string{"no-loader off", "no-hook off"},
 	}, {
 		name: "nofile", runOnly: true, arg: "N",
@@ -164,7 +164,7 @@ stand in the variable RSSWARDEN_ALERT_TOKEN instead.`,
 Where a DataLoader is about to send many tensors to workers started by spawn,
 the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,
 no further than this and its hard limit. At most 65536. Nothing else is changed.`,
-		example: "65536", set: number(func(s *supervisor.Settings) *int { return &s.NoFile }, "a number of descriptors", 1, 1<<16, 65536),
+		example: "65536", set: number(func(s *settings.Settings) *int { return &s.NoFile }, "a number of descriptors", 1, 1<<16, 65536),
 	}, {
 		name: "oom-prefer", def: "none", runOnly: true, arg: "WHOM",
 		about: `
@@ -172,7 +172,7 @@ no further than this and its hard limit. At most 65536. Nothing else is changed.
 job: should that be full, the kernel kills a worker, and the trainer can still
 catch the error and write a checkpoint.`,
 		example: `"workers"`, values: []string{"workers", "none"},
-		set: func(s *supervisor.Settings, v []string) error { s.OOMPrefer = v[0] == "workers"; return nil },
+		set: func(s *settings.Settings, v []string) error { s.OOMPrefer = v[0] == "workers"; return nil },
 	}, {
 		name: "checkpoint-signal", runOnly: true, arg: "SIG",
 		about: `
@@ -186,31 +186,31 @@ rank 0 alone.`,
 What that checkpoint is written to: a file, or a directory into which it is
 renamed. Once it was written and then left alone for 1 s the wait is over. Without
 it the wait ends with the command, or after checkpoint-timeout.`,
-		example: `"/scratch/me/model.pt"`, set: absPath(func(s *supervisor.Settings) *string { return &s.CheckpointFile }),
+		example: `"/scratch/me/model.pt"`, set: absPath(func(s *settings.Settings) *string { return &s.CheckpointFile }),
 	}, {
 		name: "checkpoint-timeout", def: "60s", runOnly: true, arg: "DURATION",
 		about:   "How long the end of the checkpoint is waited for; 4m at most.",
-		example: `"3m"`, set: duration(func(s *supervisor.Settings) *time.Duration { return &s.CheckpointTimeout }, 0, 4*time.Minute),
+		example: `"3m"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.CheckpointTimeout }, 0, 4*time.Minute),
 	}, {
 		name: "max-requeues", def: "3", runOnly: true, arg: "N",
 		about: `
 How often a job is started again at most, counted by SLURM_RESTART_COUNT, which
 counts every requeue of the job.`,
-		example: "5", set: number(func(s *supervisor.Settings) *int { return &s.MaxRequeues }, "a number of requeues", 1, 1000, 3),
+		example: "5", set: number(func(s *settings.Settings) *int { return &s.MaxRequeues }, "a number of requeues", 1, 1000, 3),
 	}, {
 		name: "alert-comment", kind: config.Truth, runOnly: true,
 		about: `
 Write a few words into the job's comment at a warning and at the end, behind what
 the user has there.`,
-		example: "true", set: truth(func(s *supervisor.Settings) *bool { return &s.AlertComment }),
+		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.AlertComment }),
 	}, {
 		name: "stop-status", def: "137", runOnly: true, arg: "N",
 		about:   "Exit status when a rule with the action stop ended the command.",
-		example: "85", set: number(func(s *supervisor.Settings) *int { return &s.StopStatus }, "an exit status", 0, 255, 85),
+		example: "85", set: number(func(s *settings.Settings) *int { return &s.StopStatus }, "an exit status", 0, 255, 85),
 	}, {
 		name: "grace", def: "30s", arg: "DURATION",
 		about:   "Time between TERM and KILL when such a rule fires.",
-		example: `"2m"`, set: duration(func(s *supervisor.Settings) *time.Duration { return &s.Grace }, 0, 24*time.Hour),
+		example: `"2m"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.Grace }, 0, 24*time.Hour),
 	},
 }
 
@@ -257,7 +257,7 @@ func (o option) shownDefault() string {
 }
 
 // apply checks the values and puts them into the settings.
-func (o option) apply(s *supervisor.Settings, values []string) error {
+func (o option) apply(s *settings.Settings, values []string) error {
 	size := 0
 	for _, v := range values {
 		if strings.ContainsRune(v, 0) {
@@ -313,8 +313,8 @@ func wrongf(hint, format string, args ...any) error {
 	return &valueError{says: fmt.Sprintf(format, args...), hint: hint}
 }
 
-func truth(to func(*supervisor.Settings) *bool) setter {
-	return func(s *supervisor.Settings, v []string) error {
+func truth(to func(*settings.Settings) *bool) setter {
+	return func(s *settings.Settings, v []string) error {
 		b, err := strconv.ParseBool(v[0])
 		if err != nil && v[0] != "" {
 			return wrongf("write true or false", " %q is neither true nor false", v[0])
@@ -325,8 +325,8 @@ func truth(to func(*supervisor.Settings) *bool) setter {
 }
 
 // absPath sets an absolute path.
-func absPath(to func(*supervisor.Settings) *string) setter {
-	return func(s *supervisor.Settings, v []string) (err error) {
+func absPath(to func(*settings.Settings) *string) setter {
+	return func(s *settings.Settings, v []string) (err error) {
 		if *to(s), err = filepath.Abs(v[0]); err != nil {
 			return wrongf("give its full path", " %q: %v", v[0], err)
 		}
@@ -334,8 +334,8 @@ func absPath(to func(*supervisor.Settings) *string) setter {
 	}
 }
 
-func number(to func(*supervisor.Settings) *int, what string, least, most, such int) setter {
-	return func(s *supervisor.Settings, v []string) error {
+func number(to func(*settings.Settings) *int, what string, least, most, such int) setter {
+	return func(s *settings.Settings, v []string) error {
 		n, err := strconv.Atoi(v[0])
 		if err != nil || n < least || n > most {
 			return wrongf(fmt.Sprintf("give a number from %d to %d, such as %d", least, most, such), " %q is not %s", v[0], what)
@@ -345,8 +345,8 @@ func number(to func(*supervisor.Settings) *int, what string, least, most, such i
 	}
 }
 
-func duration(to func(*supervisor.Settings) *time.Duration, least, most time.Duration) setter {
-	return func(s *supervisor.Settings, v []string) error { return setDuration(to(s), v[0], least, most) }
+func duration(to func(*settings.Settings) *time.Duration, least, most time.Duration) setter {
+	return func(s *settings.Settings, v []string) error { return setDuration(to(s), v[0], least, most) }
 }
 
 func setDuration(to *time.Duration, v string, least, most time.Duration) error {
@@ -365,7 +365,7 @@ func setDuration(to *time.Duration, v string, least, most time.Duration) error {
 	return nil
 }
 
-func setLimit(s *supervisor.Settings, v []string) (err error) {
+func setLimit(s *settings.Settings, v []string) (err error) {
 	const hint = "give a size as in sbatch --mem, such as 3G, or a share of the limit found, above 0% and at most 100%, such as 90%"
 	if share, ok := strings.CutSuffix(v[0], "%"); ok {
 		f, err := strconv.ParseFloat(strings.TrimSpace(share), 64)
@@ -381,19 +381,19 @@ func setLimit(s *supervisor.Settings, v []string) (err error) {
 	return nil
 }
 
-func setRecord(s *supervisor.Settings, v []string) error {
+func setRecord(s *settings.Settings, v []string) error {
 	switch s.Record = v[0]; v[0] {
 	case "":
-		s.Record = supervisor.RecordAuto
-	case supervisor.RecordAuto, supervisor.RecordNone:
+		s.Record = settings.RecordAuto
+	case settings.RecordAuto, settings.RecordNone:
 	default:
-		return absPath(func(s *supervisor.Settings) *string { return &s.Record })(s, v)
+		return absPath(func(s *settings.Settings) *string { return &s.Record })(s, v)
 	}
 	return nil
 }
 
 // setLadder sets the rules: the defaults and what --at adds.
-func setLadder(s *supervisor.Settings, at []string) error {
+func setLadder(s *settings.Settings, at []string) error {
 	rules, err := policy.Ladder(at)
 	if err != nil {
 		hint := "a rule looks like 85%:trim"
@@ -410,7 +410,7 @@ func setLadder(s *supervisor.Settings, at []string) error {
 	return nil
 }
 
-func setWorkerSignal(s *supervisor.Settings, v []string) error {
+func setWorkerSignal(s *settings.Settings, v []string) error {
 	n, err := event.ParseSignal(v[0])
 	if err != nil {
 		return wrongf("name a signal, such as TERM or USR1", ": %v", err)
@@ -419,7 +419,7 @@ func setWorkerSignal(s *supervisor.Settings, v []string) error {
 	return nil
 }
 
-func setWorkerMatch(s *supervisor.Settings, v []string) error {
+func setWorkerMatch(s *settings.Settings, v []string) error {
 	if _, err := regexp.Compile(v[0]); err != nil {
 		return wrongf("see https://pkg.go.dev/regexp/syntax; such as 'my_pool worker'", ": %v", err)
 	}
@@ -429,7 +429,7 @@ func setWorkerMatch(s *supervisor.Settings, v []string) error {
 
 // setAlerts sets the receivers. Errors give the number of a URL instead of the URL,
 // which may hold a password.
-func setAlerts(s *supervisor.Settings, values []string) error {
+func setAlerts(s *settings.Settings, values []string) error {
 	const hint = "write it as http://alertmanager:9093, alertmanager+https://HOST/PATH or webhook+https://HOST/PATH"
 	for i, v := range values {
 		t, err := alert.ParseTarget(v)
@@ -450,7 +450,7 @@ func setAlerts(s *supervisor.Settings, values []string) error {
 	return nil
 }
 
-func setCheckpointSignal(s *supervisor.Settings, v []string) error {
+func setCheckpointSignal(s *settings.Settings, v []string) error {
 	r, err := event.AskBySignal(v[0])
 	s.CheckpointSignal = r.Arg
 	return wrongSignal(err)

@@ -11,15 +11,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // events refuses a file that can never be opened, if a user named it. What may change,
 // such as a full disk or a permission, the run reports and goes on.
-func (src *valueSources) events(v sourcedValue, s *supervisor.Settings) error {
+func (src *valueSources) events(v sourcedValue, s *settings.Settings) error {
 	if s.Events == "" || ofDescriptor(s.Events) {
 		return nil
 	}
@@ -53,7 +53,7 @@ func ofDescriptor(path string) bool {
 
 // checkpointFile warns if the directory of the checkpoint is missing; the training may
 // be about to make it.
-func (src *valueSources) checkpointFile(v sourcedValue, s *supervisor.Settings) {
+func (src *valueSources) checkpointFile(v sourcedValue, s *settings.Settings) {
 	if s.CheckpointFile == "" || !v.user() {
 		return
 	}
@@ -72,7 +72,7 @@ func (src *valueSources) checkpointFile(v sourcedValue, s *supervisor.Settings) 
 
 // textfile warns if no file of metrics can be kept there. A user's directory is tried
 // again later; a site's is dropped.
-func (src *valueSources) textfile(v sourcedValue, s *supervisor.Settings) {
+func (src *valueSources) textfile(v sourcedValue, s *settings.Settings) {
 	if s.Textfile == "" {
 		return
 	}
@@ -99,7 +99,7 @@ const leftTextfile = 200 * time.Millisecond
 
 // removeTextfile removes what a killed watcher has left. A directory that hangs must not
 // delay the command's exit status.
-func removeTextfile(s *supervisor.Settings) {
+func removeTextfile(s *settings.Settings) {
 	if s.Textfile == "" {
 		return
 	}
@@ -109,7 +109,7 @@ func removeTextfile(s *supervisor.Settings) {
 
 // alerts checks the values of --alert together, and finds the program that carries
 // alerts. A site's mistake leaves the job without alerts.
-func (src *valueSources) alerts(v sourcedValue, s *supervisor.Settings) error {
+func (src *valueSources) alerts(v sourcedValue, s *settings.Settings) error {
 	s.AlertToken = src.p.get(variableOf(alertToken))
 	if !src.has(alertOption) || len(s.Alerts) == 0 {
 		s.Alerts = nil
@@ -151,7 +151,7 @@ func (src *valueSources) sender() (string, error) {
 
 // alertSecrets warns of secrets that others can read, that go nowhere, or that cannot be
 // read.
-func (src *valueSources) alertSecrets(v sourcedValue, s *supervisor.Settings) {
+func (src *valueSources) alertSecrets(v sourcedValue, s *settings.Settings) {
 	if v.origin == originFlag && slices.ContainsFunc(s.Alerts, alert.Target.Pathed) {
 		src.warnf("--alert: everybody on this node can read a command line, and the path of a webhook is often its key; put the URL into RSSWARDEN_ALERT, one a line, or a file of --config")
 	}
@@ -183,8 +183,8 @@ func (src *valueSources) tokenFile(path string) {
 
 // record makes the directory of the record. A failure does not keep the job from
 // running.
-func (src *valueSources) record(v sourcedValue, s *supervisor.Settings) {
-	if s.Record == supervisor.RecordAuto || s.Record == supervisor.RecordNone {
+func (src *valueSources) record(v sourcedValue, s *settings.Settings) {
+	if s.Record == settings.RecordAuto || s.Record == settings.RecordNone {
 		return
 	}
 	q := ioRequest{What: ioRecord, Path: []byte(s.Record)}
@@ -198,7 +198,7 @@ func (src *valueSources) record(v sourcedValue, s *supervisor.Settings) {
 	}
 	if !v.user() {
 		src.warnf("%s %q is not used: %v", v.name, v, err)
-		s.Record = supervisor.RecordAuto
+		s.Record = settings.RecordAuto
 		return
 	}
 	s.RecordFault = err.Error()

@@ -7,9 +7,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 func replayCommand(p process) *cli.Command {
@@ -62,7 +62,7 @@ func replayOptions(c *cli.Context) (opt replay.Options, err error) {
 	}
 	if c.IsSet("at") {
 		v := sourcedValue{name: "--at"}
-		var s supervisor.Settings
+		var s settings.Settings
 		if err := setLadder(&s, c.StringSlice("at")); err != nil {
 			return opt, v.usage(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
@@ -53,7 +54,7 @@ func runCommand(p process) *cli.Command {
 		if p.get("RSSWARDEN") == "off" {
 			return replace(p, c.Args().Slice())
 		}
-		s, err := settings(p, c)
+		s, err := settingsOf(p, c)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func runCommand(p process) *cli.Command {
 
 // start runs the command and ends as the command ended, by the same signal too. It returns
 // only if the command could not be started.
-func start(p process, s supervisor.Settings) error {
+func start(p process, s settings.Settings) error {
 	file, err := p.lookPath(s.Command[0])
 	if err != nil {
 		return notStarted(file, err)

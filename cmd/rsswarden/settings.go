@@ -16,10 +16,10 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -59,10 +59,10 @@ type valueSources struct {
 	warnings []string
 }
 
-// settings are the checked settings of a command with [watchFlags]; options that it does
+// settingsOf are the checked settings of a command with [watchFlags]; options that it does
 // not have are at their defaults. The caller fills in what to watch.
-func settings(p process, c *cli.Context) (supervisor.Settings, error) {
-	s := supervisor.Settings{Version: p.version}
+func settingsOf(p process, c *cli.Context) (settings.Settings, error) {
+	s := settings.Settings{Version: p.version}
 	src := &valueSources{p: p, c: c}
 	if err := src.read(&s); err != nil {
 		return s, err
@@ -176,7 +176,7 @@ func (o option) standard() sourcedValue {
 
 // pairWorkerOptions needs worker-signal and worker-match together. A site's mistake
 // leaves the job without both.
-func (src *valueSources) pairWorkerOptions(picked map[string]sourcedValue, s *supervisor.Settings) error {
+func (src *valueSources) pairWorkerOptions(picked map[string]sourcedValue, s *settings.Settings) error {
 	const sig, match = "worker-signal", "worker-match"
 	lonely, missing := sig, match
 	switch {
@@ -209,7 +209,7 @@ const smallLimit = 64 * rss.MiB
 // warnLimitTooLarge warns of a --limit above the node's memory, and of a bare number too
 // small for any training: it was meant in bytes, GiB or as a share, but is MiB as in
 // Slurm.
-func (src *valueSources) warnLimitTooLarge(v sourcedValue, s *supervisor.Settings) {
+func (src *valueSources) warnLimitTooLarge(v sourcedValue, s *settings.Settings) {
 	if _, err := strconv.ParseFloat(v.String(), 64); err == nil && s.Limit > 0 && s.Limit < smallLimit {
 		src.warnf("%s %s is %v: a number without a suffix is MiB, as in sbatch --mem; GiB are written 80G", v.name, v, s.Limit)
 		return
@@ -226,7 +226,7 @@ func (src *valueSources) warnLimitTooLarge(v sourcedValue, s *supervisor.Setting
 }
 
 // warnNofileTooLarge warns of a --nofile above the hard limit.
-func (src *valueSources) warnNofileTooLarge(v sourcedValue, s *supervisor.Settings) {
+func (src *valueSources) warnNofileTooLarge(v sourcedValue, s *settings.Settings) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || !v.user() || s.NoFile <= 0 || uint64(s.NoFile) <= l.Max {
 		return
@@ -298,7 +298,7 @@ const configPatience = 2 * time.Second
 
 // read reads both files. A mistake in the user's is an error; one in the site's is a
 // warning, and the rest of it is used.
-func (src *valueSources) read(s *supervisor.Settings) error {
+func (src *valueSources) read(s *settings.Settings) error {
 	if src.has(configOption.name) {
 		path, origin := src.c.String(configOption.name), originFlag
 		if !src.c.IsSet(configOption.name) {
@@ -364,7 +364,7 @@ func unusable(file *config.File) (problems []*config.Problem) {
 		if !ok {
 			continue
 		}
-		var scratch supervisor.Settings
+		var scratch settings.Settings
 		var wrong *valueError
 		if errors.As(o.apply(&scratch, value.Values), &wrong) {
 			problems = append(problems, file.Problem(o.name, o.name+wrong.says, wrong.hint))
@@ -396,7 +396,7 @@ func absolute(path string) string {
 
 // deadRules are warnings about rules of a user's that can never fire in this run. A
 // site's rules are for all jobs.
-func deadRules(s *supervisor.Settings, inSlurm bool) (said []string) {
+func deadRules(s *settings.Settings, inSlurm bool) (said []string) {
 	if s.RulesOfSite() {
 		return nil
 	}
@@ -415,7 +415,7 @@ func deadRules(s *supervisor.Settings, inSlurm bool) (said []string) {
 }
 
 // rejectImpossibleFree refuses a rule of a user's that wants more free than --limit is.
-func rejectImpossibleFree(at, limit sourcedValue, s *supervisor.Settings) error {
+func rejectImpossibleFree(at, limit sourcedValue, s *settings.Settings) error {
 	if s.Limit == 0 || !at.user() {
 		return nil
 	}

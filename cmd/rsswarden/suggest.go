@@ -8,8 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/config"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -218,7 +218,7 @@ func misplacedFlag(args, command []string) string {
 			value = command[i+2]
 			written += " " + value
 		}
-		if value == "" || strings.HasPrefix(value, "-") || o.apply(&supervisor.Settings{}, []string{value}) != nil {
+		if value == "" || strings.HasPrefix(value, "-") || o.apply(&settings.Settings{}, []string{value}) != nil {
 			continue
 		}
 		if o.name == alertOption {

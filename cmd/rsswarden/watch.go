@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // heapGrowth is the watcher's GOGC, in percent. Its heap has 1 MiB live for 64
@@ -37,7 +38,7 @@ func watch(p process) int {
 		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", watcherCommand, err))
 	}
 	begin := link.Begin()
-	s, err := supervisor.DecodeSettings(begin.Setup)
+	s, err := settings.Decode(begin.Setup)
 	if err != nil {
 		// Another watcher would be told the same: with status 0 none is started.
 		fail(p, fmt.Errorf("cannot read the settings, the command runs unwatched: %w", err))

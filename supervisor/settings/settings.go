@@ -1,4 +1,5 @@
-package supervisor
+// Package settings has what a user chose for one run, as checked values that every part reads.
+package settings
 
 import (
 	"encoding/json"
@@ -116,8 +117,8 @@ func (m TrimMode) Hook() bool { return m == TrimHook || m == TrimAuto }
 // Ptrace says that processes may be stopped for it.
 func (m TrimMode) Ptrace() bool { return m == TrimAuto || m == TrimPtrace }
 
-// limitSource names where the user wrote the limit.
-func (s *Settings) limitSource() string {
+// LimitSource names where the user wrote the limit.
+func (s *Settings) LimitSource() string {
 	i := slices.IndexFunc(s.Origins, func(o event.Setting) bool { return o.Name == "limit" })
 	if i < 0 {
 		return "--limit"
@@ -145,8 +146,8 @@ func (s *Settings) RulesOfSite() bool {
 	return slices.ContainsFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" && strings.HasPrefix(o.Origin, "site") })
 }
 
-// ruleTexts are the rules as people write them.
-func (s *Settings) ruleTexts() []string {
+// RuleTexts are the rules as people write them.
+func (s *Settings) RuleTexts() []string {
 	texts := make([]string, len(s.Rules))
 	for i, r := range s.Rules {
 		texts[i] = r.String()
@@ -154,7 +155,7 @@ func (s *Settings) ruleTexts() []string {
 	return texts
 }
 
-// Encode returns s in the form that [DecodeSettings] reads.
+// Encode returns s in the form that [Decode] reads.
 func (s *Settings) Encode() json.RawMessage {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -164,9 +165,14 @@ func (s *Settings) Encode() json.RawMessage {
 	return b
 }
 
-// DecodeSettings reads what [Settings.Encode] wrote.
-func DecodeSettings(b []byte) (Settings, error) {
+// Decode reads what [Settings.Encode] wrote.
+func Decode(b []byte) (Settings, error) {
 	var s Settings
 	err := json.Unmarshal(b, &s)
 	return s, err
+}
+
+// Requeues says that one of the rules is a requeue=.
+func (s *Settings) Requeues() bool {
+	return slices.ContainsFunc(s.Rules, func(r event.Rule) bool { return r.Action == event.ActionRequeue })
 }
