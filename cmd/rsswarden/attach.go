@@ -23,6 +23,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 func attachCommand(p process) *cli.Command {
@@ -174,7 +175,7 @@ func (t *target) describe(p process, pid int, job string) {
 // attach watches until the target has ended, or a signal ends the watch.
 func attach(p process, t *target) error {
 	log, closeLog := newLog(p.stderr, t.settings.LogFormat, t.settings.Quiet)
-	t.settings.Name(t.env.Lookup)
+	tell.NameRun(&t.settings, t.env.Lookup)
 	told := make(chan syscall.Signal, 1)
 	stop := interrupts() // before a line of ours says that it watches
 	go t.endOnSignal(stop, told)

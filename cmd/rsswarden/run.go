@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 const runUsage = programName + " run [OPTIONS] [--] COMMAND [ARG...]"
@@ -118,7 +119,7 @@ func start(p process, s settings.Settings) error {
 	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
 	told := s
 	told.Command = clipped(s.Command)
-	told.Name(p.lookup)
+	tell.NameRun(&told, p.lookup)
 	opt.Setup = told.Encode()
 	st, err := hold.Run(opt)
 	defer func() {

@@ -10,7 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // Settings is what a user chose for one run, checked already. The holder hands
@@ -133,12 +132,6 @@ func (s *Settings) LimitSource() string {
 	default:
 		return "the site's configuration"
 	}
-}
-
-// Name names the run that begins now, so that it can be recorded.
-func (s *Settings) Name(lookup func(string) (string, bool)) {
-	s.Begun, s.BegunMono = time.Now(), tell.Monotonic()
-	s.RunID = tell.RunID(s.Begun, lookup)
 }
 
 // RulesOfSite says that the rules are those of the site's file, which are for all jobs.

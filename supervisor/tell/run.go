@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
@@ -36,6 +37,12 @@ type Run struct {
 // RunID names the run that begins now.
 func RunID(begun time.Time, lookup func(string) (string, bool)) string {
 	return record.NewID(begun, JobOf(lookup), slurm.NodeName(lookup), runNumber("/proc/self/ns/pid", os.Getpid()))
+}
+
+// NameRun names the run that begins now, so that it can be recorded.
+func NameRun(s *settings.Settings, lookup func(string) (string, bool)) {
+	s.Begun, s.BegunMono = time.Now(), Monotonic()
+	s.RunID = RunID(s.Begun, lookup)
 }
 
 // runNumber tells a run from the others of its job that began in the same second:
