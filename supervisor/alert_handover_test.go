@@ -13,15 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
-// alertIDs are the alerts of a watcher.
-func (s *stand) alertIDs() (all []string) {
-	for _, r := range s.ladder.Raised(s.readings) {
-		a := s.alertOf(&r)
-		all = append(all, fmt.Sprint(a.Labels()))
-	}
-	return all
-}
-
 // TestAlertsOfTheNextLeader: they have the same labels, so that Alertmanager sees no
 // difference; and one that ends as well resolves them.
 func TestAlertsOfTheNextLeader(t *testing.T) {
@@ -50,15 +41,14 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	}
 	first.put(theCommand, theHolder, 850*rss.MiB, 0)
 	first.open(first.holder.begin)
-	want := first.alertIDs()
-	if len(want) != 1 || !strings.Contains(want[0], "[jobid 46]") {
-		t.Fatalf("%v", want)
+	if m := carried(t, place, 1)[0]; m.Job != "46" {
+		t.Fatalf("%+v", m)
 	}
-	carried(t, place, 1)
+	want := first.tell.Alerts.OpenIDs()
 	next, last := rest[0], rest[1]
 	first.tell.Alerts.Close(false) // others live
 	next.inherits(first)
-	if got := next.alertIDs(); !slices.Equal(got, want) {
+	if got := next.tell.Alerts.OpenIDs(); got != want {
 		t.Errorf("the next leader tells of %v, the first has told of %v", got, want)
 	}
 	if m := carried(t, place, 2); m[0].ID != m[1].ID || m[0].Status != alert.Firing || m[1].Status != alert.Firing {
@@ -120,16 +110,15 @@ func TestAlertsOfTwoRuns(t *testing.T) {
 	}
 	carried(t, place, 2)
 	runs[0].end(&hold.Exit{})
-	stays := runs[1].ladder.Raised(runs[1].readings)
-	if len(stays) != 1 {
-		t.Fatalf("%d rungs", len(stays))
+	stays := runs[1].tell.Alerts.OpenIDs()
+	if stays == "" || strings.Contains(stays, " ") {
+		t.Fatalf("not one alert: %q", stays)
 	}
-	a := runs[1].alertOf(&stays[0])
 	for _, m := range carried(t, place, 3) {
 		if m.Job != "46" || m.Run == "" {
 			t.Errorf("%+v", m)
 		}
-		if m.Status == alert.Resolved && m.ID == a.ID() {
+		if m.Status == alert.Resolved && m.ID == stays {
 			t.Error("the end of one has resolved the other's")
 		}
 	}

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
 // telling has the alerts of a stand carried by a program that keeps each request as a
@@ -114,26 +112,6 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestAlertFault: what is wrong is told of as a fault, once.
-func TestAlertFault(t *testing.T) {
-	_, with := telling(t, alert.Webhook)
-	s := opened(t, both(with, func(o *Options) { o.Settings.AlertProgram = "/nonexistent" }))
-	s.put(theCommand, theHolder, 850*rss.MiB, 0)
-	s.full()
-	select {
-	case e := <-s.tell.Failures():
-		s.tell.Failed(s.now(), e)
-		s.tell.Failed(s.now(), e)
-	case <-time.After(time.Minute):
-		t.Fatal("no fault")
-	}
-	s.end(&hold.Exit{})
-	got := slices.DeleteFunc(named(s.events(), event.NameFault), func(e map[string]any) bool { return e["part"] != "alert" })
-	if len(got) != 1 || !strings.Contains(fmt.Sprint(got[0]["error"]), "webhook+http://h/…: cannot start /nonexistent") {
-		t.Errorf("%v", got)
-	}
-}
-
 // TestAlertDryRun: what would be told is said, once a crossing, and nothing starts.
 func TestAlertDryRun(t *testing.T) {
 	dir, with := telling(t, alert.Alertmanager)
@@ -148,30 +126,5 @@ func TestAlertDryRun(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(files) != 0 {
 		t.Errorf("carried: %v", files)
-	}
-}
-
-// TestAlertStep: an alert names the step that its limit is of.
-func TestAlertStep(t *testing.T) {
-	w := &watcher{alerts: alerting{step: "7"}}
-	for _, test := range []struct {
-		name  event.LimitName
-		scope event.Scope
-		level string
-		want  string
-	}{
-		{event.LimitSlurm, event.ScopeStep, "", "7"},
-		{event.LimitSlurm, event.ScopeStep, "46.batch", "batch"},
-		{event.LimitSlurm, event.ScopeJob, "", ""},
-		{event.LimitCgroup, event.ScopeStep, "/sys/fs/cgroup/memory/slurm/uid_1/job_46/step_0/task_0", "0"},
-		{event.LimitCgroup, event.ScopeJob, "/sys/fs/cgroup/memory/slurm/uid_1/job_46", ""},
-		{event.LimitUser, event.ScopeTree, "", "7"},
-		{event.LimitMaps, event.ScopeProcess, "", "7"},
-		{event.LimitNode, event.ScopeNode, "", ""},
-		{event.LimitTime, event.ScopeJob, "", ""},
-	} {
-		if got := w.alertStep(&policy.Raised{Name: test.name, Scope: test.scope, Level: test.level}); got != test.want {
-			t.Errorf("%s of %s at %q: step %q, want %q", test.name, test.scope, test.level, got, test.want)
-		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 func (w *watcher) end(exit *hold.Exit) {
 	removed := w.tell.Textfile.Close()
 	w.tell.Alerts.Close(len(w.peers.others) == 0) // else the next leader goes on with them
-	commented, comments := w.commentsJob()        // while we lead
 	w.pass(exit)                                  // others' commands may live on
 	w.poll(true)
 	w.tellSHMUsers()
@@ -54,9 +53,11 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.tell.Info(line)
 	}
 	var closing sync.WaitGroup
-	if comments && !w.tell.Comment.Refused() {
-		closing.Go(w.tell.LastComment(commented, w.lastComment(&out), lastPatience))
+	rank := -1
+	if len(w.peers.others) > 0 {
+		rank = w.peers.me.Task
 	}
+	closing.Go(w.tell.LastComment(&out, rank, lastPatience))
 	closing.Go(func() {
 		w.tell.Record.Close(out.Verdict != event.VerdictFine && out.Verdict != event.VerdictUnwatched, flush)
 	})

@@ -3,12 +3,10 @@ package supervisor
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -30,14 +28,13 @@ func (w *watcher) layDown() {
 	if p.post == nil || w.ladder == nil {
 		return
 	}
-	open := w.tell.Alerts.Open()
-	is := handing{true, w.ladder.Changes(), w.programs.Waiting(), alertIDs(open)}
+	is := handing{true, w.ladder.Changes(), w.programs.Waiting(), w.tell.Alerts.OpenIDs()}
 	if is == p.handing || !p.handing.laid && is.changes == 0 {
 		return
 	}
 	p.handing = is
 	m := w.ladder.Snapshot(w.now(), bootTime(), is.waiting)
-	m.Step, m.Run, m.Alerts = w.alerts.step, w.alerts.run, rememberAlerts(open, m.At)
+	w.tell.Alerts.Remember(&m)
 	for i := range m.Rungs {
 		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Scope == event.ScopeStep && e.Level == "" {
 			e.Level = w.ownPart()
@@ -81,7 +78,7 @@ func (w *watcher) takeOver() {
 	if m.At > clock || !w.someoneSince(m.At) {
 		return
 	}
-	w.alerts.step, w.alerts.run, w.alerts.inherited = m.Step, m.Run, m.Alerts
+	w.tell.Alerts.Inherit(m)
 	own, ran := w.ownPart(), w.runTime()
 	w.ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
 	if data, err = m.Encode(); err == nil {
@@ -116,44 +113,6 @@ func bootTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// alertIDs tells one set of alerts from another.
-func alertIDs(all []alert.Alert) string {
-	ids := make([]string, len(all))
-	for i := range all {
-		ids[i] = all[i].ID()
-	}
-	slices.Sort(ids)
-	return strings.Join(ids, " ")
-}
-
-// rememberAlerts are alerts for who leads next, at now by the clock of both.
-func rememberAlerts(open []alert.Alert, now time.Duration) (all []policy.AlertMemory) {
-	for i := range open {
-		a := &open[i]
-		all = append(all, policy.AlertMemory{
-			Limit: a.Limit, Scope: a.Scope, Rung: a.Rung, ETA: a.ETA, Action: a.Action, Step: a.Step, Since: max(now-time.Since(a.Since), 1),
-		})
-	}
-	return all
-}
-
-// inheritedAlerts are those that the leader before us has left open, with its labels.
-func (w *watcher) inheritedAlerts() []alert.Alert {
-	now, clock := time.Now(), bootTime()
-	all := make([]alert.Alert, 0, len(w.alerts.inherited))
-	for i := range w.alerts.inherited {
-		m := &w.alerts.inherited[i]
-		a := alert.Alert{
-			Job: w.alertJob(), Run: w.alerts.run, Node: w.tell.Run.Node, Limit: m.Limit, Scope: m.Scope,
-			Rung: m.Rung, ETA: m.ETA, Action: m.Action, Step: m.Step, Since: now.Add(min(m.Since-clock, 0)),
-		}
-		a.Summary = w.whose(&a) + " on " + a.Node
-		a.Text = "the rung " + a.Rung + " of the limit " + string(a.Limit)
-		all = append(all, a)
-	}
-	return all
-}
-
 // resolveLeft resolves what the leader before us has told of, where the lead fell to
 // us and there is nothing left to lead: our command has ended, and nobody else's
 // lives.
@@ -176,7 +135,7 @@ func (w *watcher) resolveLeft() {
 			return
 		}
 	}
-	w.alerts.step, w.alerts.run, w.alerts.inherited = m.Step, m.Run, m.Alerts
+	w.tell.Alerts.Inherit(m)
 	if len(m.Alerts) == 0 {
 		return
 	}

@@ -294,7 +294,7 @@ func (w *watcher) step() {
 		w.skipped(s)
 	}
 	w.layDown()
-	w.raise()
+	w.tell.Raise(now, w.ladder.Raised(w.readings), w.readings)
 	for _, d := range res.Decisions {
 		w.putSample(0)
 		w.recordSample(true)

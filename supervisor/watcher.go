@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -109,7 +110,6 @@ type watcher struct {
 	workers   *workers.Workers
 	metSides  map[event.LimitID]bool // limits beside memory that were told of
 	oom       oomPrefer
-	alerts    alerting
 	diagnosis diagnosing
 	shmUsers  *observe.SHMUsers
 	requeue   requeuing
@@ -235,7 +235,7 @@ func (w *watcher) open(begin hold.Begin) {
 	for _, text := range told {
 		w.fault("start", &said{text})
 	}
-	w.startAlerts()
+	w.openAlerts()
 	w.full()
 	w.askScontrol()
 }
@@ -252,6 +252,25 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	}
 	w.tell.Run.Process = w.pop.Command
 	w.tell.OpenRecord(dir, s.RecordFault, begin.Attempt)
+}
+
+// openAlerts begins to tell receivers. Who only stands by has no limits, and so no name for
+// the job from there.
+func (w *watcher) openAlerts() {
+	s := &w.Settings
+	opt := tell.AlertOptions{
+		Targets: s.Alerts, Program: s.AlertProgram, Environ: hold.Environ(), Token: s.AlertToken, TokenFile: s.AlertTokenFile,
+		Start: w.Link.Start, DryRun: s.DryRun, Step: w.peers.me.Step,
+	}
+	if w.limits != nil {
+		opt.Job, _, _ = strings.Cut(w.pop.Name, ".") // of a step that we attached to
+		if job, in := w.limits.Job(); in && s.AlertComment && w.Able.Comment == "" {
+			opt.CommentJob = tell.CommentJob(job, w.peers.post == nil)
+		}
+	} else if job := w.tell.Run.Job; job != nil {
+		opt.Job = job.ID
+	}
+	w.tell.OpenAlerts(opt, bootTime())
 }
 
 // openLoader opens the first run directory that loaders talk through.

@@ -2,63 +2,207 @@ package tell
 
 import (
 	"fmt"
+	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Alerts tells the receivers of --alert which rungs are crossed. In a dry run a line says
 // what they would get.
 type Alerts struct {
-	sender *alert.Sender // nil without receivers, and in a dry run
-	would  string        // … whose receivers these are
-	fired  map[string]bool
-	wait   func() // for the last answers; nil before the end
+	opt AlertOptions
+	// step and run are labels: the step that a limit of none counts as, and the run; those
+	// of who led first, so that receivers see no difference.
+	step, run string
+	inherited []policy.AlertMemory // what that one has left open
+	sender    *alert.Sender        // nil without receivers, and in a dry run
+	would     string               // … whose receivers these are
+	fired     map[string]bool
+	wait      func() // for the last answers; nil before the end
 }
 
-// OpenAlerts begins with what a leader before has left open.
-func (f *Fan) OpenAlerts(opt alert.Options, open []alert.Alert) {
-	opt.Fault = func(text string) { f.failed.tell("alert", text) }
-	f.Alerts.sender = alert.New(opt)
-	if len(open) > 0 {
-		f.Alerts.sender.Inherit(open)
+// AlertOptions say who gets alerts, and how.
+type AlertOptions struct {
+	Targets          []alert.Target
+	Program          string   // what carries them
+	Environ          []string // … and its environment
+	Token, TokenFile string
+	Start            func(*exec.Cmd) error // starts the program, and scontrol
+	DryRun           bool
+	Job              string // the label, empty outside Slurm
+	CommentJob       string // whose comment is written, empty for none
+	Step             string // of our command
+}
+
+// Inherit takes over what a leader before has left open, with its labels. It comes before
+// [Fan.OpenAlerts].
+func (a *Alerts) Inherit(m *policy.Memory) { a.step, a.run, a.inherited = m.Step, m.Run, m.Alerts }
+
+// Remember adds to m what [Alerts.Inherit] takes.
+func (a *Alerts) Remember(m *policy.Memory) {
+	m.Step, m.Run = a.step, a.run
+	for _, o := range a.sender.Open() {
+		m.Alerts = append(m.Alerts, policy.AlertMemory{
+			Limit: o.Limit, Scope: o.Scope, Rung: o.Rung, ETA: o.ETA, Action: o.Action, Step: o.Step, Since: max(m.At-time.Since(o.Since), 1),
+		})
 	}
 }
 
-// DryRun writes what these receivers would get.
-func (a *Alerts) DryRun(targets []alert.Target) {
-	names := make([]string, len(targets))
-	for i, t := range targets {
-		names[i] = t.String()
+// OpenAlerts begins to tell receivers. clock is the time since boot.
+func (f *Fan) OpenAlerts(opt AlertOptions, clock time.Duration) {
+	a := &f.Alerts
+	a.opt = opt
+	if a.step == "" {
+		a.step = opt.Step
 	}
-	a.would = strings.Join(names, ", ")
+	if a.run == "" {
+		a.run = f.Run.Label()
+	}
+	f.Comment.start, f.Comment.dryRun, f.Comment.job = opt.Start, opt.DryRun, opt.CommentJob
+	switch {
+	case len(opt.Targets) == 0:
+		return
+	case opt.DryRun:
+		names := make([]string, len(opt.Targets))
+		for i, t := range opt.Targets {
+			names[i] = t.String()
+		}
+		a.would = strings.Join(names, ", ")
+		return
+	}
+	p := alert.NewProgram(opt.Program, opt.Environ, opt.Start)
+	a.sender = alert.New(alert.Options{
+		Targets: opt.Targets, Token: opt.Token, TokenFile: opt.TokenFile, Send: p.Send, Leave: p.Leave,
+		Fault: func(text string) { f.failed.tell("alert", text) },
+	})
+	if open := f.inherited(clock); len(open) > 0 {
+		a.sender.Inherit(open)
+	}
+}
+
+// inherited are the alerts that the leader before us has left open.
+func (f *Fan) inherited(clock time.Duration) (all []alert.Alert) {
+	now := time.Now()
+	for i := range f.Alerts.inherited {
+		m := &f.Alerts.inherited[i]
+		a := f.newAlert(m.Limit, m.Scope, m.Rung)
+		a.ETA, a.Action, a.Step, a.Since = m.ETA, m.Action, m.Step, now.Add(min(m.Since-clock, 0))
+		a.Summary = f.whose(&a)
+		a.Text = "the rung " + a.Rung + " of the limit " + string(a.Limit)
+		all = append(all, a)
+	}
+	return all
+}
+
+func (f *Fan) newAlert(l event.LimitName, scope event.Scope, rung string) alert.Alert {
+	return alert.Alert{Job: f.Alerts.opt.Job, Run: f.Alerts.run, Node: f.Run.Node, Limit: l, Scope: scope, Rung: rung}
+}
+
+// whose says for people what an alert is about.
+func (f *Fan) whose(a *alert.Alert) string {
+	if a.Job != "" {
+		return "job " + a.Job + " on " + a.Node
+	}
+	return "run " + f.Run.ID + " on " + a.Node
 }
 
 // Raise takes in the rungs that are crossed now. It comes before the actions of a step.
-func (f *Fan) Raise(now time.Duration, current []alert.Alert, room alert.Room) {
-	s := &f.Alerts
-	if s.sender != nil {
-		s.sender.Room(room)
-		s.sender.Set(current)
-	}
-	if s.would == "" {
+func (f *Fan) Raise(now time.Duration, raised []policy.Raised, limits []event.Limit) {
+	a := &f.Alerts
+	if len(a.opt.Targets) == 0 && f.Comment.job == "" {
 		return
 	}
-	before := s.fired
-	s.fired = map[string]bool{}
+	var current []alert.Alert
+	var first *event.Limit
+	for i := range raised {
+		r := &raised[i]
+		if r.Limit == nil {
+			continue // it is not there any more, or has another name now
+		}
+		one := f.alertOf(r)
+		one.Since = time.Now().Add(r.Since - now)
+		current = append(current, one)
+		if first == nil && r.Rule.Action == event.ActionWarn && r.Name.Memory() {
+			first = r.Limit
+		}
+	}
+	room := alert.RoomOf(limits)
+	f.commentWarning(now, first, room)
+	if a.sender != nil {
+		a.sender.Room(room)
+		a.sender.Set(current)
+	}
+	if a.would == "" {
+		return
+	}
+	before := a.fired
+	a.fired = map[string]bool{}
 	for i := range current {
-		a := &current[i]
-		if s.fired[a.ID()] = true; !before[a.ID()] {
-			f.Say(now, "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", s.would, a.Name(), a.Severity(), a.Summary))
+		c := &current[i]
+		if a.fired[c.ID()] = true; !before[c.ID()] {
+			f.Say(now, "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", a.would, c.Name(), c.Severity(), c.Summary))
 		}
 	}
 }
 
-// Open returns the alerts that a receiver may believe to fire.
-func (a *Alerts) Open() []alert.Alert { return a.sender.Open() }
+// alertOf makes the alert of a rung whose limit was read.
+func (f *Fan) alertOf(r *policy.Raised) alert.Alert {
+	a := f.newAlert(r.Name, r.Scope, r.Rule.Cond.String())
+	a.ETA, a.Action, a.Step = r.Rule.Cond.Kind == event.KindETA, r.Rule.Action, stepOf(r, f.Alerts.step)
+	l := r.Limit
+	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA}
+	a.Used, a.Size, a.Left = l.Used, l.Limit, l.ETA
+	a.Summary = f.whose(&a) + ": " + phrase.Occasion(&d, l) + phrase.Forecast(&d)
+	if l.Name == event.LimitTime {
+		a.Used, a.Size = 0, 0
+		a.Text = "Slurm ends the job then"
+	} else {
+		a.Text = fmt.Sprintf("%s of %s are used, %s are left", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), l.Name.Amount(l.Headroom()))
+	}
+	a.Text += fmt.Sprintf("; the rule at %s has the action %s", a.Rung, a.Action)
+	return a
+}
+
+// stepOf is the step that a limit is of, empty for one of more than that; own is that of
+// our command.
+func stepOf(r *policy.Raised, own string) string {
+	if _, step, ok := strings.Cut(r.Level, "."); ok && r.Name == event.LimitSlurm && !strings.HasPrefix(r.Level, "/") {
+		return step // "46.batch", of several steps
+	}
+	if strings.HasPrefix(r.Level, "/") {
+		for name := range strings.SplitSeq(r.Level, "/") {
+			if step, ok := strings.CutPrefix(name, "step_"); ok {
+				return step
+			}
+		}
+		return ""
+	}
+	switch r.Scope {
+	case event.ScopeStep, event.ScopeTree, event.ScopeProcess:
+		return own
+	}
+	return ""
+}
+
+// OpenIDs tells one set of open alerts from another: those that a receiver may believe to
+// fire.
+func (a *Alerts) OpenIDs() string {
+	open := a.sender.Open()
+	ids := make([]string, len(open))
+	for i := range open {
+		ids[i] = open[i].ID()
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
 
 // Close ends the alerts. What fires is resolved unless another leader goes on with it.
 func (a *Alerts) Close(resolve bool) {

@@ -1,14 +1,26 @@
 package tell
 
 import (
-	"context"
+	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
+
+// raised is the rung of a warning at 80 % that is crossed.
+func raised(t *testing.T) []policy.Raised {
+	t.Helper()
+	r, err := event.ParseRule("80%:warn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []policy.Raised{{Rule: r, Name: event.LimitUser, Limit: &event.Limit{Name: event.LimitUser, Used: 85, Limit: 100}}}
+}
 
 // TestLastWordsOnAlerts: alerts are counted, not what became of them on the way, and what
 // nobody waited for is not called told or lost.
@@ -34,35 +46,61 @@ func TestLastWordsOnAlerts(t *testing.T) {
 // TestAlertsDryRun: a line for each crossing, and none while it lasts.
 func TestAlertsDryRun(t *testing.T) {
 	s := newStand(t)
-	s.Alerts.DryRun([]alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}})
-	a := alert.Alert{Run: "7", Node: "n1", Limit: event.LimitUser, Rung: "80%", Summary: "memory 85 %"}
-	for i, current := range [][]alert.Alert{{a}, {a}, nil, {a}} {
-		s.Raise(time.Duration(i)*time.Minute, current, alert.Plenty)
+	s.OpenAlerts(AlertOptions{Targets: []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, DryRun: true}, 0)
+	for i, current := range [][]policy.Raised{raised(t), raised(t), nil, raised(t)} {
+		s.Raise(time.Duration(i)*time.Minute, current, nil)
 	}
 	if n := s.said.count("would tell webhook+https://h/…: "); n != 2 || len(s.said.all) != 2 {
 		t.Errorf("%q", s.said.all)
 	}
 	s.Alerts.Close(true)
-	if s.LastAlerts(); len(s.Alerts.Open()) != 0 || s.Alerts.Standing() != nil {
+	if s.LastAlerts(); s.Alerts.OpenIDs() != "" || s.Alerts.Standing() != nil {
 		t.Error("a dry run has receivers")
 	}
 }
 
-// TestAlertFailure: a receiver that begins to fail is told as a fault.
+// TestAlertFailure: a receiver that begins to fail is told as a fault, once.
 func TestAlertFailure(t *testing.T) {
 	s := newStand(t)
-	fail := func(context.Context, alert.Request) alert.Answer { return alert.Answer{Error: "connection refused"} }
-	leave := func(alert.Request) <-chan alert.Answer { return nil }
-	s.OpenAlerts(alert.Options{Targets: []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, Send: fail, Leave: leave}, nil)
-	s.Raise(0, []alert.Alert{{Run: "7", Limit: event.LimitUser, Rung: "80%"}}, alert.Plenty)
+	s.OpenAlerts(AlertOptions{Targets: []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, Program: "/nonexistent", Start: (*exec.Cmd).Start}, 0)
+	s.Raise(0, raised(t), nil)
 	select {
 	case e := <-s.Failures():
+		s.Failed(0, e)
 		s.Failed(0, e)
 	case <-time.After(time.Minute):
 		t.Fatal("no failure")
 	}
 	s.Alerts.Close(false)
-	if n := s.said.count("alert: webhook+https://h/…: connection refused"); n != 1 {
+	const want = "webhook+https://h/…: cannot start /nonexistent"
+	if n := s.said.count("alert: " + want); n != 1 {
 		t.Errorf("%q", s.said.all)
+	}
+	if all := s.events(); len(all) != 1 || all[0]["part"] != "alert" || !strings.Contains(fmt.Sprint(all[0]["error"]), want) {
+		t.Errorf("%v", all)
+	}
+}
+
+// TestAlertStep: an alert names the step that its limit is of.
+func TestAlertStep(t *testing.T) {
+	for _, test := range []struct {
+		name  event.LimitName
+		scope event.Scope
+		level string
+		want  string
+	}{
+		{event.LimitSlurm, event.ScopeStep, "", "7"},
+		{event.LimitSlurm, event.ScopeStep, "46.batch", "batch"},
+		{event.LimitSlurm, event.ScopeJob, "", ""},
+		{event.LimitCgroup, event.ScopeStep, "/sys/fs/cgroup/memory/slurm/uid_1/job_46/step_0/task_0", "0"},
+		{event.LimitCgroup, event.ScopeJob, "/sys/fs/cgroup/memory/slurm/uid_1/job_46", ""},
+		{event.LimitUser, event.ScopeTree, "", "7"},
+		{event.LimitMaps, event.ScopeProcess, "", "7"},
+		{event.LimitNode, event.ScopeNode, "", ""},
+		{event.LimitTime, event.ScopeJob, "", ""},
+	} {
+		if got := stepOf(&policy.Raised{Name: test.name, Scope: test.scope, Level: test.level}, "7"); got != test.want {
+			t.Errorf("%s of %s at %q: step %q, want %q", test.name, test.scope, test.level, got, test.want)
+		}
 	}
 }

@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -22,13 +26,26 @@ const (
 // sacct show. What the user wrote there stays in front; ours is behind it and stays when
 // the job has ended, to be read then.
 type Comment struct {
-	Start   func(*exec.Cmd) error // of scontrol
-	DryRun  bool
+	job     string                // whose, empty where it is not ours to write
+	start   func(*exec.Cmd) error // of scontrol
+	dryRun  bool
 	writing *writing // the last, nil for none
 	written int
 	at      time.Duration // of the last for a warning
 	warned  bool          // a rung of a warning is crossed
 	refused bool          // it failed once, and is not tried again
+}
+
+// CommentJob names the job whose comment a watcher writes: the first task of the first
+// node does, or who leads there; empty for the others. alone says that no rank leads.
+func CommentJob(job slurm.Job, alone bool) string {
+	switch {
+	case job.NodeID != 0, alone && job.Task != 0:
+		return ""
+	case job.ArrayJob != "" && job.ArrayTask != "":
+		return job.ArrayJob + "_" + job.ArrayTask // see [slurm.SetComment]
+	}
+	return job.ID
 }
 
 // writing is a call of scontrol; err is set once over is closed.
@@ -51,12 +68,9 @@ func (c *Comment) Writing() <-chan struct{} {
 	}
 }
 
-// Refused says that the comment failed once.
-func (c *Comment) Refused() bool { return c.refused }
-
-// Warned takes in whether a rung of a warning is crossed, and says whether that is to be
+// due takes in whether a rung of a warning is crossed, and says whether that is to be
 // written: when it is first crossed, and not too often.
-func (c *Comment) Warned(now time.Duration, crossed bool) bool {
+func (c *Comment) due(now time.Duration, crossed bool) bool {
 	was := c.warned
 	c.warned = crossed
 	busy := c.Writing() != nil
@@ -65,15 +79,20 @@ func (c *Comment) Warned(now time.Duration, crossed bool) bool {
 		c.written < mostComments && (c.written == 0 || now-c.at >= commentEvery)
 }
 
-// CommentWarning writes a warning into the comment of a job.
-func (f *Fan) CommentWarning(now time.Duration, job, text string) {
+// commentWarning writes the limit of a warning into the comment; nil where none is
+// crossed.
+func (f *Fan) commentWarning(now time.Duration, l *event.Limit, room alert.Room) {
 	c := &f.Comment
-	c.written, c.at = c.written+1, now
-	if c.DryRun {
-		f.Say(now, "comment", wouldComment(job, text))
+	if c.job == "" || !c.due(now, l != nil) || room == alert.None {
 		return
 	}
-	c.writing = c.write(job, text, slurm.ScontrolTimeout, &f.failed)
+	c.written, c.at = c.written+1, now
+	words := fmt.Sprintf("memory %s of %v on %s at %s", text.Percent(l.Ratio()), l.Limit, f.Run.Node, time.Now().Format(time.TimeOnly))
+	if c.dryRun {
+		f.Say(now, "comment", wouldComment(c.job, words))
+		return
+	}
+	c.writing = c.write(words, slurm.ScontrolTimeout, &f.failed)
 }
 
 func wouldComment(job, text string) string {
@@ -81,8 +100,8 @@ func wouldComment(job, text string) string {
 }
 
 // write writes the comment on the side. A failure is told to failed before it is over.
-func (c *Comment) write(job, text string, within time.Duration, failed *failures) *writing {
-	w, start := &writing{over: make(chan struct{})}, c.Start
+func (c *Comment) write(text string, within time.Duration, failed *failures) *writing {
+	w, start := &writing{over: make(chan struct{})}, c.start
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
 		return slurm.ScontrolStrictBy(ctx, start, args...)
 	}
@@ -91,19 +110,34 @@ func (c *Comment) write(job, text string, within time.Duration, failed *failures
 		fault.Point("comment")
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
-		if w.err = slurm.SetComment(ctx, scontrol, job, text); w.err != nil {
+		if w.err = slurm.SetComment(ctx, scontrol, c.job, text); w.err != nil {
 			failed.tell(commentPart, w.err.Error())
 		}
 	}()
 	return w
 }
 
-// LastComment returns what writes the last words into the comment of a job, in at most so
-// long.
-func (f *Fan) LastComment(job, text string, within time.Duration) func() {
+// LastComment returns what writes the last words into the comment, in at most so long: how
+// the job ended and what it needs. rank is ours where others go on, else -1: who leads
+// after us writes its own words in place of ours, and ranks that end together have none who
+// does.
+func (f *Fan) LastComment(out *event.Exit, rank int, within time.Duration) func() {
 	c := &f.Comment
-	if c.DryRun {
-		f.Info(wouldComment(job, text))
+	if c.job == "" || c.refused {
+		return func() {}
+	}
+	words := "ended, " + string(out.Verdict)
+	if rank >= 0 {
+		words = fmt.Sprintf("rank %d %s", rank, words)
+	}
+	if b := out.Binding; b != nil {
+		words += fmt.Sprintf("; at most %s of %v on %s", text.Percent(b.Ratio()), b.Limit, f.Run.Node)
+	}
+	if out.Advice != 0 {
+		words += "; next time --mem=" + policy.MemArg(out.Advice)
+	}
+	if c.dryRun {
+		f.Info(wouldComment(c.job, words))
 		return func() {}
 	}
 	before := c.Writing()
@@ -116,7 +150,7 @@ func (f *Fan) LastComment(job, text string, within time.Duration) func() {
 				return
 			}
 		}
-		last := c.write(job, text, within, nil)
+		last := c.write(words, within, nil)
 		select {
 		case <-last.over:
 			if last.err != nil {

@@ -5,17 +5,28 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // refusing is a job whose scontrol cannot be started.
 func refusing(*exec.Cmd) error { return errors.New("cannot start scontrol") }
+
+// crossed is a limit whose warning is crossed, nil for not.
+func crossed(yes bool) *event.Limit {
+	if !yes {
+		return nil
+	}
+	return &event.Limit{Name: event.LimitUser, Used: 85, Limit: 100}
+}
 
 // TestCommentDue: when a warning is first crossed, three times in a run and five minutes
 // apart.
 func TestCommentDue(t *testing.T) {
 	s := newStand(t)
 	c := &s.Comment
-	c.DryRun = true
+	c.dryRun, c.job = true, "46"
 	for i, step := range []struct {
 		at            time.Duration
 		crossed, want bool
@@ -24,15 +35,13 @@ func TestCommentDue(t *testing.T) {
 		{4 * time.Second, false, false}, {commentEvery, true, true}, {2 * commentEvery, true, false}, // crossed all the time
 		{3 * commentEvery, false, false}, {3 * commentEvery, true, true}, {4 * commentEvery, false, false}, {4 * commentEvery, true, false},
 	} {
-		due := c.Warned(step.at, step.crossed)
-		if due != step.want {
+		before := c.written
+		s.commentWarning(step.at, crossed(step.crossed), alert.Plenty)
+		if due := c.written > before; due != step.want {
 			t.Errorf("%d: due %v", i, due)
 		}
-		if due {
-			s.CommentWarning(step.at, "46", "memory 85 %")
-		}
 	}
-	if n := s.said.count("would write into the comment of job 46: rsswarden: memory 85 % (dry run)"); n != mostComments {
+	if n := s.said.count("would write into the comment of job 46: rsswarden: memory 85 % of 100 B on n1 at "); n != mostComments {
 		t.Errorf("%d lines: %q", n, s.said.all)
 	}
 }
@@ -43,22 +52,19 @@ func TestCommentRefused(t *testing.T) {
 	for name, full := range map[string]bool{"told": false, "no room": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t)
-			s.Comment.Start = refusing
+			s.Comment.start, s.Comment.job = refusing, "46"
 			for full && len(s.failed.queue) < cap(s.failed.queue) {
 				s.failed.tell("alert", "of another")
 			}
-			if !s.Comment.Warned(0, true) {
-				t.Fatal("not due")
-			}
-			s.CommentWarning(0, "46", "memory 85 %")
+			s.commentWarning(0, crossed(true), alert.Plenty)
 			<-s.Comment.writing.over
 			s.Failed(0, <-s.Failures())
 			want := map[bool]string{false: "alert-comment: ", true: "1 failure not shown: too many at once"}[full]
 			if n := s.said.count(want); n != 1 {
 				t.Errorf("%d lines: %q", n, s.said.all)
 			}
-			s.Comment.Warned(time.Minute, false)
-			if s.Comment.Warned(time.Hour, true) || !s.Comment.Refused() {
+			s.commentWarning(time.Minute, nil, alert.Plenty)
+			if s.commentWarning(time.Hour, crossed(true), alert.Plenty); s.Comment.written != 1 || !s.Comment.refused {
 				t.Error("tried again")
 			}
 		})
@@ -69,14 +75,14 @@ func TestCommentRefused(t *testing.T) {
 // where that takes too long.
 func TestLastCommentWaits(t *testing.T) {
 	s := newStand(t)
-	s.Comment.Start = refusing
+	s.Comment.start, s.Comment.job = refusing, "46"
 	before := &writing{over: make(chan struct{})}
 	s.Comment.writing = before
-	s.LastComment("46", "ended, fine", time.Millisecond)()
+	s.LastComment(&event.Exit{Verdict: event.VerdictFine}, -1, time.Millisecond)()
 	if len(s.said.all) != 0 {
 		t.Errorf("written beside another: %q", s.said.all)
 	}
-	write := s.LastComment("46", "ended, fine", time.Minute)
+	write := s.LastComment(&event.Exit{Verdict: event.VerdictFine}, -1, time.Minute)
 	close(before.over)
 	if write(); s.said.count("alert-comment: ") != 1 {
 		t.Errorf("%q", s.said.all)

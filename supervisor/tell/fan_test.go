@@ -27,7 +27,7 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t, said: &lines{}, path: filepath.Join(t.TempDir(), "events")}
-	s.Fan = New(s.said, s.path, Run{Proc: "/proc", Holder: 1})
+	s.Fan = New(s.said, s.path, Run{Proc: "/proc", Holder: 1, Node: "n1"})
 	t.Cleanup(func() { s.CloseStream(time.Second) })
 	return s
 }
