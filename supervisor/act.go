@@ -38,7 +38,7 @@ const settling = time.Second
 func (w *watcher) decide(d event.Decision) {
 	d.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameDecision}
 	w.tell.Put(event.NameDecision, func(h event.Head) any { d.Head = h; return d })
-	l := reading(w.readings, d.On)
+	l := w.view.Limit(d.On)
 	p := performers[d.Action]
 	switch {
 	case d.Action == event.ActionWarn:
@@ -85,7 +85,7 @@ func (w *watcher) decide(d event.Decision) {
 func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 	o := event.Outcome{Decision: d.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID, Before: d.Used, After: d.Used, Duration: r.Took.Seconds(), Exit: r.Exit}
 	if l != nil {
-		if now := reading(w.readings, l.ID()); now != nil {
+		if now := w.view.Limit(l.ID()); now != nil {
 			o.After = now.Used // a command of exec= may have run for long
 		}
 	}
@@ -142,7 +142,7 @@ func (w *watcher) stepAction() {
 		return
 	}
 	if f.result == nil {
-		r, done := f.running.Step(w.world(w.last.Mono))
+		r, done := f.running.Step(w.world(w.view.Sample.Mono))
 		w.wake(f.running)
 		if !done {
 			return
@@ -162,8 +162,8 @@ func (w *watcher) stepAction() {
 // world is what an action in flight may look at, and has looked at then.
 func (w *watcher) world(now time.Duration) action.World {
 	f := w.flight
-	at := action.World{Now: now, Sample: &w.last, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Used: f.before.Used}
-	if l := reading(w.readings, f.before.ID()); l != nil {
+	at := action.World{Now: now, Sample: &w.view.Sample, Said: w.said, Planned: w.came.planned, Taken: w.came.taken, Used: f.before.Used}
+	if l := w.view.Limit(f.before.ID()); l != nil {
 		at.Used = certain(l)
 	}
 	w.said, w.came = nil, arrivals{}
@@ -177,7 +177,7 @@ func (w *watcher) skipped(s policy.Skipped) {
 	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
 		w.tell.Sum.Done.Skipped++
 	}
-	l := reading(w.readings, s.On)
+	l := w.view.Limit(s.On)
 	if l == nil && s.On.Name != event.LimitTime {
 		return
 	}

@@ -152,6 +152,7 @@ func TestLongPauseWaitsWhereNothingGrows(t *testing.T) {
 		t.Errorf("growing by 1 GiB a second: %+v", h)
 	}
 	s.later(time.Hour) // the rate fades
+	s.view.Now = s.now()
 	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause {
 		t.Errorf("an hour after the growth: %+v", h)
 	}
@@ -218,7 +219,7 @@ func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
 	if len(res.Decisions) != 1 || s.ladder.InFlight() == 0 {
 		t.Fatalf("decisions %v", res.Decisions)
 	}
-	s.readings = nil
+	s.view.Limits = nil
 	s.decide(res.Decisions[0])
 	if s.ladder.InFlight() != 0 || s.flight != nil {
 		t.Error("the ladder waits for an outcome that nobody will give")

@@ -73,7 +73,7 @@ var performers = map[event.Action]performer{
 		can: func(w *watcher, _ event.Rule, l *event.Limit) event.Feasibility { return w.canCollect(l) },
 		begin: func(w *watcher, f *inFlight, _ *event.Limit) {
 			pids, trainers := w.workers.Trainers().Collectors()
-			f.actOn(&w.last, pids)
+			f.actOn(&w.view.Sample, pids)
 			f.running = action.Collect(w.loader, pids, trainers, f.began)
 		},
 		targets: func(w *watcher, cmd *control.Command) []target {
@@ -131,7 +131,7 @@ func (w *watcher) canCollect(l *event.Limit) event.Feasibility {
 // it is counted again, where that is anything. The hook is given budgets ahead instead.
 func (w *watcher) leads() map[event.Ask]rss.Bytes {
 	var all map[event.Ask]rss.Bytes
-	for r, l := range w.ladder.Uncrossed(w.readings) {
+	for r, l := range w.ladder.Uncrossed(w.view.Limits) {
 		if n := leadOf(w, r, l); n > 0 {
 			if all == nil {
 				all = map[event.Ask]rss.Bytes{}

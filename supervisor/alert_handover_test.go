@@ -80,7 +80,7 @@ func TestAlertLeftBeforeTheKill(t *testing.T) {
 	first.put(theCommand, theHolder, 100*rss.MiB, 0)
 	first.later(time.Second)
 	first.full()
-	if raised := first.ladder.Raised(first.readings); len(raised) != 0 {
+	if raised := first.ladder.Raised(first.view.Limits); len(raised) != 0 {
 		t.Fatalf("%v", raised)
 	}
 	first.tell.Alerts.Close(false) // it is killed

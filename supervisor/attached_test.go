@@ -123,7 +123,7 @@ func TestAttachedJob(t *testing.T) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 	var asked []int
-	for _, p := range s.pop.Commands(&s.last, "") {
+	for _, p := range s.pop.Commands(&s.view.Sample, "") {
 		asked = append(asked, p.ID.PID)
 	}
 	if len(asked) != 2 || asked[1] != task {

@@ -1,14 +1,13 @@
 package supervisor
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // sameWake is by how much something may come early in a wake that is there anyway.
@@ -29,19 +28,19 @@ func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
 // paced is what the pace is decided by.
 func (w *watcher) paced(now time.Duration) *cadence.Input {
 	in := &cadence.Input{
-		Now: now, Limits: w.pace.Room[:0], Watched: w.watched, Flight: -1, Stopped: w.stopped,
-		Unheard: w.loader != nil && !w.hears, Took: w.last.Took, Wake: cadence.Never,
+		Now: now, Limits: w.pace.Room[:0], Watched: w.view.Watched, Flight: -1, Stopped: w.view.Stopped,
+		Unheard: w.loader != nil && !w.hears, Took: w.view.Sample.Took, Wake: cadence.Never,
 	}
 	if w.flight != nil {
 		in.Flight = now - w.flight.began
 	}
-	for i := range w.readings {
-		l := &w.readings[i]
-		used := growing(l)
-		one := cadence.Limit{Name: l.Name, Accounting: l.Accounting, Limit: l.Limit, PerSecond: w.rate(l).PerSecond(now)}
-		if i == w.watched {
-			next := w.next(l, w.fullUsed)
-			one.Left, one.Headroom = next-w.fullUsed, next.Sub(used)
+	for i := range w.view.Limits {
+		l := &w.view.Limits[i]
+		used := view.Growing(l)
+		one := cadence.Limit{Name: l.Name, Accounting: l.Accounting, Limit: l.Limit, PerSecond: w.view.Rates[i].PerSecond(now)}
+		if i == w.view.Watched {
+			next := w.next(l, w.view.From)
+			one.Left, one.Headroom = next-w.view.From, next.Sub(used)
 			in.Traced = w.tracesFor(l)
 		} else {
 			one.Left = w.next(l, used) - used
@@ -67,57 +66,10 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 // straddles says that only a reading of PSS can tell on which side of a rung
 // use stands.
 func (w *watcher) straddles() bool {
-	for i := range w.readings {
-		if w.ladder.Straddles(&w.readings[i]) {
+	for i := range w.view.Limits {
+		if w.ladder.Straddles(&w.view.Limits[i]) {
 			return true
 		}
 	}
 	return false
-}
-
-// allStopped says that no process can grow before SIGCONT: job control,
-// scontrol suspend, a debugger.
-func allStopped(procs ...[]rss.Proc) bool {
-	stopped := false
-	for _, list := range procs {
-		for i := range list {
-			switch list[i].State {
-			case 'T', 't':
-				stopped = true
-			case 'Z', 'X':
-			default:
-				return false
-			}
-		}
-	}
-	return stopped
-}
-
-// growing is the reading whose growth counts between two full looks. One
-// counter bounds PSS and what is not shared only from above, while the upper
-// bound of a cgroup's use is its whole charge, page cache included.
-func growing(l *event.Limit) rss.Bytes {
-	switch l.Accounting {
-	case event.AccountingPSS, event.AccountingNoShared:
-		return l.UsedMax
-	}
-	return l.Used
-}
-
-// forgetRates drops the rates of limits that are gone: a job may have thousands
-// of steps, each with its own.
-func (w *watcher) forgetRates() {
-	maps.DeleteFunc(w.rates, func(id event.LimitID, _ *rss.Rate) bool {
-		return !slices.ContainsFunc(w.readings, func(l event.Limit) bool { return l.ID() == id })
-	})
-}
-
-func (w *watcher) rate(l *event.Limit) *rss.Rate {
-	id := l.ID()
-	r := w.rates[id]
-	if r == nil {
-		r = &rss.Rate{}
-		w.rates[id] = r
-	}
-	return r
 }

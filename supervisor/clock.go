@@ -50,9 +50,7 @@ func (w *watcher) look() time.Duration {
 	if w.gap == 0 {
 		return now
 	}
-	for _, r := range w.rates {
-		r.Skip()
-	}
+	w.view = w.view.Skip()
 	w.endAskedAt = 0 // the job's end has moved if the job was suspended
 	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))
 	w.gap = 0

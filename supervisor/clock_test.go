@@ -164,7 +164,7 @@ func TestDearTicksAreFewer(t *testing.T) {
 func TestHolderIsLookedAfter(t *testing.T) {
 	for _, interval := range []time.Duration{100 * time.Millisecond, time.Second, time.Hour} {
 		s := opened(t, func(o *Options) { o.Settings.Interval, o.Settings.Limit = interval, 64*rss.GiB })
-		full, ticks := s.seq, 0
+		full, ticks := s.view.Sample.Seq, 0
 		const span = 20 * time.Second
 		for end := s.now() + span; s.now() < end; ticks++ {
 			s.later(s.pause(s.now()))
@@ -177,7 +177,7 @@ func TestHolderIsLookedAfter(t *testing.T) {
 		if ticks > most {
 			t.Errorf("interval %v: %d wakes in %v, want %d at most", interval, ticks, span, most)
 		}
-		if n, most := s.seq-full, uint64(span/interval)+2; n > most {
+		if n, most := s.view.Sample.Seq-full, uint64(span/interval)+2; n > most {
 			t.Errorf("interval %v: %d looks in full, want %d at most", interval, n, most)
 		}
 	}

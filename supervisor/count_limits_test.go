@@ -381,10 +381,10 @@ func TestWatcherCounts(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("limits %+v", s.readings)
+			t.Fatalf("limits %+v", s.view.Limits)
 		}
 	}
-	if l := reading(s.readings, event.LimitID{Name: event.LimitMaps, Scope: event.ScopeProcess}); l == nil || l.Limit != 1000 || l.Used != 3 {
+	if l := s.view.Limit(event.LimitID{Name: event.LimitMaps, Scope: event.ScopeProcess}); l == nil || l.Limit != 1000 || l.Used != 3 {
 		t.Errorf("limit %+v", l)
 	}
 }
@@ -442,7 +442,7 @@ func TestReached(t *testing.T) {
 	at := func(used rss.Bytes) []event.Limit {
 		return []event.Limit{{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}}
 	}
-	s.readings = append(s.readings, at(100)...)
+	s.view.Limits = append(s.view.Limits, at(100)...)
 	for _, c := range []struct {
 		used rss.Bytes
 		want bool
@@ -451,7 +451,7 @@ func TestReached(t *testing.T) {
 			t.Errorf("at %d: %v", c.used, got)
 		}
 	}
-	s.readings = append(s.readings[:len(s.readings)-1], at(960)...)
+	s.view.Limits = append(s.view.Limits[:len(s.view.Limits)-1], at(960)...)
 	if s.reached(at(990)) || !s.reached(at(1000)) {
 		t.Error("above the last rung the next is the limit")
 	}

@@ -32,9 +32,9 @@ func (w *watcher) diagnose() {
 		return
 	}
 	d.at = now
-	l := diagnosis.Look{At: now, Procs: slices.Clone(w.last.Procs)}
+	l := diagnosis.Look{At: now, Procs: slices.Clone(w.view.Sample.Procs)}
 	diagnosis.Guess(l.Procs)
-	b := bindingOf(w.readings)
+	b := bindingOf(w.view.Limits)
 	if b != nil {
 		l.Limit, l.Accounting = b.Limit, b.Accounting
 	}
@@ -46,7 +46,7 @@ func (w *watcher) diagnose() {
 		l.Loaders = toldLoaders(w.workers.Trainers())
 	}
 	d.state.Add(&l)
-	d.reader.AskFirst(now, d.state.Wants(), &w.last)
+	d.reader.AskFirst(now, d.state.Wants(), &w.view.Sample)
 	for _, f := range d.state.Findings() {
 		w.tell.Finding(now, f, presses(&f, b))
 	}

@@ -43,12 +43,12 @@ func TestFoundIsTold(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := opened(t, nil)
 			for _, f := range c.seen {
-				s.readings = []event.Limit{{Name: event.LimitUser, Used: f.used * rss.MiB, Limit: 1000 * rss.MiB, Binding: true}}
+				s.view.Limits = []event.Limit{{Name: event.LimitUser, Used: f.used * rss.MiB, Limit: 1000 * rss.MiB, Binding: true}}
 				d := event.Diagnosis{
 					Finding: c.finding, Role: rss.RoleWorker, Confidence: f.confidence, Bytes: f.bytes * rss.MiB,
 					Evidence: []string{"a number", "another", "one too many"}, Advice: []string{"this", "that", "one too many"},
 				}
-				s.tell.Finding(s.now(), d, presses(&d, bindingOf(s.readings)))
+				s.tell.Finding(s.now(), d, presses(&d, bindingOf(s.view.Limits)))
 				s.later(time.Second)
 			}
 			told := named(s.events(), event.NameDiagnosis)

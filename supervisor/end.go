@@ -36,7 +36,7 @@ func (w *watcher) end(exit *hold.Exit) {
 			w.read() // it may have grown since the last look
 		}
 	}
-	e.Limits, e.Read, e.Now = w.readings, w.last.Mono, w.now()
+	e.Limits, e.Read, e.Now = w.view.Limits, w.view.Sample.Mono, w.now()
 	e.Kills, e.NodeKills = w.limits.OOMKills(), w.limits.NodeKills()
 	_, e.InJob = w.limits.Job()
 	e.Findings, e.Took = w.diagnosis.state.Findings(), w.runTime()

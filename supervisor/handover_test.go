@@ -177,7 +177,7 @@ func TestHeirOfGarbage(t *testing.T) {
 		}
 		second.ladder = policy.New(second.ladder.Rules(), policy.Options{})
 		second.takeOver()
-		if known := len(second.judge(second.readings...).Decisions) == 0; known != c.known {
+		if known := len(second.judge(second.view.Limits...).Decisions) == 0; known != c.known {
 			t.Errorf("%s: that it had warned is known: %v", c.name, known)
 		}
 		if c.fault {

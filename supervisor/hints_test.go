@@ -17,7 +17,7 @@ import (
 // C4: pressure that stays high after it was relieved.
 func TestStallsDecideNothing(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
-	before := s.seq
+	before := s.view.Sample.Seq
 	go func() {
 		for range 50 {
 			s.bell.Ring(stalled)
@@ -26,7 +26,7 @@ func TestStallsDecideNothing(t *testing.T) {
 		s.holder.messages <- hold.Exit{}
 	}()
 	s.loop()
-	if n := s.seq - before; n < 2 || n > 20 {
+	if n := s.view.Sample.Seq - before; n < 2 || n > 20 {
 		t.Errorf("%d looks in full for 50 stalls in 250 ms", n)
 	}
 	if d := named(s.events(), event.NameDecision); len(d) != 0 {

@@ -78,7 +78,7 @@ func (w *watcher) meetDue(now time.Duration) bool {
 		return true
 	}
 	return slices.ContainsFunc(p.others, func(m node.Member) bool {
-		q := w.last.Find(m.Command.PID)
+		q := w.view.Sample.Find(m.Command.PID)
 		return q == nil || q.ID != m.Command
 	})
 }
@@ -232,7 +232,7 @@ func (w *watcher) pass(exit *hold.Exit) {
 
 // sayHeir says that the lead fell to us, in the place of the first line.
 func (w *watcher) sayHeir(begin hold.Begin) {
-	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, phrase.Watching(w.Settings.Command, begin.PID, w.readings)))
+	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, phrase.Watching(w.Settings.Command, begin.PID, w.view.Limits)))
 }
 
 // rankKey is the rank that a process belongs to, by its holder.

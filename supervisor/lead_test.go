@@ -150,8 +150,8 @@ func TestLeaderWatchesAll(t *testing.T) {
 
 // watchedRSS is the RSS of all that is watched.
 func (s *stand) watchedRSS() (sum rss.Bytes) {
-	for i := range s.last.Procs {
-		sum += s.last.Procs[i].RSS
+	for i := range s.view.Sample.Procs {
+		sum += s.view.Sample.Procs[i].RSS
 	}
 	return sum
 }
@@ -213,7 +213,7 @@ func TestNoMeetingPlace(t *testing.T) {
 		t.Fatal("it waits for somebody")
 	}
 	s.open(s.holder.begin)
-	if len(s.last.Procs) == 0 {
+	if len(s.view.Sample.Procs) == 0 {
 		t.Error("its own command is not watched")
 	}
 	if faults := named(s.events(), event.NameFault); len(faults) == 0 || faults[0]["part"] != "leader" {

@@ -67,7 +67,7 @@ func (w *watcher) heard(s loader.Said) {
 	}
 	switch s.What {
 	case event.LoaderTrimmed:
-		if p := w.last.Find(s.Worker); p != nil && !s.Old {
+		if p := w.view.Sample.Find(s.Worker); p != nil && !s.Old {
 			w.workers.Trimmed(s.Worker, s.After.Sub(p.Shmem))
 		}
 		if s.Request == 0 {
@@ -119,8 +119,8 @@ func (w *watcher) budget() {
 	}
 	w.workers.SetTrainers(w.loader.Trainers())
 	var bounds []workers.Bound
-	for i := range w.readings {
-		l := &w.readings[i]
+	for i := range w.view.Limits {
+		l := &w.view.Limits[i]
 		if rung, ok := w.ladder.Rung(event.ActionTrim, l); ok {
 			bounds = append(bounds, workers.Bound{Limit: *l, Rung: rung, Rest: w.leastOf(l)})
 		}
@@ -191,7 +191,7 @@ func (w *watcher) tryTorch() {
 	if w.loader == nil {
 		return
 	}
-	for _, n := range w.loader.Trials.Advance(w.now(), leastLeft(w.readings), w.loader) {
+	for _, n := range w.loader.Trials.Advance(w.now(), leastLeft(w.view.Limits), w.loader) {
 		for _, err := range n.Errs {
 			w.fault("trial", err)
 		}

@@ -84,7 +84,7 @@ func TestTrainingWithoutTheHook(t *testing.T) {
 	s.open(s.holder.begin)
 	s.says("does not reach process 5000001")
 	s.full()
-	if detail := s.can(rule(t, "90%:gc"), &s.readings[0]).Detail; strings.Count(s.stderr(), "does not reach") != 1 || !strings.HasPrefix(detail, "no PyTorch loader said hello (process ") {
+	if detail := s.can(rule(t, "90%:gc"), &s.view.Limits[0]).Detail; strings.Count(s.stderr(), "does not reach") != 1 || !strings.HasPrefix(detail, "no PyTorch loader said hello (process ") {
 		t.Errorf("%s\n%s", detail, s.stderr())
 	}
 	events := 0
@@ -103,7 +103,7 @@ func TestTrainingWithoutTheHook(t *testing.T) {
 func TestLeastOf(t *testing.T) {
 	s := opened(t, func(o *Options) { withLoader(t)(o); o.Settings.Accounting = event.AccountingPSS })
 	s.staff(0, 11)
-	s.last.Procs[1].Anon += 100 * rss.MiB
+	s.view.Sample.Procs[1].Anon += 100 * rss.MiB
 	for a, want := range map[event.Accounting]rss.Bytes{event.AccountingPSS: rss.GiB + 100*rss.MiB, event.AccountingRSS: 0} {
 		if got := s.leastOf(&event.Limit{Name: event.LimitUser, Accounting: a}); got != want {
 			t.Errorf("%s: %v, want %v", a, got, want)

@@ -110,11 +110,11 @@ func (w *watcher) tick() {
 		w.full()
 		return
 	}
-	if w.watched < 0 {
+	if w.view.Watched < 0 {
 		return
 	}
-	b := &w.readings[w.watched]
-	next := w.next(b, w.fullUsed)
+	b := &w.view.Limits[w.view.Watched]
+	next := w.next(b, w.view.From)
 	began := time.Now()
 	fast, ok := w.limits.Fast(now, next, w.pop.SumRSS)
 	w.pace.Fast.Add(time.Since(began))
@@ -122,12 +122,8 @@ func (w *watcher) tick() {
 		w.full()
 		return
 	}
-	w.rate(b).Add(now, growing(&fast.Limit))
-	if growing(&fast.Limit) != growing(b) {
-		w.stopped = false
-	}
-	b.Used, b.UsedMax, b.Charged = fast.Limit.Used, fast.Limit.UsedMax, fast.Limit.Charged
-	if growing(b) >= next {
+	w.view = w.view.Fast(now, &fast.Limit)
+	if view.Growing(&fast.Limit) >= next {
 		w.full()
 	}
 }
@@ -172,12 +168,12 @@ func (w *watcher) read() {
 	if err != nil {
 		w.fault("proctree", err)
 		// What is a little old is nearer to the truth than nothing, or than a part.
-		procs, extra, gaps = slices.Clone(w.last.Procs), slices.Clone(w.last.Extra), w.last.Gaps
+		last := &w.view.Sample
+		procs, extra, gaps = slices.Clone(last.Procs), slices.Clone(last.Extra), last.Gaps
 	}
 	w.pss.Update(now, procs, extra)
-	w.seq++
-	w.last = rss.Sample{
-		Seq: w.seq, At: at, Mono: now, Took: time.Since(at),
+	s := rss.Sample{
+		Seq: w.view.Sample.Seq + 1, At: at, Mono: now, Took: time.Since(at),
 		Procs: procs, Extra: extra, Gaps: gaps,
 	}
 	var roles map[int]rss.Role
@@ -185,39 +181,20 @@ func (w *watcher) read() {
 		roles = w.loader.Roles()
 		w.workers.SetTrainers(w.loader.Trainers())
 	}
-	for _, owner := range w.workers.Update(&w.last, roles, append(slices.Clone(w.pop.Tasks()), w.pop.Command)...) {
+	for _, owner := range w.workers.Update(&s, roles, append(slices.Clone(w.pop.Tasks()), w.pop.Command)...) {
 		w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
 	}
-	before := w.readings
-	w.readings = append(w.limits.Read(&w.last), w.counts.Read(now, w.last.Procs, w.pop.Command.PID, len(w.workers.Trainers()) > 0)...)
-	for i := range w.readings {
-		l := &w.readings[i] // what is certain of a sum of PSS may be more than readings say that are seconds old
+	limits := append(w.limits.Read(&s), w.counts.Read(now, procs, w.pop.Command.PID, len(w.workers.Trainers()) > 0)...)
+	for i := range limits {
+		l := &limits[i] // what is certain of a sum of PSS may be more than readings say that are seconds old
 		l.Used = max(l.Used, min(w.leastOf(l), l.UsedMax))
 	}
-	w.stopped = allStopped(procs, extra)
+	before := w.view
+	w.view = before.Next(now, s, limits)
 	w.changed(before)
 	w.pace.Read(now)
-	w.watched = -1
-	for i := range w.readings {
-		l := &w.readings[i]
-		w.rate(l).Add(now, growing(l))
-		if l.Binding {
-			w.watched, w.fullUsed = i, growing(l) // what package limit reads in a fast tick
-		}
-	}
-	w.forgetRates()
-	w.see()
-	w.tell.Sum.Peak(&w.last, w.readings, w.counts.Pace)
-	w.tell.Sum.Apart(&w.last, w.readings, w.limits.Outside)
-}
-
-// see makes the view of what was read last.
-func (w *watcher) see() {
-	rates := make(map[event.LimitID]rss.Rate, len(w.rates))
-	for id, r := range w.rates {
-		rates[id] = *r
-	}
-	w.view = &view.View{Now: w.now(), Sample: w.last, Limits: w.readings, Rates: rates}
+	w.tell.Sum.Peak(&w.view.Sample, w.view.Limits, w.counts.Pace)
+	w.tell.Sum.Apart(&w.view.Sample, w.view.Limits, w.limits.Outside)
 }
 
 // population reads the tree and what counts beside it.
@@ -230,7 +207,7 @@ func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err erro
 		return nil, nil, gaps, err
 	}
 	// The first look is before the first line.
-	if _, in := w.limits.Job(); in && w.seq > 0 && !w.pop.FollowsJob() {
+	if _, in := w.limits.Job(); in && w.view.Sample.Seq > 0 && !w.pop.FollowsJob() {
 		if srun := population.Srun(procs); srun != 0 && w.tell.Once("srun", "") {
 			w.tell.Warn(phrase.SrunInside(srun))
 		}
@@ -242,13 +219,13 @@ func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err erro
 // changed tells of limits that are new, or that somebody moved: Slurm 26.05 can
 // shrink a running job. Swap that the whole node uses moves a limit a little
 // all the time, and that is nobody's doing.
-func (w *watcher) changed(before []event.Limit) {
-	if w.seq <= 1 && !w.peers.heir {
+func (w *watcher) changed(before *view.View) {
+	if w.view.Sample.Seq <= 1 && !w.peers.heir {
 		return // the start event has them all
 	}
-	for i := range w.readings {
-		l := &w.readings[i]
-		old := reading(before, l.ID())
+	for i := range w.view.Limits {
+		l := &w.view.Limits[i]
+		old := before.Limit(l.ID())
 		if l.Name == event.LimitTime {
 			w.tellEnd(l, old != nil)
 			continue
@@ -280,9 +257,8 @@ func (w *watcher) changed(before []event.Limit) {
 func (w *watcher) step() {
 	w.stepAction()
 	now := w.now()
-	w.readings = w.ladder.Observe(now, w.readings)
-	w.see()
-	in := policy.Input{Now: now, Limits: w.readings, Lead: w.leads()}
+	w.view = w.view.Forecast(w.ladder.Observe(now, w.view.Limits))
+	in := policy.Input{Now: now, Limits: w.view.Limits, Lead: w.leads()}
 	in.JobEnd, in.EndUnsure = w.jobEnd()
 	for due := range w.ladder.Asks(&in) {
 		in.Feasible[due.Ask] = w.can(due.Rule, due.Reading)
@@ -294,7 +270,7 @@ func (w *watcher) step() {
 		w.skipped(s)
 	}
 	w.layDown()
-	w.tell.Raise(now, w.ladder.Raised(w.readings), w.readings)
+	w.tell.Raise(now, w.ladder.Raised(w.view.Limits), w.view.Limits)
 	for _, d := range res.Decisions {
 		w.putSample(0)
 		w.recordSample(true)
@@ -314,12 +290,15 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 	w.requeue.heardEnd(sig)
 	now := w.now()
 	e := event.Signal{Signal: tell.SignalName(sig.Signal), Sender: sig.Sender, Forwarded: sig.Forwarded}
-	w.tell.Signal(now, e, w.readings, func(l *event.Limit) float64 { return w.rate(l).PerSecond(now) })
+	w.tell.Signal(now, e, w.view.Limits, func(l *event.Limit) float64 {
+		r := w.view.Rate(l)
+		return r.PerSecond(now)
+	})
 }
 
 // figures are what the metrics are made of, as of the last full look.
 func (w *watcher) figures() tell.Figures {
-	f := tell.Figures{Limits: w.readings, Procs: w.last.Procs, Kills: w.limits.OOMKills(), At: w.last.At}
+	f := tell.Figures{Limits: w.view.Limits, Procs: w.view.Sample.Procs, Kills: w.limits.OOMKills(), At: w.view.Sample.At}
 	if !w.pop.Attached() {
 		f.Ranks = 1 + len(w.peers.others)
 	}
@@ -329,7 +308,7 @@ func (w *watcher) figures() tell.Figures {
 // recordSample gives the last look to the record, where it is due.
 func (w *watcher) recordSample(atDecision bool) {
 	w.tell.Record.Look(w.now(), w.Settings.Interval, &record.Look{
-		At: w.runTime(), AtDecision: atDecision, Sample: &w.last, Limits: w.readings,
+		At: w.runTime(), AtDecision: atDecision, Sample: &w.view.Sample, Limits: w.view.Limits,
 		Self: w.Self, Holder: w.pop.Holder, Counts: w.counts.Of,
 	})
 }
@@ -342,10 +321,10 @@ func (w *watcher) putSample(every time.Duration) {
 			ours = w.ours()
 		}
 		roles := map[rss.Role]int{}
-		for i := range w.last.Procs {
-			roles[w.last.Procs[i].Role]++
+		for i := range w.view.Sample.Procs {
+			roles[w.view.Sample.Procs[i].Role]++
 		}
-		return event.Sample{Limits: briefly(w.readings), Procs: roles, Gaps: w.last.Gaps, Ours: ours}
+		return event.Sample{Limits: briefly(w.view.Limits), Procs: roles, Gaps: w.view.Sample.Gaps, Ours: ours}
 	})
 }
 
@@ -358,14 +337,4 @@ func briefly(limits []event.Limit) []event.Limit {
 		}
 	}
 	return limits
-}
-
-// reading returns what was read of a limit, nil for nothing.
-func reading(limits []event.Limit, of event.LimitID) *event.Limit {
-	for i := range limits {
-		if l := &limits[i]; l.ID() == of {
-			return l
-		}
-	}
-	return nil
 }

@@ -43,16 +43,16 @@ func TestStartIsTheFirstEvent(t *testing.T) {
 
 func TestFastTickCallsForAFullOneAtTheRung(t *testing.T) {
 	s := opened(t, nil)
-	seq := s.seq
+	seq := s.view.Sample.Seq
 	s.put(theCommand, theHolder, 790*rss.MiB, 0)
 	s.tick()
-	if s.seq != seq || s.user().Used != 790*rss.MiB {
-		t.Errorf("%d full looks, used %v; want a fast one that sees 790 MiB", s.seq-seq, s.user().Used)
+	if s.view.Sample.Seq != seq || s.user().Used != 790*rss.MiB {
+		t.Errorf("%d full looks, used %v; want a fast one that sees 790 MiB", s.view.Sample.Seq-seq, s.user().Used)
 	}
 	s.put(theCommand, theHolder, 801*rss.MiB, 0)
 	s.tick()
-	if s.seq != seq+1 {
-		t.Errorf("%d full looks, want one at the rung", s.seq-seq)
+	if s.view.Sample.Seq != seq+1 {
+		t.Errorf("%d full looks, want one at the rung", s.view.Sample.Seq-seq)
 	}
 	if d := named(s.events(), event.NameDecision); len(d) != 1 || d[0]["action"] != "warn" {
 		t.Errorf("decisions %v, want one warning", d)
@@ -65,9 +65,9 @@ func TestAboveTheLimitLooksStayFew(t *testing.T) {
 	s.put(theCommand, theHolder, 1500*rss.MiB, 0)
 	s.later(time.Second)
 	s.tick()
-	seq := s.seq
+	seq := s.view.Sample.Seq
 	s.tick()
-	if s.seq != seq {
+	if s.view.Sample.Seq != seq {
 		t.Error("a look in full although nothing grew")
 	}
 	s.later(10 * time.Minute) // the rate fades
@@ -76,10 +76,10 @@ func TestAboveTheLimitLooksStayFew(t *testing.T) {
 		t.Errorf("pause %v while nothing grows", p)
 	}
 	s.put(theCommand, theHolder, 1600*rss.MiB, 0)
-	seq = s.seq
+	seq = s.view.Sample.Seq
 	s.later(s.pause(s.now()))
 	s.tick()
-	if s.seq != seq+1 {
+	if s.view.Sample.Seq != seq+1 {
 		t.Error("no look in full although it grew by 100 MiB")
 	}
 }
@@ -127,16 +127,6 @@ func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
 	}
 }
 
-func TestGrowing(t *testing.T) {
-	for acc, want := range map[event.Accounting]rss.Bytes{
-		event.AccountingRSS: 1, event.AccountingCgroup: 1, event.AccountingPSS: 2, event.AccountingNoShared: 2,
-	} {
-		if got := growing(&event.Limit{Accounting: acc, Used: 1, UsedMax: 2}); got != want {
-			t.Errorf("%s: %d, want %d", acc, got, want)
-		}
-	}
-}
-
 // inSlurm puts the command into a batch step that slurmstepd kills above 2000
 // MiB of summed RSS.
 func inSlurm(t *testing.T) func(*Options) {
@@ -162,20 +152,20 @@ func TestFastTickKeepsLimitsApart(t *testing.T) {
 	s.put(theCommand, theHolder, 700*rss.MiB, 0)
 	s.full()
 	var slurmLimit event.Limit
-	for _, l := range s.readings {
+	for _, l := range s.view.Limits {
 		if l.Name == event.LimitSlurm {
 			slurmLimit = l
 		}
 	}
 	if slurmLimit.Limit != 2000*rss.MiB {
-		t.Fatalf("readings %+v: no limit of slurm's", s.readings)
+		t.Fatalf("readings %+v: no limit of slurm's", s.view.Limits)
 	}
-	for i := range s.readings {
-		s.readings[i].Binding = s.readings[i].Name == event.LimitSlurm // as by a forecast
+	for i := range s.view.Limits {
+		s.view.Limits[i].Binding = s.view.Limits[i].Name == event.LimitSlurm // as by a forecast
 	}
 	s.put(theCommand, theHolder, 720*rss.MiB, 0)
 	s.tick()
-	for _, l := range s.readings {
+	for _, l := range s.view.Limits {
 		switch l.Name {
 		case event.LimitUser:
 			if l.Used != 720*rss.MiB {
@@ -189,25 +179,12 @@ func TestFastTickKeepsLimitsApart(t *testing.T) {
 	}
 }
 
-// TestRatesOfLevelsAreApart: two levels of one cgroup stand at different uses.
-func TestRatesOfLevelsAreApart(t *testing.T) {
-	s := opened(t, nil)
-	step := event.Limit{Name: event.LimitCgroup, Level: "/job/step"}
-	job := event.Limit{Name: event.LimitCgroup, Level: "/job"}
-	s.rate(&step).Add(0, 2*rss.GiB)
-	s.rate(&job).Add(time.Second, 30*rss.GiB)
-	s.rate(&step).Add(2*time.Second, 2*rss.GiB)
-	if r := s.rate(&step).PerSecond(2 * time.Second); r != 0 {
-		t.Errorf("%.0f bytes a second seen where nothing grew", r)
-	}
-}
-
 func TestUnreadableTreeKeepsTheLast(t *testing.T) {
 	s := opened(t, nil)
 	s.tree = proctree.New(filepath.Join(t.TempDir(), "none"))
 	s.full()
-	if len(s.last.Procs) != 1 || s.user().Used != 100*rss.MiB {
-		t.Errorf("%d processes, used %v; want the last reading", len(s.last.Procs), s.user().Used)
+	if len(s.view.Sample.Procs) != 1 || s.user().Used != 100*rss.MiB {
+		t.Errorf("%d processes, used %v; want the last reading", len(s.view.Sample.Procs), s.user().Used)
 	}
 }
 
@@ -254,7 +231,7 @@ func TestNewsDoNotPutLooksOff(t *testing.T) {
 	ended := make(chan uint64)
 	go func() {
 		s.loop()
-		ended <- s.seq
+		ended <- s.view.Sample.Seq
 	}()
 	time.AfterFunc(300*time.Millisecond, func() { s.holder.messages <- hold.Exit{} })
 	if seq := <-ended; seq < 3 {
@@ -280,7 +257,7 @@ func TestPressedLooks(t *testing.T) {
 		}
 	}
 	ended := make(chan struct{})
-	before := s.seq
+	before := s.view.Sample.Seq
 	go func() {
 		s.loop()
 		close(ended)
@@ -293,7 +270,7 @@ func TestPressedLooks(t *testing.T) {
 		s.holder.messages <- hold.Exit{}
 	}()
 	<-ended
-	if n := s.seq - before; n < 2 || n > 20 {
+	if n := s.view.Sample.Seq - before; n < 2 || n > 20 {
 		t.Errorf("%d looks in full for 30 events in 300 ms", n)
 	}
 }
@@ -329,7 +306,7 @@ func TestWakesForTheSidesLookAtNothing(t *testing.T) {
 	s := opened(t, nil)
 	s.full()
 	pause := s.pause(s.now())
-	seq, looks := s.seq, s.pace.Fast
+	seq, looks := s.view.Sample.Seq, s.pace.Fast
 	for range 5 {
 		s.later(pause / 10)
 		s.tick()
@@ -337,14 +314,14 @@ func TestWakesForTheSidesLookAtNothing(t *testing.T) {
 			t.Fatalf("the look is due at half the pause of %v", pause)
 		}
 	}
-	if s.seq != seq || s.pace.Fast != looks {
+	if s.view.Sample.Seq != seq || s.pace.Fast != looks {
 		t.Error("memory was looked at")
 	}
 	s.later(pause / 2)
 	if !s.pace.Due(s.now()) {
 		t.Error("the look was put off")
 	}
-	if s.tick(); s.seq == seq && s.pace.Fast == looks {
+	if s.tick(); s.view.Sample.Seq == seq && s.pace.Fast == looks {
 		t.Error("the look that was due did not come")
 	}
 }

@@ -54,8 +54,8 @@ func (w *watcher) prefer() {
 	}
 	now := make(map[rss.ProcID]bool, len(o.asked))
 	raised, before := 0, 0
-	for i := range w.last.Procs {
-		p := &w.last.Procs[i]
+	for i := range w.view.Sample.Procs {
+		p := &w.view.Sample.Procs[i]
 		if p.Role != rss.RoleWorker || p.State == 'Z' {
 			continue
 		}
@@ -109,8 +109,8 @@ func (w *watcher) notRaised(pid, was int, err error) {
 // leafLimit is the memory limit of the innermost cgroup, nil where none limits.
 func (w *watcher) leafLimit() *event.Limit {
 	var leaf *event.Limit
-	for i := range w.readings {
-		l := &w.readings[i]
+	for i := range w.view.Limits {
+		l := &w.view.Limits[i]
 		if l.Name == event.LimitCgroup && l.Limit > 0 && (leaf == nil || len(l.Level) > len(leaf.Level)) {
 			leaf = l
 		}

@@ -24,15 +24,15 @@ func preferring(t *testing.T, change func(*Options)) *stand {
 			change(o)
 		}
 	})
-	s.last.Procs = []rss.Proc{
+	s.view.Sample.Procs = []rss.Proc{
 		process(theCommand, rss.RoleTrainer, rss.GiB, rss.GiB), process(worker1, rss.RoleWorker, rss.MiB, rss.MiB),
 		process(worker2, rss.RoleWorker, rss.MiB, rss.MiB), process(worker3, rss.RoleOther, rss.MiB, rss.MiB),
 	}
-	for i := range s.last.Procs {
-		s.score(s.last.Procs[i].ID.PID, "0\n")
+	for i := range s.view.Sample.Procs {
+		s.score(s.view.Sample.Procs[i].ID.PID, "0\n")
 	}
 	s.fs.Write("sys/fs/cgroup/job/memory.max", "1000\n")
-	s.readings = append(s.readings, event.Limit{Name: event.LimitNode, Limit: 9000}, s.level("sys/fs/cgroup/job"))
+	s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitNode, Limit: 9000}, s.level("sys/fs/cgroup/job"))
 	return s
 }
 
@@ -67,11 +67,11 @@ func TestOOMPrefer(t *testing.T) {
 		{"workers alone", nil, func(*stand) {}, "0 1000 1000 0", 2},
 		{"not asked for", func(o *Options) { o.Settings.OOMPrefer = false }, func(*stand) {}, "0 0 0 0", 0},
 		{"dry run", func(o *Options) { o.Settings.DryRun = true }, func(*stand) {}, "0 0 0 0", 0},
-		{"no limit but the node's", nil, func(s *stand) { s.readings = s.readings[:len(s.readings)-1] }, "0 0 0 0", 0},
-		{"a cgroup without a limit", nil, func(s *stand) { s.readings[len(s.readings)-1].Limit = 0 }, "0 0 0 0", 0},
+		{"no limit but the node's", nil, func(s *stand) { s.view.Limits = s.view.Limits[:len(s.view.Limits)-1] }, "0 0 0 0", 0},
+		{"a cgroup without a limit", nil, func(s *stand) { s.view.Limits[len(s.view.Limits)-1].Limit = 0 }, "0 0 0 0", 0},
 		{"from what the user has set", nil, func(s *stand) { s.score(worker1, "-500\n"); s.score(worker2, "300\n") }, "0 1000 1000 0", 2},
 		{"as high already", nil, func(s *stand) { s.score(worker1, "1000\n") }, "0 1000 1000 0", 1},
-		{"a worker that has ended", nil, func(s *stand) { s.last.Procs[1].State = 'Z' }, "0 0 1000 0", 1},
+		{"a worker that has ended", nil, func(s *stand) { s.view.Sample.Procs[1].State = 'Z' }, "0 0 1000 0", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := preferring(t, c.change)
@@ -108,7 +108,7 @@ func TestOOMPreferOnce(t *testing.T) {
 	if got := s.scores(); got != "0 0 1000 0" {
 		t.Errorf("scores %s", got)
 	}
-	s.last.Procs[1].ID.Start++
+	s.view.Sample.Procs[1].ID.Start++
 	s.prefer()
 	s.prefer()
 	if got := s.scores(); got != "0 1000 1000 0" {
@@ -135,7 +135,7 @@ func TestOOMPreferFails(t *testing.T) {
 		s.prefer()
 	}
 	// A worker that ended between the two looks is nobody's fault.
-	s.last.Procs = append(s.last.Procs, process(worker3+1, rss.RoleWorker, rss.MiB, rss.MiB))
+	s.view.Sample.Procs = append(s.view.Sample.Procs, process(worker3+1, rss.RoleWorker, rss.MiB, rss.MiB))
 	s.prefer()
 	cures := named(s.events(), event.NameCure)
 	if len(cures) != 1 || cures[0]["ok"] != false || cures[0]["pid"] != float64(worker1) || !strings.Contains(fmt.Sprint(cures[0]["reason"]), "directory") {
@@ -190,7 +190,7 @@ func TestOOMGroup(t *testing.T) {
 // TestLeafLimit is the innermost level that limits.
 func TestLeafLimit(t *testing.T) {
 	s := preferring(t, nil)
-	s.readings = append(s.readings, s.level("sys/fs/cgroup/job/step"), event.Limit{Name: event.LimitThrottle, Level: "/sys/fs/cgroup/job/step/task", Limit: 5})
+	s.view.Limits = append(s.view.Limits, s.level("sys/fs/cgroup/job/step"), event.Limit{Name: event.LimitThrottle, Level: "/sys/fs/cgroup/job/step/task", Limit: 5})
 	if l := s.leafLimit(); l == nil || l.Level != s.fs.Path("sys/fs/cgroup/job/step") {
 		t.Errorf("%+v", l)
 	}
@@ -207,8 +207,8 @@ func TestKernelTakesAWorker(t *testing.T) {
 			g := rsstest.NewGroup(t, 256*rss.MiB)
 			s := opened(t, func(o *Options) { o.Settings.OOMPrefer = preferred })
 			s.Proc = "/proc"
-			s.readings = append(s.readings, event.Limit{Name: event.LimitCgroup, Level: g.Dir, LimitSource: filepath.Join(g.Dir, "memory.limit_in_bytes"), Limit: 256 * rss.MiB})
-			s.last.Procs = nil
+			s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitCgroup, Level: g.Dir, LimitSource: filepath.Join(g.Dir, "memory.limit_in_bytes"), Limit: 256 * rss.MiB})
+			s.view.Sample.Procs = nil
 			tree := proctree.New("/proc")
 			defer tree.Close()
 			var eaters []*rsstest.Eater
@@ -220,7 +220,7 @@ func TestKernelTakesAWorker(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.Role = role
-				s.last.Procs = append(s.last.Procs, p)
+				s.view.Sample.Procs = append(s.view.Sample.Procs, p)
 				eaters = append(eaters, e)
 			}
 			trainer, worker := eaters[0], eaters[1]
@@ -257,7 +257,7 @@ func TestOOMPreferFollowsWorkers(t *testing.T) {
 	}
 	s.open(s.holder.begin)
 	if s.leafLimit() == nil {
-		t.Fatalf("no limit of a cgroup in %+v", s.readings)
+		t.Fatalf("no limit of a cgroup in %+v", s.view.Limits)
 	}
 	s.put(worker1, id.PID, 20*rss.MiB, 0)
 	s.later(time.Second)

@@ -35,7 +35,7 @@ func (w *watcher) rankOf(pid int) *node.Member {
 	if len(w.peers.others) == 0 {
 		return nil
 	}
-	for up := range view.Lineage(w.last.Procs).Up(pid) {
+	for up := range view.Lineage(w.view.Sample.Procs).Up(pid) {
 		if up == w.pop.Command.PID {
 			return nil
 		}

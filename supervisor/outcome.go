@@ -19,7 +19,7 @@ func certain(l *event.Limit) rss.Bytes {
 // by: a worker that ended has left its shared pages to the others, and only
 // new readings of PSS tell.
 func (w *watcher) vague(before *event.Limit) bool {
-	l := reading(w.readings, before.ID())
+	l := w.view.Limit(before.ID())
 	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)
 }
 
@@ -43,7 +43,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		Before: f.before.Used, After: f.before.Used,
 		Duration: (now - f.began).Seconds(), Paused: r.Paused.Seconds(), Stopped: r.Stopped.Seconds(),
 	}
-	if l := reading(w.readings, f.before.ID()); l != nil {
+	if l := w.view.Limit(f.before.ID()); l != nil {
 		o.After = certain(l)
 	}
 	if r.OK && f.target != "" {

@@ -35,7 +35,7 @@ func outcomeOf(l event.LimitName, o event.Outcome) any {
 func (w *watcher) reached(limits []event.Limit) bool {
 	for i := range limits {
 		l := &limits[i]
-		if old := reading(w.readings, l.ID()); old == nil || l.Used >= w.ladder.NextRung(old) {
+		if old := w.view.Limit(l.ID()); old == nil || l.Used >= w.ladder.NextRung(old) {
 			return true
 		}
 	}
@@ -68,7 +68,7 @@ func (w *watcher) heardPSS() bool {
 
 // askSHMUsers asks who holds what in /dev/shm. The answer is told with a later look.
 func (w *watcher) askSHMUsers() {
-	pids := counts.Sharers(w.last.Procs, w.pop.Command.PID)
+	pids := counts.Sharers(w.view.Sample.Procs, w.pop.Command.PID)
 	if len(pids) == 0 {
 		return
 	}
@@ -76,7 +76,7 @@ func (w *watcher) askSHMUsers() {
 	if l := w.leafLimit(); l != nil {
 		level = l.Level
 	}
-	w.shmUsers.AskOf(pids[0], w.last.Procs, level)
+	w.shmUsers.AskOf(pids[0], w.view.Sample.Procs, level)
 }
 
 // tellSHMUsers tells what was found, if anything was.

@@ -57,11 +57,11 @@ func TestDearLooksAfterReadings(t *testing.T) {
 		s.pace.Full.Add(100 * time.Millisecond)
 	}
 	s.pace.FullAt = s.now()
-	looks := s.seq
+	looks := s.view.Sample.Seq
 	if !s.heardPSS() {
 		t.Error("the reading is not taken")
 	}
-	if s.seq != looks {
+	if s.view.Sample.Seq != looks {
 		t.Error("a look of 0.1 s upon another")
 	}
 	if pause := s.pace.FullPause(s.paced(s.now())); pause != 2*time.Second {
@@ -70,8 +70,8 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	s.later(2 * time.Second)
 	s.gap = 0
 	s.tick()
-	if s.seq == looks || s.straddles() {
-		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.seq-looks, s.straddles())
+	if s.view.Sample.Seq == looks || s.straddles() {
+		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.view.Sample.Seq-looks, s.straddles())
 	}
 	if pause := s.pace.FullPause(s.paced(s.now())); pause <= 2*time.Second {
 		t.Errorf("the next look within %v, and nothing is to be seen", pause)
@@ -95,8 +95,8 @@ func TestSHMUsersAreTold(t *testing.T) {
 	s := opened(t, nil)
 	s.tellSHMUsers() // nobody was asked
 	s.shmUsers = observe.NewSHMUsers(&s.probes, "/proc")
-	s.last.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
-	s.readings = append(s.readings, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
+	s.view.Sample.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
+	s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
 	s.decide(event.Decision{ID: 1, Rule: "shm 80%:warn", On: event.LimitID{Name: event.LimitSHM, Scope: event.ScopeNode}, Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
 	if !s.shmUsers.Wait(20 * time.Second) {
 		t.Fatal("nobody has looked within 20 s")
@@ -111,7 +111,7 @@ func TestSHMUsersAreTold(t *testing.T) {
 	}
 	for i, used := range []rss.Bytes{600, 900} {
 		late := event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}
-		s.tell.Sum.Peak(&rss.Sample{Mono: s.last.Mono + time.Duration(i)*time.Second}, []event.Limit{late}, func(*event.Limit) float64 { return 0 })
+		s.tell.Sum.Peak(&rss.Sample{Mono: s.view.Sample.Mono + time.Duration(i)*time.Second}, []event.Limit{late}, func(*event.Limit) float64 { return 0 })
 	}
 	s.end(&hold.Exit{Code: 1})
 	if verdict := s.lines.last(); !strings.Contains(verdict, "this job holds torch") || !strings.Contains(verdict, "prefetch_factor") {

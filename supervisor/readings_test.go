@@ -8,27 +8,14 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
-
-func TestReading(t *testing.T) {
-	limits := []event.Limit{
-		{Name: event.LimitSlurm, Accounting: event.AccountingVirtual, Used: 9, Limit: 10},
-		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 5, Limit: 10},
-	}
-	before := event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 4}
-	if l := reading(limits, before.ID()); l != &limits[1] {
-		t.Errorf("reading %+v", l)
-	}
-	if l := reading(limits[:1], before.ID()); l != nil {
-		t.Errorf("reading %+v", l)
-	}
-}
 
 func TestMovedLimitIsTold(t *testing.T) {
 	s := opened(t, inSlurm(t))
-	before := []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 1000}, {Name: event.LimitCgroup, Level: "/b", Limit: 1000}}
-	s.readings = []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 600}, {Name: event.LimitCgroup, Level: "/b", Limit: 1001}}
-	s.seq = 2
+	before := &view.View{Limits: []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 1000}, {Name: event.LimitCgroup, Level: "/b", Limit: 1000}}}
+	s.view.Limits = []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 600}, {Name: event.LimitCgroup, Level: "/b", Limit: 1001}}
+	s.view.Sample.Seq = 2
 	s.changed(before)
 	told := named(s.events(), event.NameLimit)
 	if len(told) != 1 || told[0]["level"] != "/a" || told[0]["limit_bytes"] != 600.0 {
@@ -45,9 +32,9 @@ func TestLimitSetLater(t *testing.T) {
 	if err := os.WriteFile(file, []byte("max 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.seq = 2
-	s.readings = []event.Limit{{Name: event.LimitCgroup, Level: dir, Limit: 1000}}
-	s.changed(nil)
+	s.view.Sample.Seq = 2
+	s.view.Limits = []event.Limit{{Name: event.LimitCgroup, Level: dir, Limit: 1000}}
+	s.changed(&view.View{})
 	if err := os.WriteFile(file, []byte("max 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

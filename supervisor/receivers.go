@@ -33,7 +33,7 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 	step, hookless := w.limits.Step(l), w.hookless()
 	all := slices.DeleteFunc(w.workers.Training(hookless), func(p *rss.Proc) bool { return !w.pop.InScope(p.ID, step) })
 	if len(all) == 0 {
-		all = population.InContainers(&w.last, w.pop.Commands(&w.last, step))
+		all = population.InContainers(&w.view.Sample, w.pop.Commands(&w.view.Sample, step))
 		switch {
 		case len(all) == 0:
 			return nil, event.Feasibility{Reason: event.ReasonVanished}
@@ -71,7 +71,7 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 	if len(to) == 0 {
 		return nil, event.Feasibility{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + phrase.Processes(deaf)}
 	}
-	if !w.pop.IsAll(&w.last, step) {
+	if !w.pop.IsAll(&w.view.Sample, step) {
 		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.pop.Target(step)+" is meant", "; ")
 	}
 	h.OK = true

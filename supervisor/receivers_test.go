@@ -28,7 +28,7 @@ func family(s *stand, hello ...int) {
 	s.read()
 	var all []event.Trainer
 	for _, pid := range hello {
-		if p := s.last.Find(pid); p != nil {
+		if p := s.view.Sample.Find(pid); p != nil {
 			all = append(all, event.Trainer{ID: p.ID})
 		}
 	}
@@ -53,7 +53,7 @@ func rule(t *testing.T, text string) event.Rule {
 }
 
 func TestReceivers(t *testing.T) {
-	role := func(s *stand, pid int, role rss.Role) { s.last.Find(pid).Role = role }
+	role := func(s *stand, pid int, role rss.Role) { s.view.Sample.Find(pid).Role = role }
 	for _, c := range []struct {
 		name   string
 		rule   string
@@ -70,14 +70,14 @@ func TestReceivers(t *testing.T) {
 			s.catches(worker2, usr2)
 			s.put(worker3, worker1, rss.MiB, 0)
 			family(s)
-			s.last.Find(theCommand).Comm, s.last.Find(worker1).Comm = "starter", "appinit"
+			s.view.Sample.Find(theCommand).Comm, s.view.Sample.Find(worker1).Comm = "starter", "appinit"
 		}, []int{worker2}, "", "not to process 5000013, without a handler for USR2"},
 		{"a program of its name, which runs nothing", "90%:signal=USR2", func(s *stand) {
 			s.fs.End(worker1)
 			s.fs.End(worker2)
 			s.catches(theCommand, usr2)
 			family(s)
-			s.last.Find(theCommand).Comm = "starter"
+			s.view.Sample.Find(theCommand).Comm = "starter"
 		}, []int{theCommand}, "", ""},
 		{"status without SigCgt", "90%:signal=USR2", func(s *stand) { family(s) }, nil, event.ReasonNotCaught, ""},
 		{"every trainer", "90%:signal=USR2", func(s *stand) {
@@ -173,7 +173,7 @@ func TestReceiversByEnvironment(t *testing.T) {
 				s.known()
 			} else {
 				s.workers = workers.New(workers.Options{Proc: s.Proc})
-				s.workers.Update(&s.last, nil)
+				s.workers.Update(&s.view.Sample, nil)
 			}
 			to, h := s.receivers(rule(t, c.rule), nil)
 			var got []int

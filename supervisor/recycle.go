@@ -22,7 +22,7 @@ func (w *watcher) canRecycle(l *event.Limit) event.Feasibility {
 	if reason != event.ReasonNone {
 		return event.Feasibility{Reason: reason}
 	}
-	if t := w.last.Find(u.Trainer); t != nil {
+	if t := w.view.Sample.Find(u.Trainer); t != nil {
 		if took := w.workers.Trainers().ResendPause(u.ID.PID); took > 0 {
 			if took > workers.LongPause && !pressed(l) {
 				return event.Feasibility{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
@@ -96,7 +96,7 @@ func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 	if l.Name == event.LimitSlurm {
 		return 0 // slurmstepd looks each half minute
 	}
-	growth := rss.Bytes(w.rate(l).Latest(w.now()) * w.workers.RecycleTime().Seconds())
+	growth := rss.Bytes(w.view.Latest(l) * w.workers.RecycleTime().Seconds())
 	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
 }
 

@@ -25,11 +25,11 @@ func (s *stand) staff(file rss.Bytes, pids ...int) {
 	id := rss.ProcID{PID: 1, Start: 1}
 	s.workers = workers.New(workers.Options{Proc: "/proc"})
 	s.workers.SetTrainers([]event.Trainer{{ID: id, CanRecycle: true, Loaders: []event.DataLoader{{N: 1, NumWorkers: len(pids), CanRecycle: true, Workers: pids}}}})
-	s.last = rss.Sample{Procs: []rss.Proc{{ID: id, State: 'S', RSS: rss.GiB, Anon: rss.GiB}}}
+	s.view.Sample = rss.Sample{Procs: []rss.Proc{{ID: id, State: 'S', RSS: rss.GiB, Anon: rss.GiB}}}
 	for _, pid := range pids {
-		s.last.Procs = append(s.last.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, State: 'S', RSS: rss.GiB + file, Anon: rss.GiB, File: file})
+		s.view.Sample.Procs = append(s.view.Sample.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, State: 'S', RSS: rss.GiB + file, Anon: rss.GiB, File: file})
 	}
-	s.workers.Update(&s.last, nil)
+	s.workers.Update(&s.view.Sample, nil)
 }
 
 // TestRecycleAhead: what grows so fast that the kernel would kill before a worker has
@@ -89,7 +89,7 @@ func TestRecycleLeak(t *testing.T) {
 			s := newStand(t, nil)
 			s.open(s.holder.begin)
 			s.staff(0, 11)
-			s.last.Procs[1].Anon += 64 * rss.MiB
+			s.view.Sample.Procs[1].Anon += 64 * rss.MiB
 			if c.own > 0 {
 				s.workers.Grown(rss.ProcID{PID: 1, Start: 1}, 11, 8, c.half*rss.MiB, c.own*rss.MiB)
 			}
@@ -128,7 +128,7 @@ func TestTrimAhead(t *testing.T) {
 			s := opened(t, withLoader(t))
 			s.staff(17*rss.MiB, 11, 12)
 			for i := range 2 {
-				p := &s.last.Procs[1+i]
+				p := &s.view.Sample.Procs[1+i]
 				p.File, p.RSS = p.File+c.mapped*rss.MiB, p.RSS+c.mapped*rss.MiB
 			}
 			l := &event.Limit{Name: c.limit, Accounting: event.AccountingRSS, Used: c.used * 20 * rss.MiB, Limit: 2000 * rss.MiB}

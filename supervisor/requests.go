@@ -61,7 +61,7 @@ func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan c
 		}
 	}
 	for _, pid := range cmd.PIDs {
-		if w.last.Find(pid) == nil {
+		if w.view.Sample.Find(pid) == nil {
 			return refuse(event.ReasonNotWatched, "process %d is none that is watched here", pid)
 		}
 	}
@@ -189,7 +189,7 @@ func (w *watcher) goOn() {
 	t := m.todo[0]
 	m.todo, m.at, m.waits = m.todo[1:], t, 0
 	f := &inFlight{began: w.now(), manual: true}
-	f.actOn(&w.last, t.pids)
+	f.actOn(&w.view.Sample, t.pids)
 	f.before = w.bindingNow()
 	m.id++
 	f.decision = event.Decision{
@@ -204,12 +204,12 @@ func (w *watcher) goOn() {
 // bindingNow is the limit that is nearest, for what a decision of nobody's rule is
 // measured by.
 func (w *watcher) bindingNow() event.Limit {
-	if w.watched >= 0 {
-		return w.readings[w.watched]
+	if w.view.Watched >= 0 {
+		return w.view.Limits[w.view.Watched]
 	}
-	for i := range w.readings {
-		if w.readings[i].Name.Memory() {
-			return w.readings[i]
+	for i := range w.view.Limits {
+		if w.view.Limits[i].Name.Memory() {
+			return w.view.Limits[i]
 		}
 	}
 	return event.Limit{Name: event.LimitNode, Accounting: event.AccountingRSS}

@@ -102,7 +102,7 @@ func (w *watcher) byJobMemory(l *event.Limit) bool {
 		return true
 	}
 	// A step that was given less than the job by srun --mem has no more next time.
-	return !slices.ContainsFunc(w.readings, func(o event.Limit) bool {
+	return !slices.ContainsFunc(w.view.Limits, func(o event.Limit) bool {
 		return o.Name == l.Name && o.Scope == event.ScopeJob && o.Limit > l.Limit
 	})
 }
@@ -168,7 +168,7 @@ func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
 	c := action.Checkpoint{Wanted: w.Settings.CheckpointSignal != "", Timeout: w.Settings.CheckpointTimeout}
 	tooNear := max(l.Limit.Scale(nearlyFull), l.Used+l.Headroom()/2)
 	c.Near = func() bool {
-		now := reading(w.readings, l.ID())
+		now := w.view.Limit(l.ID())
 		return now != nil && now.Used >= tooNear
 	}
 	if c.Wanted && w.Settings.CheckpointFile != "" {

@@ -309,10 +309,10 @@ func (r *rateStand) proportional(pid int) (anon, file rss.Bytes) {
 
 // readCtl has the job read what the watcher wrote.
 func (r *rateStand) readCtl() {
-	if r.seen == r.seq {
+	if r.seen == r.view.Sample.Seq {
 		return // it is written in full looks only
 	}
-	r.seen = r.seq
+	r.seen = r.view.Sample.Seq
 	data, err := os.ReadFile(filepath.Join(r.Settings.Dir, fmt.Sprintf("ctl.%d.%d", r.trainer.PID, r.trainer.Start)))
 	if err != nil || bytes.Equal(data, r.ctl) {
 		return // there is none yet

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // looks runs the loop of the watcher beside the job until the job is over: what
@@ -56,12 +57,12 @@ func (r *rateStand) idleTick() bool {
 	now := r.look()
 	pss, hurried := r.pss.Next(now)
 	switch {
-	case hurried && pss <= 0, r.wrote, r.watched < 0, r.pace.HolderDue(now, cadence.HolderEvery) <= sameWake, !r.pace.Due(now), r.pace.FullDue(r.paced(now)):
+	case hurried && pss <= 0, r.wrote, r.view.Watched < 0, r.pace.HolderDue(now, cadence.HolderEvery) <= sameWake, !r.pace.Due(now), r.pace.FullDue(r.paced(now)):
 		return false
 	}
 	r.pace.Again()
-	b := &r.readings[r.watched]
-	r.rate(b).Add(now, growing(b))
+	b := &r.view.Limits[r.view.Watched]
+	r.rate(b).Add(now, view.Growing(b))
 	return true
 }
 

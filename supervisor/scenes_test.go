@@ -87,7 +87,7 @@ var scenes = map[string]func(*testing.T) *stand{
 		s.put(worker3, theCommand, 10*rss.MiB, 0)
 		s.later(time.Second)
 		s.looksUntil("outcome", func() bool {
-			p := s.last.Find(worker3)
+			p := s.view.Sample.Find(worker3)
 			return s.flight == nil && p != nil && p.Role == rss.RoleWorker
 		})
 		s.end(&hold.Exit{})

@@ -64,7 +64,7 @@ func (w *watcher) tellEnd(l *event.Limit, known bool) {
 	if l.ETA == nil || *l.ETA <= 0 {
 		return // it has come: what is left stays 0 from now on
 	}
-	end := w.last.At.Add(time.Duration(*l.ETA * float64(time.Second)))
+	end := w.view.Sample.At.Add(time.Duration(*l.ETA * float64(time.Second)))
 	was := w.endTold
 	if known && was.IsZero() {
 		w.endTold = end // by the start event
@@ -84,11 +84,11 @@ func (w *watcher) tellEnd(l *event.Limit, known bool) {
 // jobEnd is the time to the job's end, 0 where there is none, and whether it is
 // still being asked for: no rule acts on it then.
 func (w *watcher) jobEnd() (left time.Duration, asking bool) {
-	i := slices.IndexFunc(w.readings, func(l event.Limit) bool { return l.Name == event.LimitTime && l.ETA != nil })
+	i := slices.IndexFunc(w.view.Limits, func(l event.Limit) bool { return l.Name == event.LimitTime && l.ETA != nil })
 	if i < 0 {
 		return 0, false
 	}
-	left = time.Duration(*w.readings[i].ETA * float64(time.Second))
+	left = time.Duration(*w.view.Limits[i].ETA * float64(time.Second))
 	ahead := w.ladder.JobEndAhead()
 	if ahead == 0 || left > ahead+endAhead {
 		return left, false

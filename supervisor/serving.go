@@ -98,8 +98,8 @@ func (s source) Events(ctx context.Context) (<-chan []byte, error) {
 func (w *watcher) standing() *control.Status {
 	p := &w.peers
 	st := &control.Status{
-		V: control.Version, Time: w.last.At, Node: w.tell.Run.Node, Leader: w.Self, Version: w.Settings.Version,
-		Since: w.started.Add(p.from), Limits: slices.Clone(w.readings), Gaps: w.last.Gaps,
+		V: control.Version, Time: w.view.Sample.At, Node: w.tell.Run.Node, Leader: w.Self, Version: w.Settings.Version,
+		Since: w.started.Add(p.from), Limits: slices.Clone(w.view.Limits), Gaps: w.view.Sample.Gaps,
 		Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun, Last: slices.Clone(w.serving.last),
 		Ranks: []control.Rank{}, Procs: []control.Proc{}, Alerts: w.tell.Alerts.Standing(),
 	}
@@ -124,7 +124,7 @@ func (w *watcher) standing() *control.Status {
 			Command: strings.Join(m.Words, " "), Since: m.Since, Recycled: w.serving.manual.recycled[m.Holder], Hook: "off", Why: w.noHookWhy(),
 		})
 	}
-	lineage := view.Lineage(w.last.Procs)
+	lineage := view.Lineage(w.view.Sample.Procs)
 	able := map[int]bool{}
 	for _, u := range w.workers.Recyclable(event.AccountingCgroup) {
 		able[u.ID.PID] = true
@@ -135,8 +135,8 @@ func (w *watcher) standing() *control.Status {
 			trims[m.ID.PID] = true
 		}
 	}
-	for i := range w.last.Procs {
-		q := &w.last.Procs[i]
+	for i := range w.view.Sample.Procs {
+		q := &w.view.Sample.Procs[i]
 		r := lineage.Rank(q.ID.PID, at)
 		c := w.procStatus(q)
 		c.CanRecycle, c.CanTrim = able[q.ID.PID], trims[q.ID.PID]
@@ -152,7 +152,7 @@ func (w *watcher) standing() *control.Status {
 		st.Procs = append(st.Procs, c)
 	}
 	for _, t := range w.workers.Trainers() {
-		q := w.last.Find(t.ID.PID)
+		q := w.view.Sample.Find(t.ID.PID)
 		if q == nil {
 			continue
 		}
@@ -178,7 +178,7 @@ func (w *watcher) procStatus(p *rss.Proc) control.Proc {
 	}
 	if p.PSS != nil {
 		low, _ := p.PSSRange()
-		c.PSS, c.Age = &low, max(w.last.Mono-p.PSS.At, 0).Seconds()
+		c.PSS, c.Age = &low, max(w.view.Sample.Mono-p.PSS.At, 0).Seconds()
 	}
 	maps, fds := w.counts.Of(p.ID)
 	c.Maps, c.FDs = uint64(max(maps, 0)), uint64(max(fds, 0))

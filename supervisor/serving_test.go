@@ -64,7 +64,7 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.V != 1 || st.Job != "46" || st.Node != "n1" || st.Leader != s.Self || len(st.Limits) == 0 || !st.Time.Equal(s.last.At) {
+	if st.V != 1 || st.Job != "46" || st.Node != "n1" || st.Leader != s.Self || len(st.Limits) == 0 || !st.Time.Equal(s.view.Sample.At) {
 		t.Errorf("status %+v", st)
 	}
 	if len(st.Ranks) != 2 {

@@ -80,14 +80,14 @@ func TestEnduranceTicks(t *testing.T) {
 	}
 	heapNow, descriptorsNow := held()
 	t.Logf("%d looks, %d of them in full, %v each; heap %d bytes after a tenth, %d at the end; descriptors %d, %d; of %d processes at the last",
-		ticks, s.seq, time.Since(began)/time.Duration(ticks), heap, heapNow, descriptors, descriptorsNow, len(s.last.Procs))
+		ticks, s.view.Sample.Seq, time.Since(began)/time.Duration(ticks), heap, heapNow, descriptors, descriptorsNow, len(s.view.Sample.Procs))
 	if heapNow > heap+1<<20 {
 		t.Errorf("the heap grew by %d bytes", heapNow-heap)
 	}
 	if descriptorsNow != descriptors {
 		t.Errorf("%d descriptors after a tenth, %d at the end", descriptors, descriptorsNow)
 	}
-	if len(s.last.Procs) != children+1 {
-		t.Errorf("%d processes", len(s.last.Procs))
+	if len(s.view.Sample.Procs) != children+1 {
+		t.Errorf("%d processes", len(s.view.Sample.Procs))
 	}
 }

@@ -239,9 +239,9 @@ func withLoader(t *testing.T) func(*Options) {
 // user returns the reading of --limit.
 func (s *stand) user() *event.Limit {
 	s.t.Helper()
-	for i := range s.readings {
-		if s.readings[i].Name == event.LimitUser {
-			return &s.readings[i]
+	for i := range s.view.Limits {
+		if s.view.Limits[i].Name == event.LimitUser {
+			return &s.view.Limits[i]
 		}
 	}
 	s.t.Fatal("no reading of --limit")
@@ -277,4 +277,15 @@ func (s *stand) judge(limits ...event.Limit) policy.Judgement {
 		in.Feasible[due.Ask] = event.Feasibility{OK: true}
 	}
 	return s.ladder.Judge(in)
+}
+
+// rate is how fast a limit grows, for a test to change.
+func (s *stand) rate(l *event.Limit) *rss.Rate {
+	for i := range s.view.Limits {
+		if s.view.Limits[i].ID() == l.ID() {
+			return &s.view.Rates[i]
+		}
+	}
+	s.view.Limits, s.view.Rates = append(s.view.Limits, *l), append(s.view.Rates, rss.Rate{})
+	return &s.view.Rates[len(s.view.Rates)-1]
 }

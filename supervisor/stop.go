@@ -47,7 +47,7 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 // first: our own command, whoever goes on beside it; what we attached to as a whole.
 func (w *watcher) endsBy(first []rss.ProcID, step string) bool {
 	if w.pop.Attached() {
-		return w.pop.IsAll(&w.last, step)
+		return w.pop.IsAll(&w.view.Sample, step)
 	}
 	return slices.Contains(first, w.pop.Command)
 }
@@ -60,7 +60,7 @@ func (w *watcher) toStop(step string) ([]rss.ProcID, error) {
 	var failed error = syscall.ESRCH
 	var list []rss.ProcID
 	for _, id := range w.pop.Tasks() {
-		p := w.last.Find(id.PID)
+		p := w.view.Sample.Find(id.PID)
 		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.pop.InScope(id, step) || w.rankOf(id.PID) != nil ||
 			id == w.pop.Command && w.peers.stop.inForce() {
 			continue

@@ -21,8 +21,8 @@ func (w *watcher) endLeft() (ended []rss.ProcID) {
 		return nil
 	}
 	var left []*rss.Proc
-	for i := range w.last.Procs {
-		p := &w.last.Procs[i]
+	for i := range w.view.Sample.Procs {
+		p := &w.view.Sample.Procs[i]
 		if p.ID == w.pop.Command || p.Role == rss.RoleWorker || !living(p) || w.kill(p.ID, syscall.SIGTERM) != nil {
 			continue // most have ended with the command
 		}
@@ -62,7 +62,7 @@ func (w *watcher) left(ended []rss.ProcID) []event.Left {
 		all = all[:0]
 		for i := range procs {
 			p := &procs[i]
-			if was := w.last.Find(p.ID.PID); was != nil && was.ID == p.ID {
+			if was := w.view.Sample.Find(p.ID.PID); was != nil && was.ID == p.ID {
 				p.Role = was.Role
 			}
 			if p.ID != w.pop.Command && living(p) && !slices.Contains(ended, p.ID) {

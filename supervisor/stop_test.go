@@ -288,9 +288,9 @@ func TestRecycleOfOneStep(t *testing.T) {
 		all = append(all, event.Trainer{ID: rss.ProcID{PID: 1}, CanRecycle: true, Loaders: []event.DataLoader{{CanRecycle: true, Workers: []int{id.PID}}}})
 	}
 	j.workers.SetTrainers(all)
-	j.workers.Update(&j.last, nil)
-	for i := range j.readings {
-		l := j.readings[i]
+	j.workers.Update(&j.view.Sample, nil)
+	for i := range j.view.Limits {
+		l := j.view.Limits[i]
 		var pids []int
 		for _, u := range j.recyclable(&l) {
 			pids = append(pids, u.ID.PID)
@@ -307,26 +307,5 @@ func TestRecycleOfOneStep(t *testing.T) {
 		if got := fmt.Sprint(pids); got != want {
 			t.Errorf("%s %s: of %s, want %s", l.Name, l.Level, got, want)
 		}
-	}
-}
-
-// TestRatesOfWhatIsGone are forgotten.
-func TestRatesOfWhatIsGone(t *testing.T) {
-	j := newJob(t, "")
-	keep := rss.ProcID{PID: worker1, Start: 7}
-	j.add("0", keep, 1)
-	j.open(j.holder.begin)
-	for step := range 20 {
-		id := rss.ProcID{PID: theCommand + 100 + step, Start: 7}
-		j.add(fmt.Sprint(step+1), id, 1)
-		j.full()
-		yields(t, j.probes.C(), 10*time.Second) // its limits
-		j.heardSteps()
-		j.full()
-		j.ends(id)
-		j.job.Steps = j.job.Steps[:1]
-	}
-	if len(j.rates) > len(j.readings)+3 {
-		t.Errorf("%d rates of %d limits", len(j.rates), len(j.readings))
 	}
 }

@@ -98,7 +98,7 @@ func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
 func (w *watcher) trimming(f *inFlight, hooked []workers.Usage, used rss.Bytes, now time.Duration) action.Running {
 	var pids []int
 	for _, m := range hooked {
-		if p := w.last.Find(m.ID.PID); p != nil {
+		if p := w.view.Sample.Find(m.ID.PID); p != nil {
 			pids = append(pids, m.ID.PID)
 			f.acted.Procs = append(f.acted.Procs, *p)
 		}
@@ -157,7 +157,8 @@ func (w *watcher) growthUntilTraced(l *event.Limit) rss.Bytes {
 	if !w.tracesFor(l) {
 		return 0
 	}
-	return min(rss.Bytes(w.rate(l).Latest(w.now())*w.tracer.times.expected().Seconds()), l.Limit.Scale(mostLead))
+	rate := w.view.Rate(l)
+	return min(rss.Bytes(rate.Latest(w.now())*w.tracer.times.expected().Seconds()), l.Limit.Scale(mostLead))
 }
 
 // growthRoom is for how long what grows at the rate seen is to stay below the
@@ -173,7 +174,8 @@ func (w *watcher) goalOf(f *inFlight, used rss.Bytes) action.Goal {
 		return goal
 	}
 	if need := f.decision.Rung.Need(&f.before); need > 0 {
-		growth := rss.Bytes(w.rate(&f.before).Latest(w.now()) * growthRoom.Seconds())
+		rate := w.view.Rate(&f.before)
+		growth := rss.Bytes(rate.Latest(w.now()) * growthRoom.Seconds())
 		goal.Below = max(f.before.Used.Sub(need+growth), 1)
 	}
 	return goal

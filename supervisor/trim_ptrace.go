@@ -124,7 +124,7 @@ func (w traced) Plan(id rss.ProcID) {
 	t.was = rss.Proc{ID: id}
 	if p, err := w.tree.One(id.PID); err == nil && p.ID == id {
 		t.was = p
-		if s := w.last.Find(id.PID); s != nil {
+		if s := w.view.Sample.Find(id.PID); s != nil {
 			t.was.PSS, t.was.Private, t.was.Role = s.PSS, s.Private, s.Role
 		}
 	}
@@ -173,7 +173,7 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 	}
 	w.tell.Put(event.NameLoader, func(h event.Head) any {
 		return event.LoaderSaid{
-			Head: h, What: event.LoaderTrimmed, PID: e.ID.PID, Worker: asWorker(&w.last, e.ID.PID),
+			Head: h, What: event.LoaderTrimmed, PID: e.ID.PID, Worker: asWorker(&w.view.Sample, e.ID.PID),
 			Freed: freed, By: event.ByPtrace, Stopped: e.Stopped.Seconds(),
 		}
 	})
@@ -222,7 +222,7 @@ func (w *watcher) refuse(id rss.ProcID, why action.Refused) {
 		r.told = append(r.told, why.Reason)
 		w.tell.Put(event.NameLoader, func(h event.Head) any {
 			return event.LoaderSaid{
-				Head: h, What: event.LoaderRefused, PID: id.PID, Worker: asWorker(&w.last, id.PID),
+				Head: h, What: event.LoaderRefused, PID: id.PID, Worker: asWorker(&w.view.Sample, id.PID),
 				Reason: string(why.Reason), By: event.ByPtrace,
 			}
 		})
@@ -254,7 +254,7 @@ func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why event.F
 		return nil, event.Feasibility{Reason: event.ReasonTimeout, Detail: fmt.Sprintf("process %d is not done with yet", t.was.ID.PID)}
 	}
 	maps.DeleteFunc(t.refused, func(id rss.ProcID, _ *refusal) bool {
-		p := w.last.Find(id.PID)
+		p := w.view.Sample.Find(id.PID)
 		return p == nil || p.ID != id
 	})
 	now, ours := w.now(), w.ourPIDs()

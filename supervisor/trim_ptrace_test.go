@@ -97,7 +97,7 @@ func TestTrimByPtraceGoesOnToTheNext(t *testing.T) {
 	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonDevice {
 		t.Errorf("then: %+v", h)
 	}
-	s.refuse(s.last.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice}) // a second time
+	s.refuse(s.view.Sample.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice}) // a second time
 	all := s.events()
 	e := byPtrace(all)
 	if len(e) != 2 || e[0]["what"] != "refused" || e[0]["pid"] != float64(worker1) || e[0]["reason"] != string(event.ReasonDevice) || e[1]["what"] != "trimmed" {

@@ -18,7 +18,7 @@ import (
 func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 	s := tracedStand(t, 100*rss.MiB, 300*rss.MiB)
 	s.open(s.holder.begin)
-	l := &s.readings[0]
+	l := &s.view.Limits[0]
 	if got := s.growthUntilTraced(l); got != 0 || s.flight != nil {
 		t.Fatalf("nothing grows, and %v are expected; in flight %+v", got, s.flight)
 	}
@@ -84,8 +84,8 @@ func TestCanTrimByPtrace(t *testing.T) {
 		}
 	}
 
-	s.refuse(s.last.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice})
-	s.refuse(s.last.Find(worker2).ID, action.Refused{Reason: event.ReasonTraced, Passing: true})
+	s.refuse(s.view.Sample.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice})
+	s.refuse(s.view.Sample.Find(worker2).ID, action.Refused{Reason: event.ReasonTraced, Passing: true})
 	because(event.ReasonTraced) // of the one with most
 	s.later(action.TracePause)
 	s.known()

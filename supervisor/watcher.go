@@ -93,15 +93,8 @@ type watcher struct {
 
 	tell      *tell.Fan
 	slimmed   bool
-	seq       uint64
-	last      rss.Sample    // the last full reading
-	view      *view.View    // … and all that it has seen
-	readings  []event.Limit // … of the limits, with forecasts
-	watched   int           // index in readings of what fast ticks look at, -1 for none
-	fullUsed  rss.Bytes     // what the watched limit stood at in it
-	stopped   bool          // … and all processes were stopped
+	view      *view.View // what was seen last
 	pace      cadence.Pace
-	rates     map[event.LimitID]*rss.Rate
 	said      []action.Said // by loaders, since the action in flight looked last
 	came      arrivals      // of the tracer, since then
 	flight    *inFlight
@@ -141,15 +134,15 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		opt.Log = tell.OnNode(opt.Log, run.Node)
 	}
 	w := &watcher{
-		Options: opt,
-		clock:   clock{started: time.Now()},
-		bell:    wake.New(),
-		tree:    proctree.New(opt.Proc),
-		counts:  &counts.Counts{},
-		watched: -1,
-		pace:    cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
-		rates:   map[event.LimitID]*rss.Rate{}, metSides: map[event.LimitID]bool{},
-		tell: tell.New(opt.Log, s.Events, run),
+		Options:  opt,
+		clock:    clock{started: time.Now()},
+		bell:     wake.New(),
+		tree:     proctree.New(opt.Proc),
+		counts:   &counts.Counts{},
+		view:     &view.View{Watched: -1},
+		pace:     cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
+		metSides: map[event.LimitID]bool{},
+		tell:     tell.New(opt.Log, s.Events, run),
 	}
 	command := rss.ProcID{PID: begin.PID, Start: begin.Start}
 	if command.Start == 0 {
@@ -218,8 +211,8 @@ func (w *watcher) open(begin hold.Begin) {
 	if w.peers.heir {
 		w.sayHeir(begin)
 	}
-	for i := range w.readings {
-		if err := hearPressed(w.bell, &w.readings[i]); err != nil {
+	for i := range w.view.Limits {
+		if err := hearPressed(w.bell, &w.view.Limits[i]); err != nil {
 			fault("inotify", err)
 			break
 		}
@@ -230,7 +223,7 @@ func (w *watcher) open(begin hold.Begin) {
 	w.warn(slices.Concat(faults, warnings))
 	told := s.Warnings
 	if !s.RulesOfSite() {
-		told = slices.Concat(told, phrase.Unmatched(s.Rules, w.readings))
+		told = slices.Concat(told, phrase.Unmatched(s.Rules, w.view.Limits))
 	}
 	for _, text := range told {
 		w.fault("start", &said{text})
@@ -316,9 +309,9 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	w.tell.Put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
 	if w.pop.Attached() {
 		if w.pop.FollowsJob() {
-			w.tell.Info(phrase.WatchingJob(w.pop.Name, w.pop.Job().String(), len(w.last.Procs), w.readings))
+			w.tell.Info(phrase.WatchingJob(w.pop.Name, w.pop.Job().String(), len(w.view.Sample.Procs), w.view.Limits))
 		} else {
-			w.tell.Info(phrase.Watching(s.Command, w.pop.Command.PID, w.readings))
+			w.tell.Info(phrase.Watching(s.Command, w.pop.Command.PID, w.view.Limits))
 		}
 		for _, text := range w.Able.Cannot {
 			w.tell.Info("from outside: " + text)
@@ -335,7 +328,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 	if w.tell.Sum.Led {
 		return // who leads says it
 	}
-	w.tell.Info(phrase.Watching(s.Command, begin.PID, w.readings))
+	w.tell.Info(phrase.Watching(s.Command, begin.PID, w.view.Limits))
 	job, ok := w.limits.Job()
 	parent := ""
 	if p, err := w.tree.One(begin.Holder); err == nil {
@@ -353,7 +346,7 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 	s := &w.Settings
 	e := event.Start{
 		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-		Settings: s.Origins, Rules: s.RuleTexts(), Limits: append([]event.Limit{}, w.readings...), Restarts: max(begin.Attempt-1, 0),
+		Settings: s.Origins, Rules: s.RuleTexts(), Limits: append([]event.Limit{}, w.view.Limits...), Restarts: max(begin.Attempt-1, 0),
 	}
 	if w.pop.Attached() {
 		e.Attached, e.Job, e.Cannot = true, w.pop.Name, w.Able.Cannot

@@ -1,33 +1,55 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// View is what one full read has seen. It is never changed once it is made.
+// View is what was seen last: all of a full read, and the watched limit as a fast read has
+// read it since. It is never changed once it is made.
 type View struct {
-	Now    time.Duration // of the watcher's clock, when it was read
-	Sample rss.Sample
-	Limits []event.Limit // with forecasts
-	Rates  map[event.LimitID]rss.Rate
+	Now    time.Duration // by the watcher's clock, of the last read of either kind
+	Sample rss.Sample    // of the last full read, with the roles of processes
+	Limits []event.Limit
+	Rates  []rss.Rate // how fast each of Limits grows
+	// Watched is the index in Limits of the one that fast reads read, -1 for none, and From
+	// what that stood at in the last full read; see [Growing].
+	Watched int
+	From    rss.Bytes
+	Stopped bool // in the last full read all processes were stopped, and nothing has grown since
 }
 
 // Limit returns the reading of a limit, nil where there is none.
 func (v *View) Limit(of event.LimitID) *event.Limit {
-	for i := range v.Limits {
-		if l := &v.Limits[i]; l.ID() == of {
-			return l
-		}
+	if i := v.index(of); i >= 0 {
+		return &v.Limits[i]
 	}
 	return nil
 }
 
+func (v *View) index(of event.LimitID) int {
+	for i := range v.Limits {
+		if v.Limits[i].ID() == of {
+			return i
+		}
+	}
+	return -1
+}
+
+// Rate is how fast a limit grows, zero where it was not read.
+func (v *View) Rate(l *event.Limit) (r rss.Rate) {
+	if i := v.index(l.ID()); i >= 0 {
+		r = v.Rates[i]
+	}
+	return r
+}
+
 // Latest is how fast a limit grows now, in bytes a second.
 func (v *View) Latest(l *event.Limit) float64 {
-	r := v.Rates[l.ID()]
+	r := v.Rate(l)
 	return r.Latest(v.Now)
 }
 
@@ -38,7 +60,7 @@ const standstill = 6 * time.Hour
 // TimeLeft is the time to a limit: as forecast, else at the fastest rate seen.
 // It is 0 where nothing grows, and only there.
 func (v *View) TimeLeft(l *event.Limit) time.Duration {
-	seconds, r := 0.0, v.Rates[l.ID()]
+	seconds, r := 0.0, v.Rate(l)
 	if rate := r.PerSecond(v.Now); rate > 0 {
 		seconds = float64(l.Headroom()) / rate
 	}
@@ -54,4 +76,80 @@ func (v *View) TimeLeft(l *event.Limit) time.Duration {
 		left = max(left, 1)
 	}
 	return left
+}
+
+// Growing is the reading whose growth counts between two full reads. One
+// counter bounds PSS and what is not shared only from above, while the upper
+// bound of a cgroup's use is its whole charge, page cache included.
+func Growing(l *event.Limit) rss.Bytes {
+	switch l.Accounting {
+	case event.AccountingPSS, event.AccountingNoShared:
+		return l.UsedMax
+	}
+	return l.Used
+}
+
+// Next makes the view of a full read: what it has read of processes and limits, and from v
+// how fast these have grown until now.
+func (v *View) Next(now time.Duration, sample rss.Sample, limits []event.Limit) *View {
+	n := &View{
+		Now: now, Sample: sample, Limits: limits, Rates: make([]rss.Rate, len(limits)),
+		Watched: -1, Stopped: allStopped(sample.Procs, sample.Extra),
+	}
+	for i := range limits {
+		l := &limits[i]
+		n.Rates[i] = v.Rate(l)
+		n.Rates[i].Add(now, Growing(l))
+		if l.Binding {
+			n.Watched, n.From = i, Growing(l)
+		}
+	}
+	return n
+}
+
+// Fast makes the view after a fast read has read the watched limit.
+func (v *View) Fast(now time.Duration, read *event.Limit) *View {
+	n := *v
+	n.Now, n.Limits, n.Rates = now, slices.Clone(v.Limits), slices.Clone(v.Rates)
+	l := &n.Limits[n.Watched]
+	n.Rates[n.Watched].Add(now, Growing(read))
+	n.Stopped = n.Stopped && Growing(read) == Growing(l)
+	l.Used, l.UsedMax, l.Charged = read.Used, read.UsedMax, read.Charged
+	return &n
+}
+
+// Forecast makes the view with what is forecast for its limits.
+func (v *View) Forecast(limits []event.Limit) *View {
+	n := *v
+	n.Limits = limits
+	return &n
+}
+
+// Skip makes the view after a time in which nothing was seen: how fast anything has grown
+// in it is not known.
+func (v *View) Skip() *View {
+	n := *v
+	n.Rates = slices.Clone(v.Rates)
+	for i := range n.Rates {
+		n.Rates[i].Skip()
+	}
+	return &n
+}
+
+// allStopped says that no process can grow before SIGCONT: job control,
+// scontrol suspend, a debugger.
+func allStopped(procs ...[]rss.Proc) bool {
+	stopped := false
+	for _, list := range procs {
+		for i := range list {
+			switch list[i].State {
+			case 'T', 't':
+				stopped = true
+			case 'Z', 'X':
+			default:
+				return false
+			}
+		}
+	}
+	return stopped
 }

@@ -1,0 +1,87 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+func TestLimit(t *testing.T) {
+	v := View{Limits: []event.Limit{
+		{Name: event.LimitSlurm, Accounting: event.AccountingVirtual, Used: 9, Limit: 10},
+		{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 5, Limit: 10},
+	}}
+	before := event.Limit{Name: event.LimitSlurm, Accounting: event.AccountingRSS, Used: 4}
+	if l := v.Limit(before.ID()); l != &v.Limits[1] {
+		t.Errorf("reading %+v", l)
+	}
+	v.Limits = v.Limits[:1]
+	if l := v.Limit(before.ID()); l != nil {
+		t.Errorf("reading %+v", l)
+	}
+}
+
+func TestGrowing(t *testing.T) {
+	for acc, want := range map[event.Accounting]rss.Bytes{
+		event.AccountingRSS: 1, event.AccountingCgroup: 1, event.AccountingPSS: 2, event.AccountingNoShared: 2,
+	} {
+		if got := Growing(&event.Limit{Accounting: acc, Used: 1, UsedMax: 2}); got != want {
+			t.Errorf("%s: %d, want %d", acc, got, want)
+		}
+	}
+}
+
+// levels are two levels of one cgroup that stand at these uses; the first is watched.
+func levels(step, job rss.Bytes) []event.Limit {
+	return []event.Limit{
+		{Name: event.LimitCgroup, Accounting: event.AccountingCgroup, Level: "/job/step", Used: step, Limit: 64 * rss.GiB, Binding: true},
+		{Name: event.LimitCgroup, Accounting: event.AccountingCgroup, Level: "/job", Used: job, Limit: 64 * rss.GiB},
+	}
+}
+
+// TestRates of two levels are apart, go on from one read to the next in whatever order, and
+// those of a limit that is gone are forgotten.
+func TestRates(t *testing.T) {
+	v := new(View).Next(0, rss.Sample{}, levels(2*rss.GiB, 30*rss.GiB))
+	two := levels(2*rss.GiB, 31*rss.GiB)
+	v = v.Next(time.Second, rss.Sample{}, []event.Limit{two[1], two[0]})
+	if step, job := v.Latest(&two[0]), v.Latest(&two[1]); step != 0 || job != float64(rss.GiB) {
+		t.Errorf("the step grows by %.0f bytes a second, the job by %.0f; want 0 and 1 GiB", step, job)
+	}
+	if left := v.TimeLeft(&two[1]); left != 33*time.Second {
+		t.Errorf("%v left to 33 GiB more", left)
+	}
+	if left := v.TimeLeft(&two[0]); left != 0 {
+		t.Errorf("%v left where nothing grows", left)
+	}
+	v = v.Next(2*time.Second, rss.Sample{}, two[:1]).Next(3*time.Second, rss.Sample{}, two)
+	if r := v.Rate(&two[1]); r.PerSecond(3*time.Second) != 0 {
+		t.Error("the rate of a limit that was gone")
+	}
+}
+
+// TestFast changes what the watched limit stands at, in a view of its own.
+func TestFast(t *testing.T) {
+	full := new(View).Next(0, rss.Sample{Seq: 7, Procs: []rss.Proc{{State: 'T'}}}, levels(2*rss.GiB, 30*rss.GiB))
+	same := full.Fast(time.Second, &levels(2*rss.GiB, 0)[0])
+	if !full.Stopped || !same.Stopped {
+		t.Error("what is stopped and does not grow is not said to be")
+	}
+	fast := full.Fast(time.Second, &levels(3*rss.GiB, 0)[0])
+	if fast.Limits[0].Used != 3*rss.GiB || fast.From != 2*rss.GiB || fast.Latest(&fast.Limits[0]) != float64(rss.GiB) || fast.Stopped || fast.Now != time.Second || fast.Sample.Seq != 7 {
+		t.Errorf("%+v", fast)
+	}
+	if full.Limits[0].Used != 2*rss.GiB || full.Latest(&full.Limits[0]) != 0 || full.Limits[1] != fast.Limits[1] {
+		t.Errorf("the view of the full read has changed: %+v", full)
+	}
+}
+
+// TestSkip: what has grown while nothing was seen took no known time.
+func TestSkip(t *testing.T) {
+	v := new(View).Next(0, rss.Sample{}, levels(0, 0)).Skip().Next(time.Second, rss.Sample{}, levels(20*rss.GiB, 20*rss.GiB))
+	if r := v.Rates[0]; r.PerSecond(time.Second) != 0 {
+		t.Errorf("%.0f bytes a second over a gap", r.PerSecond(time.Second))
+	}
+}
