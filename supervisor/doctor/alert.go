@@ -12,23 +12,20 @@ import (
 // alertFacts is what came of an alert that was tried.
 type alertFacts struct {
 	Receiver string // without what is secret
-	Off      string // why none was tried, empty where one was
 	Error    string // what the receiver said, or what kept it from being told
 	Lasts    bool   // it ends by itself after a minute
 }
 
 // alertCheck judges one receiver.
 func alertCheck(f alertFacts) Check {
-	c := Check{Name: NameAlert, Status: OK, Found: f.Receiver + " took a test alert, and that it is over"}
+	c := Check{Name: NameAlert}
 	switch {
-	case f.Off != "":
-		c.Status, c.Found, c.Do = Off, f.Off, "name receivers in RSSWARDEN_ALERT, one URL a line, or a file that RSSWARDEN_CONFIG names"
 	case f.Error != "":
-		c.Status, c.Found, c.Do = Off, f.Receiver+": "+f.Error, "check the URL, and what the receiver is to know us by, in RSSWARDEN_ALERT"
+		return c.as(Off, "check the URL, and what the receiver is to know us by, in RSSWARDEN_ALERT", "%s: %s", f.Receiver, f.Error)
 	case f.Lasts:
-		c.Found = f.Receiver + " took a test alert, RsswardenTest, which ends by itself after a minute; whom it notifies is its own route"
+		return c.as(OK, "", "%s took a test alert, RsswardenTest, which ends by itself after a minute; whom it notifies is its own route", f.Receiver)
 	}
-	return c
+	return c.as(OK, "", "%s took a test alert, and that it is over", f.Receiver)
 }
 
 // alerts tries the receivers that run would have.
@@ -37,7 +34,7 @@ func (d *prober) alerts() (checks []Check) {
 		return nil
 	}
 	if len(d.Alerts) == 0 {
-		return []Check{alertCheck(alertFacts{Off: "no receiver of alerts is named"})}
+		return []Check{Check{Name: NameAlert}.as(Off, "name receivers in RSSWARDEN_ALERT, one URL a line, or a file that RSSWARDEN_CONFIG names", "no receiver of alerts is named")}
 	}
 	p := alert.NewProgram(d.AlertProgram, hold.Environ(), (*exec.Cmd).Start)
 	for _, t := range d.Alerts {

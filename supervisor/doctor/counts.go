@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
@@ -44,20 +45,17 @@ func countChecks(n Counts) []Check {
 }
 
 func (n *Counts) maps() Check {
-	c := Check{Name: NameMaps, Status: OK, Source: "/proc/sys/vm/max_map_count"}
+	c := Check{Name: NameMaps, Source: "/proc/sys/vm/max_map_count"}
 	if n.MaxMaps == 0 {
-		c.Status, c.Found = Limited, "how many mappings a process may have cannot be read"
-		return c
+		return c.as(Limited, "", "how many mappings a process may have cannot be read")
 	}
-	c.Found = fmt.Sprintf("%d mappings a process; past them mmap fails with ENOMEM", n.MaxMaps)
-	return c
+	return c.as(OK, "", "%d mappings a process; past them mmap fails with ENOMEM", n.MaxMaps)
 }
 
 func (n *Counts) files() Check {
 	c := Check{Name: NameFDs, Status: OK, Source: "RLIMIT_NOFILE of a command started here"}
 	if !n.FilesKnown {
-		c.Status, c.Found = Limited, "how many files a process may have open is not known"
-		return c
+		return c.as(Limited, "", "how many files a process may have open is not known")
 	}
 	const anyNumber = "any number of"
 	c.Found = fmt.Sprintf("%s open files a process, at most %s", count(n.Files, anyNumber), count(n.HardFiles, anyNumber))
@@ -102,17 +100,13 @@ func (n *Counts) shm() Check {
 	c := Check{Name: NameShm, Status: OK, Source: "statfs of /dev/shm"}
 	switch {
 	case n.ShmErr != nil:
-		c.Status, c.Found = Off, fmt.Sprintf("/dev/shm cannot be used: %v", n.ShmErr)
-		c.Do = "have one mounted: workers send tensors through it"
+		return c.as(Off, "have one mounted: workers send tensors through it", "/dev/shm cannot be used: %v", n.ShmErr)
 	case n.ShmSize == 0:
-		c.Found = "/dev/shm has no size of its own: what is in it counts as memory"
-	default:
-		c.Found = fmt.Sprintf("%v of %v used in /dev/shm", n.Shm, n.ShmSize)
-		if n.Shm.Of(n.ShmSize) >= crowded {
-			c.Status = Limited
-			c.Do = "see what is left in /dev/shm: past its size a worker dies by SIGBUS"
-		}
+		return c.as(OK, "", "/dev/shm has no size of its own: what is in it counts as memory")
+	case n.Shm.Of(n.ShmSize) >= crowded:
+		c.Status, c.Do = Limited, "see what is left in /dev/shm: past its size a worker dies by SIGBUS"
 	}
+	c.Found = fmt.Sprintf("%v of %v used in /dev/shm", n.Shm, n.ShmSize)
 	return c
 }
 
@@ -132,25 +126,11 @@ func parseLimits(text, row string) (soft, hard uint64, ok bool) {
 		if !found {
 			continue
 		}
-		f := strings.Fields(rest)
-		if len(f) < 2 {
-			return 0, 0, false
-		}
-		soft, ok = number(f[0])
-		if hard, found = number(f[1]); !ok || !found {
-			return 0, 0, false
-		}
-		return soft, hard, true
+		rest = strings.ReplaceAll(rest, "unlimited", strconv.FormatUint(proctree.Unlimited, 10))
+		_, err := fmt.Sscan(rest, &soft, &hard)
+		return soft, hard, err == nil
 	}
 	return 0, 0, false
-}
-
-func number(s string) (uint64, bool) {
-	if s == "unlimited" {
-		return 1<<64 - 1, true
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	return n, err == nil
 }
 
 func (d *prober) numbers() []Check {
@@ -162,15 +142,11 @@ func (d *prober) numbers() []Check {
 	if soft, _, ok := parseLimits(d.trialLimits, "Max processes"); ok {
 		countUser(&n, proc, soft)
 	}
-	type size struct {
-		used, all rss.Bytes
-		err       error
-	}
-	shm, ok := within(func() (s size) {
-		_, s.used, s.all, s.err = statFS("/dev/shm")
+	shm, ok := within(func() (s Counts) {
+		_, s.Shm, s.ShmSize, s.ShmErr = statFS("/dev/shm")
 		return s
 	})
-	if n.Shm, n.ShmSize, n.ShmErr = shm.used, shm.all, shm.err; !ok {
+	if n.Shm, n.ShmSize, n.ShmErr = shm.Shm, shm.ShmSize, shm.ShmErr; !ok {
 		n.ShmErr = fmt.Errorf("no answer from the file system within %v", patience)
 	}
 	return countChecks(n)
@@ -191,4 +167,21 @@ func countUser(n *Counts, proc string, soft uint64) {
 	if counted, err := c.UserTasks(who.UID); err == nil {
 		n.MaxUser, n.UserTasks, n.UserKnown = soft, uint64(counted.N), true
 	}
+}
+
+// cgroupTasks are the tasks, the limit and its file of the level of a process's cgroup
+// that leaves the least room; zeros if no level limits tasks.
+func cgroupTasks(proc, sys string, pid int) (tasks, most uint64, file string) {
+	p, err := cgroup.OpenTasks(proc, sys, pid)
+	if err != nil {
+		return 0, 0, ""
+	}
+	defer p.Close()
+	levels, _ := p.Tasks(nil) // those that can be read
+	for _, l := range levels {
+		if room := l.Max - min(l.Current, l.Max); file == "" || room < most-min(tasks, most) {
+			tasks, most, file = l.Current, l.Max, l.Level.MaxFile()
+		}
+	}
+	return tasks, most, file
 }

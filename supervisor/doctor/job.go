@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -59,48 +61,38 @@ func limitCheck(f limitFacts) Check {
 	l := f.Least()
 	switch {
 	case f.Err != nil:
-		c.Status, c.Found, c.Do = Off, fmt.Sprintf("no limit can be read: %v", f.Err), sayLimit
-		c.part = "no limit can be read"
-		return c
+		return c.as(Off, sayLimit, "no limit can be read: %v", f.Err).inPart("no limit can be read")
 	case l == nil:
 		return unlimited(f)
 	}
-	c.Found = fmt.Sprintf("%s: %v, %s used; %s, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), l.Enforcer, l.Compared())
+	enforcer := l.Enforcer
 	if l.Name == event.LimitUser {
-		c.Found = fmt.Sprintf("%s: %v, %s used; rsswarden's own rules, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), l.Compared())
+		enforcer = "rsswarden's own rules"
 	}
+	c.Found = fmt.Sprintf("%s: %v, %s used; %s, on %s", l.Name, l.Limit, text.Percent(l.Ratio()), enforcer, l.Compared())
 	if more := len(f.Limits) - 1; more > 0 {
 		c.Found += fmt.Sprintf("; rsswarden limits shows %d more", more)
 	}
 	c.Source = l.LimitSource
 	switch {
 	case f.Assumed && l.Name == event.LimitSlurm:
-		c.Status = Limited
-		c.Found += "; an assumption, Slurm's configuration cannot be read"
-		c.Do = "have SLURM_CONF name a readable slurm.conf, or scontrol be on PATH; or " + sayLimit
-		c.part = "it is only assumed that slurmstepd kills"
+		return c.as(Limited, "have SLURM_CONF name a readable slurm.conf, or scontrol be on PATH; or "+sayLimit,
+			"%s; an assumption, Slurm's configuration cannot be read", c.Found).inPart("it is only assumed that slurmstepd kills")
 	case len(f.Warnings) > 0:
-		c.Status = Limited
-		c.Found += "; not certain: " + f.Warnings[0]
-		c.Do = "rsswarden limits shows what was looked at"
-		c.part = "not every limit could be read"
-	default:
-		c.gain = fmt.Sprintf("limit %s of %v, from %s", l.Name, l.Limit, l.Place())
+		return c.as(Limited, "rsswarden limits shows what was looked at", "%s; not certain: %s", c.Found, f.Warnings[0]).inPart("not every limit could be read")
 	}
+	c.gain = fmt.Sprintf("limit %s of %v, from %s", l.Name, l.Limit, l.Place())
 	return c
 }
 
 // unlimited is the check if no limit is this job's own.
 func unlimited(f limitFacts) Check {
 	c := Check{Name: NameLimit, Status: Limited, Do: sayLimit, part: "no limit of this job's own is known"}
-	i := slices.IndexFunc(f.Limits, func(l event.Limit) bool { return l.Name == event.LimitNode })
-	switch {
-	case i >= 0:
+	c.Found = "nothing that limits memory can be seen"
+	if i := slices.IndexFunc(f.Limits, func(l event.Limit) bool { return l.Name == event.LimitNode }); i >= 0 {
 		l := &f.Limits[i]
 		c.Found = fmt.Sprintf("nothing limits this job's memory but the node: %v, %s used, by everybody on it", l.Limit, text.Percent(l.Ratio()))
 		c.Source = l.LimitSource
-	default:
-		c.Found = "nothing that limits memory can be seen"
 	}
 	if f.Hidden {
 		c.Found += "; the cgroups above cannot be seen, and one of them may have a limit"
@@ -121,37 +113,23 @@ type treeFacts struct {
 
 // treeCheck says whether a watcher can read the processes of a job.
 func treeCheck(f treeFacts) Check {
-	c := Check{Name: NameTree, Status: OK, Source: "/proc/PID/stat, /proc/PID/status"}
+	c := Check{Name: NameTree, Source: "/proc/PID/stat, /proc/PID/status"}
 	switch {
 	case f.Err != nil:
-		c.Status, c.Found = Off, fmt.Sprintf("the processes of this job cannot be read: %v", f.Err)
-		c.Do = "have /proc mounted where the job runs (in a container, with its own PID namespace)"
-		c.part = "the processes of the job cannot be read"
+		return c.as(Off, "have /proc mounted where the job runs (in a container, with its own PID namespace)", "the processes of this job cannot be read: %v", f.Err).
+			inPart("the processes of the job cannot be read")
 	case f.Gaps.Denied > 0:
-		c.Status = Limited
-		c.Found = fmt.Sprintf("process %d and its descendants: %d were read, %d may not be", f.PID, f.Procs, f.Gaps.Denied)
-		c.Do = "be the user of all processes of the job"
-		c.part = "some processes of the job may not be read"
-	default:
-		c.Found = fmt.Sprintf("process %d and its descendants can be read (%d now)", f.PID, f.Procs)
+		return c.as(Limited, "be the user of all processes of the job", "process %d and its descendants: %d were read, %d may not be", f.PID, f.Procs, f.Gaps.Denied).
+			inPart("some processes of the job may not be read")
 	}
-	return c
-}
-
-// doctorJob is what was read of the job.
-type doctorJob struct {
-	limits limitFacts
-	tree   treeFacts
-	slurm  slurmFacts
+	return c.as(OK, "", "process %d and its descendants can be read (%d now)", f.PID, f.Procs)
 }
 
 // limits reads the limits as run finds them, with the --limit of the environment and of
 // the files.
 func (d *prober) limits() []Check {
 	const proc, sys = "/proc", "/sys"
-	j := &d.job
 	cgroup, hidden := cgroupCheck(proc, sys, d.PID)
-	j.limits.Hidden, j.tree.PID = hidden, d.PID
 	ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
 	defer cancel()
 	set, warnings := limit.Find(ctx, limit.Config{
@@ -160,29 +138,28 @@ func (d *prober) limits() []Check {
 	})
 	defer set.Close()
 	sample, err := d.Sample(set, proc, d.PID)
-	j.tree.Procs, j.tree.Gaps, j.tree.Err = len(sample.Procs), sample.Gaps, err
-	j.limits.Limits = set.Read(sample)
+	tree := treeFacts{PID: d.PID, Procs: len(sample.Procs), Gaps: sample.Gaps, Err: err}
+	s := slurmFacts{Rules: set.Enforcement()}
+	s.Job, s.InJob = set.Job()
+	l := limitFacts{Limits: set.Read(sample), Hidden: hidden, Assumed: !s.Rules.Known}
 	for _, w := range append(warnings, set.Warnings()...) {
-		j.limits.Warnings = append(j.limits.Warnings, w.String())
+		l.Warnings = append(l.Warnings, w.String())
 	}
-	j.slurm.Job, j.slurm.InJob = set.Job()
-	j.slurm.Rules = set.Enforcement()
-	if j.slurm.InJob {
-		j.findVersion(ctx)
+	if s.InJob {
+		s.findVersion(ctx)
 	}
-	j.limits.Assumed = !j.slurm.Rules.Known
-	for _, l := range j.limits.Limits {
-		if l.Name == event.LimitCgroup && (l.Scope == event.ScopeStep || l.Scope == event.ScopeJob) {
-			j.slurm.Kernel = true
+	for _, one := range l.Limits {
+		if one.Name == event.LimitCgroup && (one.Scope == event.ScopeStep || one.Scope == event.ScopeJob) {
+			s.Kernel = true
 		}
 	}
-	d.readParent(proc)
-	return append([]Check{limitCheck(j.limits), treeCheck(j.tree), cgroup}, slurmChecks(j.slurm)...)
+	s.readParent(proc, d.CommandLine)
+	d.room, d.roomKnown = l.Room()
+	return append([]Check{limitCheck(l), treeCheck(tree), cgroup}, slurmChecks(s)...)
 }
 
 // findVersion finds the version of Slurm; the rules have it where it decides who kills.
-func (j *doctorJob) findVersion(ctx context.Context) {
-	f := &j.slurm
+func (f *slurmFacts) findVersion(ctx context.Context) {
 	if f.Version = f.Rules.Version; f.Version != "" {
 		f.VersionSource = "scontrol --version"
 		if strings.HasPrefix(f.Rules.Source, "scontrol") {
@@ -196,8 +173,7 @@ func (j *doctorJob) findVersion(ctx context.Context) {
 }
 
 // readParent finds out who started us, and the text of a batch script that it runs.
-func (d *prober) readParent(proc string) {
-	f := &d.job.slurm
+func (f *slurmFacts) readParent(proc string, commandLine func(pid int) []string) {
 	f.ParentPID = os.Getppid()
 	if i, err := proctree.Identify(proc, f.ParentPID); err == nil {
 		f.Parent = i.Comm
@@ -205,7 +181,7 @@ func (d *prober) readParent(proc string) {
 	if !f.InJob || f.Job.StepID != slurm.StepBatch {
 		return
 	}
-	for _, word := range d.CommandLine(f.ParentPID) {
+	for _, word := range commandLine(f.ParentPID) {
 		// slurmd calls its copy of every batch script so.
 		if filepath.Base(word) != "slurm_script" || !filepath.IsAbs(word) {
 			continue
@@ -222,4 +198,40 @@ func (d *prober) readParent(proc string) {
 		}
 		return
 	}
+}
+
+// cgroupCheck says what can be read of the memory cgroup of a process, and whether levels of
+// it are hidden.
+func cgroupCheck(proc, sys string, pid int) (c Check, hidden bool) {
+	c = Check{Name: NameCgroup, Status: OK, Source: fmt.Sprintf("/proc/%d/cgroup", pid)}
+	p, err := cgroup.Open(proc, sys, pid)
+	switch {
+	case errors.Is(err, cgroup.ErrNoMemory):
+		return c.as(Off, "in a container, mount /sys/fs/cgroup read-only; else "+sayLimit, "no memory cgroup can be seen: what the kernel charges this job with is not known"), true
+	case err != nil:
+		return c.as(Off, sayLimit, "%v", err), true
+	}
+	leaf := p.Levels[0]
+	hidden = p.Partial
+	defer leaf.Close()
+	c.Found = fmt.Sprintf("v%d, %s, %d levels", p.Version, p.Name, len(p.Levels))
+	c.Source = leaf.Dir
+	if _, err := leaf.Limits(); err != nil {
+		return c.as(Off, sayLimit, "%s; %v", c.Found, err), hidden
+	}
+	mem, err := leaf.Memory()
+	if err != nil {
+		return c.as(Limited, "", "%s; page cache cannot be told from what kills: %v", c.Found, err), hidden
+	}
+	c.Found += fmt.Sprintf("; %v charged, %v of it cannot be reclaimed", mem.Charged, mem.Unreclaimable)
+	if _, err := leaf.Events(); err != nil {
+		c.Status = Limited
+		c.Found += "; OOM kills are not counted: " + err.Error()
+	} else if p.Version == 2 {
+		c.Found += "; memory.events tells at once where a limit is met"
+	}
+	if hidden {
+		c = c.as(Limited, "where the job has been given less than what `limit` shows, "+sayLimit, "%s; levels above cannot be seen from here, a limit there holds all the same", c.Found)
+	}
+	return c, hidden
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
-const featurePrefix = NameKernel + "-"
-
 // Feature is a feature of the kernel that rsswarden can do without.
 type Feature struct {
 	Name  string
@@ -30,15 +28,15 @@ type Feature struct {
 
 // Features lists what is looked for.
 var Features = []Feature{
-	{Name: "rss-parts", Since: "4.5", Where: "RssAnon in /proc/self/status", probe: probeParts,
+	{Name: "rss-parts", Since: "4.5", Where: "RssAnon in /proc/self/status", probe: probeField("status", procfile.Status, "\nRssAnon:"),
 		Without: "all of a process's RSS counts as anonymous: what a trim can give back is not seen"},
-	{Name: "smaps-rollup", Since: "4.14", Where: "/proc/self/smaps_rollup", probe: probeRollup,
+	{Name: "smaps-rollup", Since: "4.14", Where: "/proc/self/smaps_rollup", probe: probeField("smaps_rollup", procfile.Small, "\nPss:"),
 		Without: "the PSS of most processes cannot be read: where it decides (UsePss), it is only known to lie between 0 and RSS"},
-	{Name: "pidfd", Since: "5.3", Where: "pidfd_open(2)", probe: probePidfd,
+	{Name: "pidfd", Since: "5.3", Where: "pidfd_open(2)", probe: func(string) error { return opened(unix.PidfdOpen(os.Getpid(), 0)) },
 		Without: "SIGCHLD tells of the command's end, and signals go by PID, after a look at its start time"},
 	{Name: "psi", Since: "4.20", Where: "a trigger in /proc/pressure/memory", probe: probePressure,
 		Without: "stalls for memory do not bring the next look forward; nothing else rests on it"},
-	{Name: "inotify", Since: "2.6.13", Where: "inotify_init1(2)", probe: probeInotify,
+	{Name: "inotify", Since: "2.6.13", Where: "inotify_init1(2)", probe: func(string) error { return opened(unix.InotifyInit1(unix.IN_CLOEXEC)) },
 		Without: "what loaders report is met at the next look, at most a pause later"},
 	{Name: "fd-count", Since: "6.2", Where: "st_size of /proc/self/fd", probe: probeDescriptors,
 		Without: "open descriptors are counted by listing them, about 1 us each"},
@@ -74,8 +72,7 @@ func kernelChecks(release string, features []Feature) []Check {
 	for _, f := range features {
 		c := Check{Name: featurePrefix + f.Name, Status: OK, Found: "there", Source: f.Where}
 		if f.Err != nil {
-			c.Status = Limited
-			c.Found = "not there (" + f.Err.Error() + "; Linux " + f.Since + " has it): " + f.Without
+			c = c.as(Limited, "", "not there (%v; Linux %s has it): %s", f.Err, f.Since, f.Without)
 		}
 		checks = append(checks, c)
 	}
@@ -84,24 +81,19 @@ func kernelChecks(release string, features []Feature) []Check {
 
 var errAbsent = errors.New("absent")
 
-func probeParts(proc string) error {
-	b, err := procfile.Read(filepath.Join(proc, "self", "status"), procfile.Status)
-	if err == nil && !bytes.Contains(b, []byte("\nRssAnon:")) {
-		err = errAbsent
+// probeField looks for a field in a file of this process.
+func probeField(file string, most int, field string) func(proc string) error {
+	return func(proc string) error {
+		b, err := procfile.Read(filepath.Join(proc, "self", file), most)
+		if err == nil && !bytes.Contains(b, []byte(field)) {
+			err = errAbsent
+		}
+		return errnoOf(err)
 	}
-	return bare(err)
 }
 
-func probeRollup(proc string) error {
-	b, err := procfile.Read(filepath.Join(proc, "self", "smaps_rollup"), procfile.Small)
-	if err == nil && !bytes.Contains(b, []byte("\nPss:")) {
-		err = errAbsent
-	}
-	return bare(err)
-}
-
-func probePidfd(string) error {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+// opened closes what could be opened.
+func opened(fd int, err error) error {
 	if err == nil {
 		unix.Close(fd)
 	}
@@ -119,14 +111,6 @@ func probePressure(proc string) error {
 	return err
 }
 
-func probeInotify(string) error {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-	if err == nil {
-		unix.Close(fd)
-	}
-	return err
-}
-
 func probeDescriptors(proc string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(proc, "self", "fd"), &st); err != nil {
@@ -141,7 +125,7 @@ func probeDescriptors(proc string) error {
 func probeCachestat(string) error {
 	f, err := os.CreateTemp("", "rsswarden-doctor-")
 	if err != nil {
-		return bare(err)
+		return errnoOf(err)
 	}
 	defer f.Close()
 	defer os.Remove(f.Name())
@@ -173,13 +157,4 @@ func ioctl(name string, request uintptr, arg unsafe.Pointer) error {
 		return e
 	}
 	return nil
-}
-
-// bare takes the path out of an error; it is printed beside it.
-func bare(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }

@@ -83,11 +83,10 @@ func (k placeCheck) judge(p Place) Check {
 	c := Check{Name: k.name, Status: OK, Found: p.on(), Source: k.source}
 	switch {
 	case p.Off != "":
-		c.Status, c.Found, c.Source, c.Do = Off, k.off, p.Off, k.offDo
-		return c
+		c.Source = p.Off
+		return c.as(Off, k.offDo, "%s", k.off)
 	case p.Err != nil:
-		c.Status, c.Found, c.Do = Off, fmt.Sprintf("%s: %v", k.err, p.Err), k.errDo
-		return c
+		return c.as(Off, k.errDo, "%s: %v", k.err, p.Err)
 	case k.full != "" && p.Free < p.Need:
 		c.Status, c.Do = Limited, k.fullDo
 		c.Found += k.full

@@ -7,54 +7,23 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"golang.org/x/sys/unix"
 )
 
 const (
 	patience      = 2 * time.Second  // for a file system that may hang
 	trialPatience = 10 * time.Second // for what takes milliseconds
 )
-
-// trial is a run of a command that prints its limits and ends. The user's own options are
-// left out: they were checked already, and a trial leaves nothing behind.
-func (d *prober) trial() (checks []Check) {
-	if d.Program.Off || d.Program.Usage != nil {
-		return nil
-	}
-	var t runFacts
-	defer func() { checks = []Check{runCheck(t)} }()
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Err = err
-		return
-	}
-	defer read.Close()
-	args := []string{
-		"run", "--at", "none", "--dry-run", "--record", "none", "--loader", "off", "--events", "/dev/fd/3", "--", "cat", "/proc/self/limits",
-	}
-	var out, errs text.Bounded
-	began := time.Now()
-	err = d.start("/proc/self/exe", args, trialPatience, func(cmd *exec.Cmd) {
-		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &errs, []*os.File{write}
-		for _, kv := range d.Environ {
-			if !strings.HasPrefix(kv, "RSSWARDEN_") {
-				cmd.Env = append(cmd.Env, kv)
-			}
-		}
-	})
-	t.Took = fmt.Sprintf("%.0f ms", time.Since(began).Seconds()*1e3)
-	write.Close()
-	var events text.Bounded
-	_ = read.SetReadDeadline(time.Now().Add(time.Second)) // whoever still has the other end
-	_, _ = events.ReadFrom(read)
-	t.Err, t.Said, d.trialLimits = err, errs.LastLine(), out.String()
-	// A site may lock either of the two.
-	t.Watched = strings.Contains(events.String(), `"event":"start"`) || strings.Contains(errs.String(), " watching ")
-	return
-}
 
 var errLate = errors.New("it took too long and was killed")
 
@@ -118,4 +87,90 @@ func errnoOf(err error) error {
 		return errno
 	}
 	return err
+}
+
+// Setup is what doctor needs of the program that asks.
+type Setup struct {
+	Program   ProgramFacts
+	Lookup    func(string) (string, bool)
+	Environ   []string
+	Stderr    *os.File // for progress, where it is a terminal
+	Warn      func(text string)
+	Ends      <-chan os.Signal // end the examination
+	DieBy     func(syscall.Signal)
+	PID       int           // the process whose limits count
+	Pythons   []string      // named by the user; none for those of PATH
+	Patience  time.Duration // for each Python
+	TryAlerts bool
+	TryTorch  bool
+
+	// Options of a run.
+	Loader                                   bool
+	Accounting                               event.Accounting
+	Limit                                    rss.Bytes
+	LimitShare                               float64
+	Record                                   string // a directory, "none", or empty for the usual places
+	Alerts                                   []alert.Target
+	AlertProgram, AlertToken, AlertTokenFile string
+	Origin                                   func(option string) string // where it was chosen, as the user wrote it
+
+	Prepare     func() (loader.Prepared, error)
+	LookPath    func(name string) (string, error)
+	Sample      func(set *limit.Set, proc string, pid int) (*rss.Sample, error)
+	CommandLine func(pid int) []string
+}
+
+type prober struct {
+	Setup
+	trialLimits string    // /proc/PID/limits of the trial run's command
+	room        rss.Bytes // left before a limit or the node's end, where known
+	roomKnown   bool
+
+	mu    sync.Mutex // held for good once a signal asked for the end
+	child int        // the leader of the process group that we have started, else 0
+	dir   string     // the run directory that we have made
+}
+
+func (d *prober) get(name string) string {
+	v, _ := d.Lookup(name)
+	return strings.TrimSpace(v)
+}
+
+// ProgramFacts are about rsswarden and its settings.
+type ProgramFacts struct {
+	Version, Path string
+	// Off says that RSSWARDEN=off is in the environment.
+	Off bool
+	// Options not at their default, "limit=3G (environment)", and those that the site
+	// locks.
+	Chosen, Locked []string
+	// The configuration files that were read.
+	Site, User string
+	Warnings   []string // of options that are not used as they were written
+	// Usage is why run would start nothing, and Hint what to do.
+	Usage error
+	Hint  string
+}
+
+// leave removes the run directory. Where that fails the next run sweeps it.
+func (d *prober) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove()
+}
+
+func (d *prober) remove() {
+	if d.dir != "" {
+		_ = loader.Remove(d.dir)
+		d.dir = ""
+	}
+}
+
+// progress shows on a terminal what takes seconds, for as long as it does.
+func (d *prober) progress(what string) (done func()) {
+	if _, err := unix.IoctlGetTermios(int(d.Stderr.Fd()), unix.TCGETS); err != nil {
+		return func() {}
+	}
+	fmt.Fprintf(d.Stderr, "%s … ", text.Plain(what))
+	return func() { fmt.Fprint(d.Stderr, "\r\x1b[K") }
 }

@@ -2,24 +2,14 @@ package doctor
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
-)
+	"time"
 
-// ProgramFacts are about rsswarden and its settings.
-type ProgramFacts struct {
-	Version, Path string
-	// Off says that RSSWARDEN=off is in the environment.
-	Off bool
-	// Options not at their default, "limit=3G (environment)", and those that the site
-	// locks.
-	Chosen, Locked []string
-	// The configuration files that were read.
-	Site, User string
-	Warnings   []string // of options that are not used as they were written
-	// Usage is why run would start nothing, and Hint what to do.
-	Usage error
-	Hint  string
-}
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
 
 func (d *prober) program() []Check { return programChecks(d.Program) }
 
@@ -27,21 +17,12 @@ func (d *prober) program() []Check { return programChecks(d.Program) }
 func programChecks(f ProgramFacts) []Check {
 	c := Check{Name: NameProgram, Status: OK, Found: f.Version + " at " + f.Path, Source: "/proc/self/exe"}
 	if f.Off {
-		c.Status, c.Source = Off, "RSSWARDEN=off in the environment"
-		c.Found += "; run executes the command in its place and watches nothing"
-		c.Do = "unset RSSWARDEN"
-		c.part = "RSSWARDEN=off makes run a plain exec"
-		return []Check{c}
+		c.Source = "RSSWARDEN=off in the environment"
+		return []Check{c.as(Off, "unset RSSWARDEN", "%s; run executes the command in its place and watches nothing", c.Found).inPart("RSSWARDEN=off makes run a plain exec")}
 	}
 	s := Check{Name: NameSettings, Status: OK, Found: "all options at their defaults"}
-	var sources []string
-	if f.User != "" {
-		sources = append(sources, f.User)
-	}
-	if f.Site != "" {
-		sources = append(sources, f.Site)
-	}
-	s.Source = strings.Join(append([]string{"RSSWARDEN_*"}, sources...), ", ")
+	sources := slices.DeleteFunc([]string{"RSSWARDEN_*", f.User, f.Site}, func(s string) bool { return s == "" })
+	s.Source = strings.Join(sources, ", ")
 	if len(f.Chosen) > 0 {
 		s.Found = strings.Join(f.Chosen, ", ")
 	}
@@ -50,12 +31,9 @@ func programChecks(f ProgramFacts) []Check {
 	}
 	switch {
 	case f.Usage != nil:
-		s.Status, s.Found = Off, fmt.Sprintf("run would start nothing: %v", f.Usage)
-		s.Do, s.part = f.Hint, "run would start nothing: "+f.Usage.Error()
+		s = s.as(Off, f.Hint, "run would start nothing: %v", f.Usage).inPart("run would start nothing: " + f.Usage.Error())
 	case len(f.Warnings) > 0:
-		s.Status = Limited
-		s.Found += "; " + strings.Join(f.Warnings, "; ")
-		s.Do = "mend what the warning names, or unset it"
+		s = s.as(Limited, "mend what the warning names, or unset it", "%s; %s", s.Found, strings.Join(f.Warnings, "; "))
 	}
 	return []Check{c, s}
 }
@@ -70,18 +48,50 @@ type runFacts struct {
 
 // runCheck says whether holder and watcher can start here.
 func runCheck(f runFacts) Check {
-	c := Check{Name: NameRun, Status: OK, Source: "rsswarden run -- cat /proc/self/limits"}
+	c := Check{Name: NameRun, Source: "rsswarden run -- cat /proc/self/limits"}
 	switch {
 	case f.Err != nil:
-		c.Status, c.Found = Off, fmt.Sprintf("a trial run failed: %v%s", f.Err, aside(f.Said))
-		c.Do = "run it by hand: rsswarden run -- true"
-		c.part = "a trial run failed"
+		return c.as(Off, "run it by hand: rsswarden run -- true", "a trial run failed: %v%s", f.Err, aside(f.Said)).inPart("a trial run failed")
 	case !f.Watched:
-		c.Status, c.Found = Off, "a trial run was not watched"+aside(f.Said)
-		c.Do = "raise what it names; rsswarden run -- true says the same"
-		c.part = "the command would run unwatched"
-	default:
-		c.Found = "a trial run was watched to its end, and took " + f.Took
+		return c.as(Off, "raise what it names; rsswarden run -- true says the same", "a trial run was not watched%s", aside(f.Said)).inPart("the command would run unwatched")
 	}
-	return c
+	return c.as(OK, "", "a trial run was watched to its end, and took %s", f.Took)
+}
+
+// trial is a run of a command that prints its limits and ends. The user's own options are
+// left out: they were checked already, and a trial leaves nothing behind.
+func (d *prober) trial() (checks []Check) {
+	if d.Program.Off || d.Program.Usage != nil {
+		return nil
+	}
+	var t runFacts
+	defer func() { checks = []Check{runCheck(t)} }()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Err = err
+		return
+	}
+	defer read.Close()
+	args := []string{
+		"run", "--at", "none", "--dry-run", "--record", "none", "--loader", "off", "--events", "/dev/fd/3", "--", "cat", "/proc/self/limits",
+	}
+	var out, errs text.Bounded
+	began := time.Now()
+	err = d.start("/proc/self/exe", args, trialPatience, func(cmd *exec.Cmd) {
+		cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &errs, []*os.File{write}
+		for _, kv := range d.Environ {
+			if !strings.HasPrefix(kv, "RSSWARDEN_") {
+				cmd.Env = append(cmd.Env, kv)
+			}
+		}
+	})
+	t.Took = fmt.Sprintf("%.0f ms", time.Since(began).Seconds()*1e3)
+	write.Close()
+	var events text.Bounded
+	_ = read.SetReadDeadline(time.Now().Add(time.Second)) // whoever still has the other end
+	_, _ = events.ReadFrom(read)
+	t.Err, t.Said, d.trialLimits = err, errs.LastLine(), out.String()
+	// A site may lock either of the two.
+	t.Watched = strings.Contains(events.String(), `"event":"start"`) || strings.Contains(errs.String(), " watching ")
+	return
 }

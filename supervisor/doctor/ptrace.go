@@ -37,21 +37,15 @@ func ptraceCheck(f ptraceFacts) Check {
 	const hook = "keep --trim hook, the default, which needs no ptrace"
 	switch {
 	case !f.Supported:
-		c.Status, c.Source = Off, "the program was built for "+f.Arch
-		c.Found = "--trim ptrace was only ever run on amd64"
-		c.Do = hook
-		return c
+		c.Source = "the program was built for " + f.Arch
+		return c.as(Off, hook, "--trim ptrace was only ever run on amd64")
 	case f.Scope != "" && f.Scope != "0" && f.Scope != "1":
-		c.Status, c.Source = Off, "/proc/sys/kernel/yama/ptrace_scope"
-		c.Found = "Yama's ptrace_scope is " + f.Scope + ": nobody may stop a process for a trim"
-		c.Do = hook
-		return c
+		c.Source = "/proc/sys/kernel/yama/ptrace_scope"
+		return c.as(Off, hook, "Yama's ptrace_scope is %s: nobody may stop a process for a trim", f.Scope)
 	case f.Refused != "":
-		c.Status, c.Found, c.Do = Off, "a child of rsswarden may not be trimmed: "+f.Refused, hook
-		return c
+		return c.as(Off, hook, "a child of rsswarden may not be trimmed: %s", f.Refused)
 	case f.Failed != "":
-		c.Status, c.Found, c.Do = Off, "a child of rsswarden could not be stopped: "+f.Failed, hook+"; in a container, its seccomp profile may forbid ptrace"
-		return c
+		return c.as(Off, hook+"; in a container, its seccomp profile may forbid ptrace", "a child of rsswarden could not be stopped: %s", f.Failed)
 	}
 	c.Found = "--trim auto and --trim ptrace can stop what rsswarden starts"
 	switch f.Scope {
@@ -66,9 +60,7 @@ func ptraceCheck(f ptraceFacts) Check {
 		c.Found += fmt.Sprintf("; under %d seccomp filters, as is what it starts", f.Filters)
 	}
 	if !f.Dumpable {
-		c.Status = Limited
-		c.Found += "; this rsswarden is not dumpable: its file may not be read by you"
-		c.Do = "chmod a+r the program"
+		c = c.as(Limited, "chmod a+r the program", "%s; this rsswarden is not dumpable: its file may not be read by you", c.Found)
 	}
 	return c
 }

@@ -121,46 +121,42 @@ func (p *Python) hasTorch() bool { return p.Torch != "" || p.Broken != "" }
 
 // check says what the hook can do in one, and whether it can do all: served.
 func (p *Python) check() (c Check, served bool) {
-	c = Check{Name: NamePython, Status: Off, Source: "started with the hook, as run does"}
+	c = Check{Name: NamePython, Source: "started with the hook, as run does"}
 	head := strings.Join(p.Names, ", ")
 	if p.Path != "" && head != p.Path {
 		head += " = " + p.Path
 	}
-	say := func(format string, args ...any) { c.Found = head + ": " + fmt.Sprintf(format, args...) }
+	say := func(status Status, do, format string, args ...any) {
+		c = c.as(status, do, "%s: %s", head, fmt.Sprintf(format, args...))
+	}
 	switch {
 	case p.Err != nil:
-		say("%v", p.Err)
-		c.Source, c.Do = "", "name a Python that is there: rsswarden doctor -- PYTHON"
+		c.Source = ""
+		say(Off, "name a Python that is there: rsswarden doctor -- PYTHON", "%v", p.Err)
 		return c, false
 	case !p.Answered && p.Late:
-		say("did not answer within %s and was killed", p.Patience)
-		c.Do = "see why it hangs; where its files lie on a slow file system, ask again, or with --timeout 2m"
+		say(Off, "see why it hangs; where its files lie on a slow file system, ask again, or with --timeout 2m", "did not answer within %s and was killed", p.Patience)
 		return c, false
 	case !p.Answered:
-		say("did not say what it is: it is no Python, or it cannot start%s", aside(p.Stderr))
-		c.Do = nameOne
+		say(Off, nameOne, "did not say what it is: it is no Python, or it cannot start%s", aside(p.Stderr))
 		return c, false
 	}
 	head += fmt.Sprintf(", %s %s", language(p.Implementation), p.Version)
 	switch {
 	case !since38(p.Version) || p.Implementation != "cpython":
-		say("the hook does nothing there, it needs CPython 3.8 or newer")
-		c.Do = without
+		say(Off, without, "the hook does nothing there, it needs CPython 3.8 or newer")
 	case p.Isolated || p.NoEnviron:
 		flag := "-E"
 		if p.Isolated {
 			flag = "-I"
 		}
-		say("is started with %s and ignores PYTHONPATH, by which the hook comes", flag)
-		c.Do = "start the training without " + flag + "; " + without
+		say(Off, "start the training without "+flag+"; "+without, "is started with %s and ignores PYTHONPATH, by which the hook comes", flag)
 	case p.NoSite:
-		say("is started with -S and imports no sitecustomize, by which the hook comes")
-		c.Do = "start the training without -S; " + without
+		say(Off, "start the training without -S; "+without, "is started with -S and imports no sitecustomize, by which the hook comes")
 	case !p.Armed:
-		say("the hook was not loaded: something between rsswarden and this Python takes PYTHONPATH or RSSWARDEN_DIR away")
-		c.Do = "have the wrapper keep both; " + without
+		say(Off, "have the wrapper keep both; "+without, "the hook was not loaded: something between rsswarden and this Python takes PYTHONPATH or RSSWARDEN_DIR away")
 	default:
-		served = p.loaders(&c, say)
+		served = p.loaders(say)
 	}
 	if p.Unreadable {
 		c.Found += "; its file may not be read by you, so that its processes are not dumpable: PSS and ptrace are denied"
@@ -172,59 +168,39 @@ func (p *Python) check() (c Check, served bool) {
 }
 
 // loaders judges a Python in which the hook is in place.
-func (p *Python) loaders(c *Check, say func(string, ...any)) (served bool) {
+func (p *Python) loaders(say func(status Status, do, format string, args ...any)) (served bool) {
 	switch {
 	case p.Spared != "":
-		c.Status = Limited
-		say("the hook is loaded; torch was not imported: %s", p.Spared)
-		c.Do = "ask where there is more room, such as at the start of the job"
+		say(Limited, "ask where there is more room, such as at the start of the job", "the hook is loaded; torch was not imported: %s", p.Spared)
 	case p.Torch == "" && p.Late:
-		c.Status = Limited
-		say("the hook is loaded; importing torch took longer than %s, and it was killed", p.Patience)
-		c.Do = "ask again now that its files have been read, or with --timeout 2m"
+		say(Limited, "ask again now that its files have been read, or with --timeout 2m", "the hook is loaded; importing torch took longer than %s, and it was killed", p.Patience)
 	case p.Missing != "":
-		c.Status = Limited
-		say("the hook is loaded; it has no torch (%s)", p.Missing)
-		c.Do = nameOne
+		say(Limited, nameOne, "the hook is loaded; it has no torch (%s)", p.Missing)
 		return true
 	case p.Torch == "":
-		c.Status = Limited
-		say("the hook is loaded; torch cannot be imported%s", aside(p.Broken))
-		c.Do = "have it import torch without rsswarden first: " + p.Path + " -c 'import torch.utils.data'"
+		say(Limited, "have it import torch without rsswarden first: "+p.Path+" -c 'import torch.utils.data'", "the hook is loaded; torch cannot be imported%s", aside(p.Broken))
 	case !p.Hello:
-		say("torch %s, and the hook did not say hello%s", p.Torch, aside(p.Off))
-		c.Do = without
+		say(Off, without, "torch %s, and the hook did not say hello%s", p.Torch, aside(p.Off))
 	case p.Off != "":
-		say("torch %s; the hook has switched itself off: %s", p.Torch, p.Off)
-		c.Do = without
+		say(Off, without, "torch %s; the hook has switched itself off: %s", p.Torch, p.Off)
 	case p.Why != "":
-		c.Status = Limited
-		say("torch %s: loader workers are trimmed, not recycled: %s", p.Torch, p.Why)
-		c.Do = "nothing where trimming is enough; else a version of torch that the README names as tested"
+		do := "nothing where trimming is enough; else a version of torch that the README names as tested"
 		if p.Trial == event.TrialRefused && p.Key != "" {
-			c.Do += "; rsswarden doctor --torch -- " + p.Path + " repeats a trial that could not be made"
+			do += "; rsswarden doctor --torch -- " + p.Path + " repeats a trial that could not be made"
 		}
+		say(Limited, do, "torch %s: loader workers are trimmed, not recycled: %s", p.Torch, p.Why)
 	case p.Trial == event.TrialWaiting:
-		c.Status = Limited
-		say("torch %s has not been tried here: loader workers are trimmed, and recycled once a trial went well", p.Torch)
-		c.Do = "rsswarden doctor --torch -- " + p.Path + " makes the trial, in seconds; run makes it at its first start where there is room"
-	case p.Trial == event.TrialTried:
-		c.Status = OK
-		say("torch %s: loader workers are trimmed and recycled (tried here)", p.Torch)
-		return true
+		say(Limited, "rsswarden doctor --torch -- "+p.Path+" makes the trial, in seconds; run makes it at its first start where there is room",
+			"torch %s has not been tried here: loader workers are trimmed, and recycled once a trial went well", p.Torch)
 	default:
-		c.Status = OK
-		say("torch %s: loader workers are trimmed and recycled (known)", p.Torch)
+		how := "known"
+		if p.Trial == event.TrialTried {
+			how = "tried here"
+		}
+		say(OK, "", "torch %s: loader workers are trimmed and recycled (%s)", p.Torch, how)
 		return true
 	}
 	return false
-}
-
-func aside(s string) string {
-	if s == "" {
-		return ""
-	}
-	return ": " + s
 }
 
 func language(implementation string) string {
@@ -311,20 +287,6 @@ func (d *prober) loaders() []Check {
 	return append(pythonChecks(f), d.runDir(prepared, err), d.hookDir(prepared, err))
 }
 
-// leave removes the run directory. Where that fails the next run sweeps it.
-func (d *prober) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.remove()
-}
-
-func (d *prober) remove() {
-	if d.dir != "" {
-		_ = loader.Remove(d.dir)
-		d.dir = ""
-	}
-}
-
 // ask asks the Pythons that were named, or those of PATH, one after the other.
 func (d *prober) ask(prepared loader.Prepared) []Python {
 	control, err := loader.Open(prepared.Dir)
@@ -333,8 +295,8 @@ func (d *prober) ask(prepared loader.Prepared) []Python {
 	}
 	defer control.Close()
 	spared := ""
-	if room, known := d.job.limits.Room(); known && room < torchRoom {
-		spared = fmt.Sprintf("only %v is left below the limit", room)
+	if d.roomKnown && d.room < torchRoom {
+		spared = fmt.Sprintf("only %v is left below the limit", d.room)
 	}
 	var all []Python
 	for _, one := range d.find() {
@@ -482,13 +444,4 @@ func (d *prober) startTrial(cmd *exec.Cmd) error {
 		d.child = cmd.Process.Pid
 	}
 	return err
-}
-
-// progress shows on a terminal what takes seconds, for as long as it does.
-func (d *prober) progress(what string) (done func()) {
-	if _, err := unix.IoctlGetTermios(int(d.Stderr.Fd()), unix.TCGETS); err != nil {
-		return func() {}
-	}
-	fmt.Fprintf(d.Stderr, "%s … ", text.Plain(what))
-	return func() { fmt.Fprint(d.Stderr, "\r\x1b[K") }
 }

@@ -35,9 +35,7 @@ func slurmChecks(f slurmFacts) []Check {
 		c.Found += fmt.Sprintf(", %d nodes", f.Job.Nodes)
 	}
 	if f.Job.StepID == "" {
-		c.Status, c.Found = Limited, "job "+f.Job.ID+", in no step of it: slurmstepd does not count what runs here"
-		c.Do = "start the training in a step: srun rsswarden run -- …"
-		return []Check{c}
+		return []Check{c.as(Limited, "start the training in a step: srun rsswarden run -- …", "job %s, in no step of it: slurmstepd does not count what runs here", f.Job.ID)}
 	}
 	return append(append([]Check{c, accounting(f)}, releases(f)...), signals(f))
 }
@@ -54,9 +52,7 @@ func releases(f slurmFacts) []Check {
 	}
 	c := Check{Name: NameRelease, Status: OK, Found: "Slurm " + f.Version, Source: f.VersionSource}
 	if next := (slurm.Release{slurm.Newest[0], slurm.Newest[1] + 1}); next.In(f.Version) {
-		c.Status = Limited
-		c.Found += fmt.Sprintf(", newer than what this rsswarden knows: what follows is of %v", slurm.Newest)
-		c.Do = "look for a newer rsswarden"
+		c = c.as(Limited, "look for a newer rsswarden", "%s, newer than what this rsswarden knows: what follows is of %v", c.Found, slurm.Newest)
 	}
 	all := []Check{c}
 	for _, change := range slurm.Changes {
@@ -70,12 +66,10 @@ func accounting(f slurmFacts) Check {
 	e := f.Rules
 	c := Check{Name: NameAccounting, Status: OK, Source: e.Source}
 	if !e.Known {
-		c.Status = Limited
-		c.Found = "not known: neither slurm.conf nor scontrol could be read"
+		c = c.as(Limited, "have SLURM_CONF name a readable slurm.conf, or scontrol be on PATH", "not known: neither slurm.conf nor scontrol could be read")
 		if f.Kernel {
 			c.Found += "; the limit of this job's cgroup is the kernel's, and was read"
 		}
-		c.Do = "have SLURM_CONF name a readable slurm.conf, or scontrol be on PATH"
 		return c
 	}
 	gather := "JobAcctGatherType not said"
@@ -91,15 +85,13 @@ func accounting(f slurmFacts) Check {
 			words = append(words, w.word)
 		}
 	}
-	words = append(words, "ConstrainRAMSpace="+yesNo(e.ConstrainRAM))
+	words = append(words, "ConstrainRAMSpace="+map[bool]string{true: "yes", false: "no"}[e.ConstrainRAM])
 	if e.VSizeFactor > 0 {
 		words = append(words, "VSizeFactor="+strconv.Itoa(e.VSizeFactor))
 	}
 	c.Found = strings.Join(words, ", ") + ": " + strings.TrimSuffix(e.String(), " ("+e.Source+")")
 	if len(e.Open) > 0 && e.OverMemoryKill && e.Gather == "" {
-		c.Status = Limited
-		c.Found += "; left open: " + strings.Join(e.Open, ", ")
-		c.Do = "have scontrol be on PATH"
+		c = c.as(Limited, "have scontrol be on PATH", "%s; left open: %s", c.Found, strings.Join(e.Open, ", "))
 	}
 	return c
 }
@@ -128,25 +120,15 @@ func signals(f slurmFacts) Check {
 	case f.Job.StepID != slurm.StepBatch:
 		c.Found, c.Source = "srun passes Slurm's signals to every task of a step", "step "+f.Job.StepID
 	case f.Parent == "":
-		c.Status, c.Found = Limited, "whoever started rsswarden cannot be read: whether Slurm's signals arrive is not known"
-		c.Do = "write `exec rsswarden run -- …` as the last line of the batch script"
+		c = c.as(Limited, "write `exec rsswarden run -- …` as the last line of the batch script", "whoever started rsswarden cannot be read: whether Slurm's signals arrive is not known")
 	case strings.HasPrefix(f.Parent, "slurmstepd"):
 		c.Found = "started by slurmstepd: its signals arrive"
 	case line > 0:
 		c.Found = fmt.Sprintf("line %d of the batch script starts rsswarden run by exec or srun: Slurm's signals arrive", line)
 		c.Source = f.Script
 	default:
-		c.Status = Limited
-		c.Found = fmt.Sprintf("started by %s, which stands between Slurm and rsswarden: signals (scancel, --signal, the time limit's TERM) do not arrive", f.Parent)
-		c.Do = "write `exec rsswarden run -- …` as the last line of the batch script, or `srun rsswarden run -- …`"
+		c = c.as(Limited, "write `exec rsswarden run -- …` as the last line of the batch script, or `srun rsswarden run -- …`",
+			"started by %s, which stands between Slurm and rsswarden: signals (scancel, --signal, the time limit's TERM) do not arrive", f.Parent)
 	}
 	return c
-}
-
-// yesNo is how Slurm writes a truth.
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
