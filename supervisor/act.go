@@ -103,7 +103,7 @@ func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
 		told.Head = h
 		return outcomeOf(d.Limit, told)
 	})
-	w.remember(d, told)
+	w.tell.Status.Outcome(d, told)
 }
 
 func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {

@@ -85,7 +85,7 @@ func TestAlertLeftBeforeTheKill(t *testing.T) {
 	}
 	first.tell.Alerts.Close(false) // it is killed
 	next.inherits(first)
-	if got := next.standing().Alerts; len(got) != 1 || got[0].Firing != 1 {
+	if got := next.status().Alerts; len(got) != 1 || got[0].Firing != 1 {
 		t.Errorf("the next leader knows of %+v", got)
 	}
 	next.end(&hold.Exit{})

@@ -89,10 +89,10 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	deadline := time.Now().Add(time.Minute)
-	for s.standing().Alerts[0].Sent == 0 && time.Now().Before(deadline) {
+	for s.status().Alerts[0].Sent == 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
-	if got := s.standing().Alerts; len(got) != 1 || got[0].Firing != 1 || got[0].Receiver != "webhook+http://h/…" || got[0].SentAt == nil {
+	if got := s.status().Alerts; len(got) != 1 || got[0].Firing != 1 || got[0].Receiver != "webhook+http://h/…" || got[0].SentAt == nil {
 		t.Errorf("status: %+v", got)
 	}
 	s.end(&hold.Exit{})

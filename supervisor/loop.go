@@ -49,8 +49,8 @@ func (w *watcher) loop() {
 		case e := <-w.tell.Failures():
 			w.tell.Failed(w.now(), e)
 			continue // nothing that is measured has changed
-		case do := <-w.serving.asks:
-			do()
+		case r := <-w.tell.Status.Requests():
+			w.answerClient(r)
 			continue // nothing that is measured has changed
 		case <-w.bell.C():
 			if !w.woken(w.bell.Causes()) {
@@ -88,6 +88,7 @@ func (w *watcher) heardProbes() bool {
 // tick takes a fast look, and a full one where that is due or called for.
 func (w *watcher) tick() {
 	fault.Point("watcher")
+	w.tell.Status.Changed()
 	now := w.look()
 	w.counts.Ask(now)
 	w.pss.Wake(now)
@@ -133,6 +134,7 @@ func (w *watcher) full() {
 	began := time.Now()
 	defer func() { w.pace.Full.Add(time.Since(began)) }()
 	w.pace.Again()
+	w.tell.Status.Changed()
 	w.poll(false)
 	w.read()
 	w.step()

@@ -71,7 +71,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		w.workers.RecycleTook(now - f.began)
 		if f.acted.Pool == nil {
 			w.tell.Sum.Done.Forked++
-			w.serving.manual.count(w.rankKey(f.acted.Procs[0].Parent))
+			w.tell.Status.CountRecycled(w.rankKey(f.acted.Procs[0].Parent))
 		}
 	}
 	w.publish(&f.decision, &o)

@@ -21,7 +21,7 @@ func (w *watcher) renew() (reopened bool) {
 	if err != nil {
 		w.fault("leader", err)
 	}
-	if p.post.Leads() && w.serving.asks != nil && !p.post.Has(control.SocketName) {
+	if p.post.Leads() && w.tell.Status.Requests() != nil && !p.post.Has(control.SocketName) {
 		w.serveNoMore()
 		w.serve()
 	}

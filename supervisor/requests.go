@@ -29,15 +29,6 @@ type manual struct {
 	id      uint64
 	since   time.Duration
 	waits   time.Duration // since when for the ladder's own action, 0 for not
-	// recycled counts by holder the workers that were replaced, whoever asked.
-	recycled map[rss.ProcID]int
-	base     map[rss.ProcID]growthBase
-}
-
-// growthBase is what a process had when its growth was begun to be measured.
-type growthBase struct {
-	at  time.Duration
-	rss rss.Bytes
 }
 
 // target is one step of a command: a worker, or all processes of a rank.
@@ -305,33 +296,4 @@ func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error)
 	c <- control.Result{Task: -1, OK: all, Reason: reason, Detail: h.Detail, Done: true}
 	close(c)
 	return c, nil
-}
-
-// count notes that a worker of a rank was replaced.
-func (m *manual) count(holder rss.ProcID) {
-	if m.recycled == nil {
-		m.recycled = map[rss.ProcID]int{}
-	}
-	m.recycled[holder]++
-}
-
-// growth is the change of a process's RSS in bytes a second, since it was asked for
-// first or for the last minute or so; 0 at first.
-func (m *manual) growth(now time.Duration, p *rss.Proc) float64 {
-	b, ok := m.base[p.ID]
-	if !ok || now-b.at > 2*growthKept {
-		if m.base == nil {
-			m.base = map[rss.ProcID]growthBase{}
-		}
-		if len(m.base) > 1<<14 {
-			clear(m.base)
-		}
-		m.base[p.ID] = growthBase{now, p.RSS}
-		return 0
-	}
-	seconds := (now - b.at).Seconds()
-	if seconds < 0.5 {
-		return 0
-	}
-	return (float64(p.RSS) - float64(b.rss)) / seconds
 }

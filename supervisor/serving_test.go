@@ -11,7 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
 // answering is a stand that leads, with a trainer and two workers, and answers.
@@ -22,7 +21,7 @@ func answering(t *testing.T) (*stand, rss.ProcID) {
 	s.put(worker1, id.PID, 200*rss.MiB, 10*rss.MiB)
 	s.put(worker2, id.PID, 150*rss.MiB, 10*rss.MiB)
 	s.open(s.holder.begin)
-	if s.serving.server == nil {
+	if s.tell.Status.Requests() == nil {
 		t.Fatal("nobody answers")
 	}
 	return s, id
@@ -44,8 +43,8 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 	}()
 	for {
 		select {
-		case do := <-s.serving.asks:
-			do()
+		case r := <-s.tell.Status.Requests():
+			s.answerClient(r)
 		case r := <-c:
 			return r.v, r.err
 		case <-ctx.Done():
@@ -54,13 +53,16 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 	}
 }
 
+// status is what a client would get.
+func (s *stand) status() *control.Status { return s.tell.StatusOf(s.now(), s.standing()) }
+
 // TestStatus: what is said of ranks and processes is what was read of them.
 func TestStatus(t *testing.T) {
 	s, id := answering(t)
 	_, m := s.otherRank(1, 300*rss.MiB)
 	s.meet()
 	s.full()
-	st, err := asks(t, s, source{s.watcher}.Status)
+	st, err := asks(t, s, s.tell.Source().Status)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +102,7 @@ func TestAskedToRecycle(t *testing.T) {
 	s, id := answering(t)
 	cmd := control.Command{Do: event.ActionRecycle, By: 4711}
 	results, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-		return source{s.watcher}.Do(context.Background(), cmd)
+		return s.tell.Source().Do(context.Background(), cmd)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +111,7 @@ func TestAskedToRecycle(t *testing.T) {
 		t.Fatalf("in flight %+v", s.flight)
 	}
 	first := s.flight.acted.Procs[0].ID.PID
-	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return source{s.watcher}.Do(ctx, cmd) })
+	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Source().Do(ctx, cmd) })
 	var refused *control.Refused
 	if !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
 		t.Errorf("a second command meanwhile: %v", err)
@@ -148,7 +150,7 @@ func TestAskedToRecycle(t *testing.T) {
 		t.Fatalf("%d outcomes", len(outcomes))
 	}
 	// The status has each as the event stream has it, with what was decided.
-	last := s.standing().Last
+	last := s.status().Last
 	if len(last) != 2 {
 		t.Fatalf("last %+v", last)
 	}
@@ -160,16 +162,6 @@ func TestAskedToRecycle(t *testing.T) {
 		if o.Action != event.ActionRecycle || o.Rule != event.AskedFor || o.By != 4711 || o.Name() != "recycle" {
 			t.Errorf("outcome %+v does not say what was decided", o)
 		}
-	}
-}
-
-// TestOutcomeWithoutEvents: an outcome has its time where nobody reads events, too.
-func TestOutcomeWithoutEvents(t *testing.T) {
-	s := leading(t, inJob(t, 0, runtimeDir(t)), func(o *Options) { o.Settings.Events = "" })
-	s.open(s.holder.begin)
-	s.publish(&event.Decision{Action: event.ActionSignal, Arg: "USR1", Rule: event.AskedFor}, &event.Outcome{OK: true})
-	if o := s.standing().Last[0]; o.Time.IsZero() || o.V != 1 || o.Event != event.NameOutcome || o.Name() != "signal=USR1" {
-		t.Errorf("%+v", o)
 	}
 }
 
@@ -199,7 +191,7 @@ func TestAskedInVain(t *testing.T) {
 		{"a stop", control.Command{Do: event.ActionStop}, "cannot be asked for", "", event.ReasonUnsupported},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return source{s.watcher}.Do(ctx, c.cmd) })
+			_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Source().Do(ctx, c.cmd) })
 			var refused *control.Refused
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) || refused.Reason != c.reason {
 				t.Fatalf("%v, want %q, %q", err, c.want, c.reason)
@@ -214,7 +206,7 @@ func TestAskedInVain(t *testing.T) {
 	}
 	s.Settings.DryRun = true
 	_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-		return source{s.watcher}.Do(ctx, control.Command{Do: event.ActionTrim})
+		return s.tell.Source().Do(ctx, control.Command{Do: event.ActionTrim})
 	})
 	if err == nil || !strings.Contains(err.Error(), "--dry-run") {
 		t.Errorf("in a dry run: %v", err)
@@ -231,7 +223,7 @@ func TestCheckpointOfOneRank(t *testing.T) {
 	s.full()
 	ask := func(rank int) ([]control.Result, error) {
 		c, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-			return source{s.watcher}.Do(ctx, control.Command{Do: event.ActionSignal, Signal: "USR1", Ranks: []int{rank}})
+			return s.tell.Source().Do(ctx, control.Command{Do: event.ActionSignal, Signal: "USR1", Ranks: []int{rank}})
 		})
 		if err != nil {
 			return nil, err
@@ -252,48 +244,4 @@ func TestCheckpointOfOneRank(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].PID != m.Command.PID || all[0].Task != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
-}
-
-// TestEventsForWhoAsks: events go to whoever listens, and one that does not read
-// holds nobody up.
-func TestEventsForWhoAsks(t *testing.T) {
-	s, _ := answering(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	lines, err := source{s.watcher}.Events(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 * tell.ClientRoom {
-		s.tellFault(event.NameFault)
-	}
-	n := 0
-	for range tell.ClientRoom {
-		var e struct{ Event string }
-		if err := json.Unmarshal(<-lines, &e); err != nil || e.Event != "fault" {
-			t.Fatalf("%+v, %v", e, err)
-		}
-		n++
-	}
-	cancel()
-	for range lines {
-		n++
-	}
-	if n > tell.ClientRoom {
-		t.Errorf("%d events were kept", n)
-	}
-	if s.tell.Clients.Any() {
-		t.Error("it is still told")
-	}
-	s.serveNoMore()
-	if _, err := (source{s.watcher}).Events(context.Background()); err == nil {
-		t.Error("events of a run that has ended")
-	}
-	if _, err := (source{s.watcher}).Status(context.Background()); err == nil {
-		t.Error("the status of a run that has ended")
-	}
-}
-
-// tellFault tells an event.
-func (s *stand) tellFault(name event.Name) {
-	s.watcher.tell.Put(name, func(h event.Head) any { return event.Fault{Head: h, Part: "test", Error: "none"} })
 }

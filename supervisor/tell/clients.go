@@ -20,21 +20,21 @@ type Clients struct {
 	closed bool
 }
 
-// ErrEnded says that the watcher ends.
-var ErrEnded = errors.New("the run has ended")
+// errEnded says that the watcher ends.
+var errEnded = errors.New("the run has ended")
 
-// ClientRoom is how many events a client may be behind before it loses some: the gap in
+// clientRoom is how many events a client may be behind before it loses some: the gap in
 // "seq" shows it.
-const ClientRoom = 256
+const clientRoom = 256
 
 // Add returns the events from now on as lines of JSON, until ctx is done.
 func (c *Clients) Add(ctx context.Context) (<-chan []byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, ErrEnded
+		return nil, errEnded
 	}
-	lines := make(chan []byte, ClientRoom)
+	lines := make(chan []byte, clientRoom)
 	c.all = append(c.all, lines)
 	c.some.Store(true)
 	context.AfterFunc(ctx, func() { c.remove(lines) })
@@ -53,6 +53,13 @@ func (c *Clients) remove(lines chan []byte) {
 
 // Any says whether there is one.
 func (c *Clients) Any() bool { return c.some.Load() }
+
+// open has clients come again.
+func (c *Clients) open() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = false
+}
 
 // Close ends all, and those that come later.
 func (c *Clients) Close() {

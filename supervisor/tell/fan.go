@@ -23,6 +23,7 @@ type Fan struct {
 	Alerts   Alerts
 	Comment  Comment
 	Sum      Summary
+	Status   Status
 	Helps    Helps
 	failed   failures
 	signals  signals

@@ -145,7 +145,7 @@ func TestClientBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range ClientRoom + 10 {
+	for range clientRoom + 10 {
 		f.Put(event.NameRank, rank)
 	}
 	cancel()
@@ -153,11 +153,11 @@ func TestClientBehind(t *testing.T) {
 	for range client { // until it is closed
 		n++
 	}
-	if n != ClientRoom || f.Clients.Any() {
-		t.Errorf("%d events, want %d; is there one still: %v", n, ClientRoom, f.Clients.Any())
+	if n != clientRoom || f.Clients.Any() {
+		t.Errorf("%d events, want %d; is there one still: %v", n, clientRoom, f.Clients.Any())
 	}
 	f.Clients.Close()
-	if _, err := f.Clients.Add(t.Context()); !errors.Is(err, ErrEnded) {
+	if _, err := f.Clients.Add(t.Context()); !errors.Is(err, errEnded) {
 		t.Errorf("after the end: %v", err)
 	}
 }
