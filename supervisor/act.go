@@ -114,13 +114,13 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 	}
 	pid := u.ID.PID
 	w.peers.stagger.Recycled(w.rankKey(pid), w.now())
-	f.acted = w.workers.ActOn(pid, l)
+	f.acted = w.observe.Workers.ActOn(pid, l)
 	if u.Trainer == 0 {
 		w.beginReplace(f, l, &f.acted.Procs[0])
 		return
 	}
-	fresh, _ := w.workers.Fresh(pid, l.Accounting)
-	f.running = action.Recycle(w.loader, pid, workers.RecycleMode(l.Headroom(), fresh), f.began)
+	fresh, _ := w.observe.Workers.Fresh(pid, l.Accounting)
+	f.running = action.Recycle(w.observe.Loader, pid, workers.RecycleMode(l.Headroom(), fresh), f.began)
 }
 
 // kill signals one process of the tree. Never ourselves: an attach may run in
@@ -129,8 +129,8 @@ func (w *watcher) kill(id rss.ProcID, sig syscall.Signal) error {
 	if id.PID == w.Self {
 		return nil
 	}
-	if w.pop.Excluded(id) {
-		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, w.pop.Step(id))
+	if w.observe.Pop.Excluded(id) {
+		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, w.observe.Pop.Step(id))
 	}
 	return action.Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(w.Proc, pid) })
 }
@@ -152,7 +152,7 @@ func (w *watcher) stepAction() {
 		f.result, f.until = &r, w.now()+settling
 	}
 	if f.result.OK && w.now() < f.until && w.vague(&f.before) {
-		if _, known := w.workers.OwnBack(&f.acted); !known {
+		if _, known := w.observe.Workers.OwnBack(&f.acted); !known {
 			return
 		}
 	}

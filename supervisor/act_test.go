@@ -27,7 +27,7 @@ func training(t *testing.T, anon, file1, file2 rss.Bytes) (*stand, rss.ProcID) {
 	s.put(worker1, id.PID, anon, file1)
 	s.put(worker2, id.PID, anon, file2)
 	s.open(s.holder.begin)
-	if all := s.workers.Recyclable(event.AccountingRSS); len(all) != 2 {
+	if all := s.observe.Workers.Recyclable(event.AccountingRSS); len(all) != 2 {
 		t.Fatalf("%+v, want two workers", all)
 	}
 	return s, id
@@ -97,7 +97,7 @@ func TestDryRunDoesNothing(t *testing.T) {
 	if s.flight != nil || s.ladder.InFlight() != 0 {
 		t.Error("an action is in flight")
 	}
-	if s.loader.Budget() != 0 {
+	if s.observe.Loader.Budget() != 0 {
 		t.Error("a budget was set")
 	}
 	if !strings.Contains(s.stderr(), "would trim (dry run)") {
@@ -130,7 +130,7 @@ func TestRecycleTakesTheLargest(t *testing.T) {
 	if s.tell.Sum.Done.Forked != 1 || s.tell.Sum.Done.Recycles != 1 {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
-	if all := s.workers.Recyclable(event.AccountingRSS); len(all) != 2 || all[1].ID.PID != worker3 || all[1].RecycledAgo == 0 {
+	if all := s.observe.Workers.Recyclable(event.AccountingRSS); len(all) != 2 || all[1].ID.PID != worker3 || all[1].RecycledAgo == 0 {
 		t.Errorf("%+v: the replacement does not count as fresh", all)
 	}
 }
@@ -242,21 +242,21 @@ func stoppable(t *testing.T) (*stand, *exec.Cmd) {
 	s.fs.End(theCommand)
 	const start = 10 // in the made-up /proc: before this process, which plays a trainer
 	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
-	s.pop.Command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	s.observe.Pop.Command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
 	s.size(100 * rss.MiB)
 	return s, cmd
 }
 
 // size lets the command of a stoppable stand have so much.
 func (s *stand) size(anon rss.Bytes) {
-	s.fs.Put(rsstest.Process{PID: s.pop.Command.PID, Start: s.pop.Command.Start, Parent: theHolder, Comm: "sleep", Anon: anon})
+	s.fs.Put(rsstest.Process{PID: s.observe.Pop.Command.PID, Start: s.observe.Pop.Command.Start, Parent: theHolder, Comm: "sleep", Anon: anon})
 }
 
 func TestStopOvertakesWhatIsInFlight(t *testing.T) {
 	s, cmd := stoppable(t)
 	s.open(s.holder.begin)
 	id := s.trainer(10*rss.MiB, worker1)
-	s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.pop.Command.PID, Comm: "python", Anon: 10 * rss.MiB})
+	s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.observe.Pop.Command.PID, Comm: "python", Anon: 10 * rss.MiB})
 	s.put(worker1, id.PID, 10*rss.MiB, 700*rss.MiB)
 	s.full()
 	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
@@ -300,8 +300,8 @@ func TestStopOvertakesWhatIsInFlight(t *testing.T) {
 func TestStopThatCannotBe(t *testing.T) {
 	for name, prepare := range map[string]func(*stand, *exec.Cmd){
 		"a zombie": func(s *stand, _ *exec.Cmd) {
-			s.fs.Put(rsstest.Process{PID: s.pop.Command.PID, Start: s.pop.Command.Start, Parent: theHolder, Comm: "sleep", State: 'Z'})
-			s.put(worker1, s.pop.Command.PID, 960*rss.MiB, 0)
+			s.fs.Put(rsstest.Process{PID: s.observe.Pop.Command.PID, Start: s.observe.Pop.Command.Start, Parent: theHolder, Comm: "sleep", State: 'Z'})
+			s.put(worker1, s.observe.Pop.Command.PID, 960*rss.MiB, 0)
 		},
 		"gone": func(s *stand, cmd *exec.Cmd) {
 			_ = cmd.Process.Kill() // waited for below

@@ -31,7 +31,7 @@ type performer struct {
 // performers are those of all actions but that of a warning, which only has a lead.
 var performers = map[event.Action]performer{
 	event.ActionWarn: {
-		lead: func(w *watcher, l *event.Limit) rss.Bytes { return w.counts.Ahead(l) },
+		lead: func(w *watcher, l *event.Limit) rss.Bytes { return w.observe.Counts.Ahead(l) },
 	},
 	event.ActionTrim: {
 		can:   func(w *watcher, _ event.Rule, l *event.Limit) event.Feasibility { return w.canTrim(l) },
@@ -47,12 +47,12 @@ var performers = map[event.Action]performer{
 		},
 		targets: func(w *watcher, cmd *control.Command) []target {
 			var pids []int
-			for _, m := range w.workers.Mappers(event.AccountingRSS) {
+			for _, m := range w.observe.Workers.Mappers(event.AccountingRSS) {
 				pids = append(pids, m.ID.PID)
 			}
 			return w.hookTargets(cmd, pids)
 		},
-		beginFor: func(w *watcher, f *inFlight, pids []int) { f.running = action.Trim(w.loader, pids, f.began) },
+		beginFor: func(w *watcher, f *inFlight, pids []int) { f.running = action.Trim(w.observe.Loader, pids, f.began) },
 		instead:  "%s does it by ptrace, which needs no hook",
 	},
 	event.ActionRecycle: {
@@ -60,29 +60,29 @@ var performers = map[event.Action]performer{
 		lead: (*watcher).growthUntilRecycled, begin: (*watcher).beginRecycle,
 		targets: (*watcher).recycleTargets,
 		beginFor: func(w *watcher, f *inFlight, pids []int) {
-			fresh, ok := w.workers.Fresh(pids[0], f.before.Accounting)
+			fresh, ok := w.observe.Workers.Fresh(pids[0], f.before.Accounting)
 			if !ok {
 				w.finish(action.Result{Reason: event.ReasonVanished})
 				return
 			}
-			f.running = action.Recycle(w.loader, pids[0], workers.RecycleMode(f.before.Headroom(), fresh), f.began)
+			f.running = action.Recycle(w.observe.Loader, pids[0], workers.RecycleMode(f.before.Headroom(), fresh), f.began)
 		},
 		instead: "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; %s needs no hook",
 	},
 	event.ActionGC: {
 		can: func(w *watcher, _ event.Rule, l *event.Limit) event.Feasibility { return w.canCollect(l) },
 		begin: func(w *watcher, f *inFlight, _ *event.Limit) {
-			pids, trainers := w.workers.Trainers().Collectors()
+			pids, trainers := w.observe.Workers.Trainers().Collectors()
 			f.actOn(&w.view.Sample, pids)
-			f.running = action.Collect(w.loader, pids, trainers, f.began)
+			f.running = action.Collect(w.observe.Loader, pids, trainers, f.began)
 		},
 		targets: func(w *watcher, cmd *control.Command) []target {
-			pids, _ := w.workers.Trainers().Collectors()
+			pids, _ := w.observe.Workers.Trainers().Collectors()
 			return w.hookTargets(cmd, pids)
 		},
 		beginFor: func(w *watcher, f *inFlight, pids []int) {
-			_, trainers := w.workers.Trainers().Collectors()
-			f.running = action.Collect(w.loader, pids, trainers, f.began)
+			_, trainers := w.observe.Workers.Trainers().Collectors()
+			f.running = action.Collect(w.observe.Loader, pids, trainers, f.began)
 		},
 	},
 	event.ActionSignal: {
@@ -118,11 +118,11 @@ func (w *watcher) canCollect(l *event.Limit) event.Feasibility {
 	switch {
 	case !l.Name.Memory() || l.Accounting == event.AccountingVirtual:
 		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
-	case w.loader == nil:
+	case w.observe.Loader == nil:
 		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
 	}
-	if pids, _ := w.workers.Trainers().Collectors(); len(pids) == 0 {
-		return event.Feasibility{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
+	if pids, _ := w.observe.Workers.Trainers().Collectors(); len(pids) == 0 {
+		return event.Feasibility{Reason: event.ReasonNoWorker, Detail: w.observe.Workers.NoHello()}
 	}
 	return event.Feasibility{OK: true} // how much is garbage shows only afterwards
 }

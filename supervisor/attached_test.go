@@ -123,7 +123,7 @@ func TestAttachedJob(t *testing.T) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 	var asked []int
-	for _, p := range s.pop.Commands(&s.view.Sample, "") {
+	for _, p := range s.observe.Pop.Commands(&s.view.Sample, "") {
 		asked = append(asked, p.ID.PID)
 	}
 	if len(asked) != 2 || asked[1] != task {
@@ -133,7 +133,7 @@ func TestAttachedJob(t *testing.T) {
 	if to, err := s.toStop(""); len(to) > 0 || !errors.Is(err, unix.ESRCH) {
 		t.Errorf("that all tasks have ended: %v, %v", to, err)
 	}
-	if err := s.kill(s.pop.Command, 0); !errors.Is(err, unix.ESRCH) {
+	if err := s.kill(s.observe.Pop.Command, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("whether it lives: %v", err)
 	}
 
@@ -142,8 +142,8 @@ func TestAttachedJob(t *testing.T) {
 	job.Roots = roots[1:]
 	job.Tasks, job.Steps = job.Roots, []string{"batch"}
 	s.full()
-	if u := s.user(); u.Used != 200*rss.MiB || s.pop.Command.PID != task {
-		t.Errorf("the job uses %v, its command is %v", u.Used, s.pop.Command)
+	if u := s.user(); u.Used != 200*rss.MiB || s.observe.Pop.Command.PID != task {
+		t.Errorf("the job uses %v, its command is %v", u.Used, s.observe.Pop.Command)
 	}
 }
 

@@ -29,7 +29,7 @@ func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
 func (w *watcher) paced(now time.Duration) *cadence.Input {
 	in := &cadence.Input{
 		Now: now, Limits: w.pace.Room[:0], Watched: w.view.Watched, Flight: -1, Stopped: w.view.Stopped,
-		Unheard: w.loader != nil && !w.hears, Took: w.view.Sample.Took, Wake: cadence.Never,
+		Unheard: w.observe.Loader != nil && !w.observe.Hears, Took: w.view.Sample.Took, Wake: cadence.Never,
 	}
 	if w.flight != nil {
 		in.Flight = now - w.flight.began
@@ -54,10 +54,10 @@ func (w *watcher) paced(now time.Duration) *cadence.Input {
 // pause is how long to wait before the next look, of whatever kind.
 func (w *watcher) pause(now time.Duration) time.Duration {
 	in := w.paced(now)
-	if count, ok := w.counts.Next(now); ok {
+	if count, ok := w.observe.Counts.Next(now); ok {
 		in.Wake = count
 	}
-	if pss, ok := w.pss.Next(now); ok {
+	if pss, ok := w.observe.PSS.Next(now); ok {
 		in.Wake = min(in.Wake, pss)
 	}
 	return max(w.peers.stop.within(now, w.pace.Next(in)), cadence.MinPause)

@@ -43,8 +43,8 @@ func (s *stand) recount() {
 // settle waits for what package counts reads, and takes it in.
 func (s *stand) settle() {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); s.counts.Busy(); time.Sleep(time.Millisecond) {
-		s.counts.Take(s.now)
+	for end := time.Now().Add(20 * time.Second); s.observe.Counts.Busy(); time.Sleep(time.Millisecond) {
+		s.observe.Counts.Take(s.now)
 		if time.Now().After(end) {
 			s.t.Fatal("no count within 20 s")
 		}
@@ -297,7 +297,7 @@ func TestPicklingHurries(t *testing.T) {
 	s.open(s.holder.begin)
 	s.settle()
 	s.recount()
-	if pause, ok := s.counts.Next(s.now()); ok {
+	if pause, ok := s.observe.Counts.Next(s.now()); ok {
 		t.Fatalf("a count is due in %v though nothing is said", pause)
 	}
 	s.log(id, `"what":"pickling","sharing":{"start_method":"spawn","strategy":"file_system","workers":1,"tensors":80000,"tensor_bytes":25600000,`+
@@ -307,7 +307,7 @@ func TestPicklingHurries(t *testing.T) {
 	}
 	s.full()
 	s.settle()
-	pause, ok := s.counts.Next(s.now())
+	pause, ok := s.observe.Counts.Next(s.now())
 	if !ok || pause > hurried {
 		t.Errorf("the next count in %v, %v; want one within %v", pause, ok, hurried)
 	}
@@ -331,7 +331,7 @@ func TestPicklingHurries(t *testing.T) {
 	s.mappings(id.PID, 100)
 	s.recount()
 	s.recount()
-	if pause, ok := s.counts.Next(s.now()); ok {
+	if pause, ok := s.observe.Counts.Next(s.now()); ok {
 		t.Errorf("a count is due in %v though the hurry is over", pause)
 	}
 }
@@ -377,7 +377,7 @@ func TestWatcherCounts(t *testing.T) {
 	s.open(s.holder.begin)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		s.full()
-		if m, _ := s.counts.Of(s.pop.Command); m == 3 {
+		if m, _ := s.observe.Counts.Of(s.observe.Pop.Command); m == 3 {
 			break
 		}
 		if time.Now().After(end) {
@@ -409,7 +409,7 @@ func TestWarnedAheadOfTheNextCount(t *testing.T) {
 			s.mappings(theCommand, c.n-c.more)
 			s.open(s.holder.begin)
 			s.settle()
-			s.counts.Hurry(theCommand, s.now()+time.Minute)
+			s.observe.Counts.Hurry(theCommand, s.now()+time.Minute)
 			s.full()
 			s.mappings(theCommand, c.n)
 			for range 2 {

@@ -39,11 +39,11 @@ func (w *watcher) diagnose() {
 		l.Limit, l.Accounting = b.Limit, b.Accounting
 	}
 	d.reader.TakeInto(now, &l)
-	for _, c := range w.counts.All() {
+	for _, c := range w.observe.Counts.All() {
 		l.Counts = append(l.Counts, diagnosis.Count(c))
 	}
-	if w.loader != nil {
-		l.Loaders = toldLoaders(w.workers.Trainers())
+	if w.observe.Loader != nil {
+		l.Loaders = toldLoaders(w.observe.Workers.Trainers())
 	}
 	d.state.Add(&l)
 	d.reader.AskFirst(now, d.state.Wants(), &w.view.Sample)

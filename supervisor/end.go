@@ -23,8 +23,8 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.tellSHMUsers()
 	w.tellSignals()
 	ended := w.endFlight(exit != nil)
-	if w.loader != nil {
-		w.loader.Trials.Stop(lastPatience)
+	if w.observe.Loader != nil {
+		w.observe.Loader.Trials.Stop(lastPatience)
 	}
 	for _, r := range w.programs.Close(lastPatience) {
 		w.ran(r)
@@ -37,12 +37,12 @@ func (w *watcher) end(exit *hold.Exit) {
 		}
 	}
 	e.Limits, e.Read, e.Now = w.view.Limits, w.view.Sample.Mono, w.now()
-	e.Kills, e.NodeKills = w.limits.OOMKills(), w.limits.NodeKills()
-	_, e.InJob = w.limits.Job()
+	e.Kills, e.NodeKills = w.observe.Limits.OOMKills(), w.observe.Limits.NodeKills()
+	_, e.InJob = w.observe.Limits.Job()
 	e.Findings, e.Took = w.diagnosis.state.Findings(), w.runTime()
 	w.tell.LastFindings(e.Findings)
-	if w.pop.Attached() {
-		e.Attached = phrase.AttachEnded(w.pop.Command.PID, w.pop.Name, exit != nil, w.tell.Sum.Stopped, time.Since(w.started))
+	if w.observe.Pop.Attached() {
+		e.Attached = phrase.AttachEnded(w.observe.Pop.Command.PID, w.observe.Pop.Name, exit != nil, w.tell.Sum.Stopped, time.Since(w.started))
 	}
 	out, lines := w.tell.Sum.End(&e)
 	if w.tell.Streams() {
@@ -108,7 +108,7 @@ func (w *watcher) endFlight(said bool) (ended []rss.ProcID) {
 		w.finish(w.endRequeue(w.flight, said)) // what became of the job is to be read
 		return nil
 	case event.ActionStop:
-		if w.tell.Sum.Stopped || w.pop.Attached() {
+		if w.tell.Sum.Stopped || w.observe.Pop.Attached() {
 			r = action.Result{OK: true, Reason: event.ReasonDone}
 			ended = w.endLeft()
 		} else {

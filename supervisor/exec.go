@@ -88,7 +88,7 @@ func (w *watcher) environment(d *event.Decision) []string {
 		"RSSWARDEN_ENFORCER=" + enforcer,
 		"RSSWARDEN_COUNTED=" + accounting,
 		"RSSWARDEN_ETA_S=" + eta,
-		"RSSWARDEN_PID=" + strconv.Itoa(w.pop.Command.PID),
+		"RSSWARDEN_PID=" + strconv.Itoa(w.observe.Pop.Command.PID),
 		"RSSWARDEN_LIMIT_PID=" + nearest,
 	}
 	// As in the events: a number of things is not in bytes. All are there, so that

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/node"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -100,7 +101,7 @@ func (w *watcher) ownPart() string {
 	if w.peers.me.Step == "" {
 		return ""
 	}
-	return partName(w.pop.Name, w.peers.me.Step)
+	return observe.PartName(w.observe.Pop.Name, w.peers.me.Step)
 }
 
 // bootTime is the time since boot, which all processes of a node share, and by

@@ -93,7 +93,7 @@ func joinWithin(patience time.Duration, join func() (*node.Post, error)) (*node.
 // member is who we are, for the others.
 func (w *watcher) member(begin hold.Begin) node.Member {
 	m := node.Member{
-		Command: w.pop.Command, Watcher: rss.ProcID{PID: w.Self}, Holder: rss.ProcID{PID: begin.Holder},
+		Command: w.observe.Pop.Command, Watcher: rss.ProcID{PID: w.Self}, Holder: rss.ProcID{PID: begin.Holder},
 		Task: -1, Dir: w.Settings.Dir, Words: firstWords(w.Settings.Command), Since: w.Settings.Begun,
 	}
 	m.Watcher.Start, _ = proctree.StartTime(w.Proc, w.Self)

@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"supervisor/node":              {"rss", "rss/proctree", "supervisor/nodedir", "golang.org/x/sys"},
 	"supervisor/nodejobs":          {"rss", "rss/procfile", "rss/cgroup", "slurm", "golang.org/x/sys"},
 	"supervisor/cadence":           {"rss", "supervisor/event"},
-	"supervisor/observe":           {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "slurm", "supervisor/cadence", "supervisor/diagnosis", "supervisor/event", "supervisor/fault", "supervisor/probe", "supervisor/text"},
+	"supervisor/observe":           {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "slurm", "supervisor/cadence", "supervisor/counts", "supervisor/diagnosis", "supervisor/event", "supervisor/fault", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/phrase", "supervisor/population", "supervisor/probe", "supervisor/settings", "supervisor/text", "supervisor/view", "supervisor/wake", "supervisor/workers"},
 	"supervisor/counts":            {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "supervisor/event", "supervisor/fault", "supervisor/probe", "supervisor/text"},
 	"supervisor/memfile":           {"golang.org/x/sys"},
 	"supervisor/nodedir":           {"rss", "rss/procfile", "golang.org/x/sys"},

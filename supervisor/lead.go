@@ -52,8 +52,8 @@ func (w *watcher) takeLead() bool {
 	w.tellRank(event.RankLeads, &p.me, nil)
 	w.noteStart()
 	w.setRanks()
-	if job, in := w.limits.Job(); in {
-		w.pop.FindUnmanaged(&w.probes, w.Sys, job)
+	if job, in := w.observe.Limits.Job(); in {
+		w.observe.Pop.FindUnmanaged(&w.probes, w.Sys, job)
 	}
 	met := w.meet()
 	w.takeOver()
@@ -118,8 +118,8 @@ func (w *watcher) meet() (changed bool) {
 		}
 		changed = true
 		w.tellRankEnd(o, endOf(o.Holder, members, left))
-		if w.loader != nil && o.Dir != "" {
-			for _, s := range w.loader.Drop(o.Dir) {
+		if w.observe.Loader != nil && o.Dir != "" {
+			for _, s := range w.observe.Loader.Drop(o.Dir) {
 				w.heard(s)
 			}
 		}
@@ -137,7 +137,7 @@ func (w *watcher) setRanks() {
 	for i := range w.peers.others {
 		others = append(others, rank(&w.peers.others[i]))
 	}
-	w.pop.SetRanks(rank(&w.peers.me), others)
+	w.observe.Pop.SetRanks(rank(&w.peers.me), others)
 }
 
 // rankNamed finds a rank of this node by SLURM_PROCID, ours included.
@@ -171,11 +171,11 @@ func (w *watcher) talkTo(m *node.Member) {
 		return
 	}
 	var err error
-	if w.loader == nil {
+	if w.observe.Loader == nil {
 		err = w.openLoader(m.Dir)
-	} else if err = w.loader.Add(m.Dir); err == nil {
+	} else if err = w.observe.Loader.Add(m.Dir); err == nil {
 		err = w.bell.Watch(loaderNews, newsMask, m.Dir)
-		w.hears = w.hears && err == nil
+		w.observe.Hears = w.observe.Hears && err == nil
 	}
 	if err != nil {
 		w.fault("loader", err)

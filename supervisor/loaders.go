@@ -23,24 +23,24 @@ const picklingFor = 30 * time.Second
 // which a budget must be found before it has outgrown every limit. told says that
 // there is news.
 func (w *watcher) poll(told bool) (added bool) {
-	if w.loader == nil {
+	if w.observe.Loader == nil {
 		return false
 	}
-	heard := w.loader.Poll(told || !w.hears)
-	w.peers.stagger.Withdrawn(w.loader.Withdrawn(), w.now())
-	if w.loader.Malformed() > 0 {
+	heard := w.observe.Loader.Poll(told || !w.observe.Hears)
+	w.peers.stagger.Withdrawn(w.observe.Loader.Withdrawn(), w.now())
+	if w.observe.Loader.Malformed() > 0 {
 		w.fault("loader", &said{"files in the run directory could not be understood"})
 	}
 	if slices.ContainsFunc(heard, func(s loader.Said) bool { return s.What == loader.Grown }) {
 		// Whose those are may be among the same news: of a worker that is new, and of
 		// all of them where this watcher is.
-		w.workers.SetTrainers(w.loader.Trainers())
+		w.observe.Workers.SetTrainers(w.observe.Loader.Trainers())
 	}
 	for _, s := range heard {
 		// A training may begin before its first watcher does.
 		s.Old = s.Old && !w.tell.Sum.Watched
 		if s.What == loader.Grown {
-			w.workers.Grown(s.Trainer, s.Worker, s.Batches, s.Half, s.Own) // what an earlier watcher was told too
+			w.observe.Workers.Grown(s.Trainer, s.Worker, s.Batches, s.Half, s.Own) // what an earlier watcher was told too
 			continue
 		}
 		if s.Old || s.What == loader.Private { // kept with its loader
@@ -68,14 +68,14 @@ func (w *watcher) heard(s loader.Said) {
 	switch s.What {
 	case event.LoaderTrimmed:
 		if p := w.view.Sample.Find(s.Worker); p != nil && !s.Old {
-			w.workers.Trimmed(s.Worker, s.After.Sub(p.Shmem))
+			w.observe.Workers.Trimmed(s.Worker, s.After.Sub(p.Shmem))
 		}
 		if s.Request == 0 {
 			w.tell.Sum.Done.BudgetTrims += max(s.Count, 1)
 			w.tell.Sum.Done.BudgetFreed += s.Freed
 		}
 	case event.LoaderRecycled:
-		w.workers.Replaced(s.Worker, s.New)
+		w.observe.Workers.Replaced(s.Worker, s.New)
 		if s.Reason == string(event.ReasonDeferred) && !s.Old {
 			w.tell.Sum.Done.Recycles++ // no action waited for it
 			w.tell.Sum.Done.Forked++
@@ -88,7 +88,7 @@ func (w *watcher) heard(s loader.Said) {
 		w.tell.Sum.Shared(s.PID)
 	case event.LoaderPickling:
 		if s.Sharing != nil {
-			w.counts.Hurry(s.PID, w.now()+picklingFor)
+			w.observe.Counts.Hurry(s.PID, w.now()+picklingFor)
 			w.tell.Say(w.now(), "pickling", phrase.Sharing(s.PID, s.Sharing))
 			w.tell.Sum.Sharing(s.PID, s.Sharing, w.now())
 		}
@@ -106,7 +106,7 @@ func (w *watcher) heard(s loader.Said) {
 // sayRefused says once why nothing is recycled with the torch of a process, where it is
 // so for good.
 func (w *watcher) sayRefused(pid int) {
-	if line, why := workers.Trainers(w.loader.Trainers()).NotRecycled(pid); line != "" && w.tell.Once("hello", why) {
+	if line, why := workers.Trainers(w.observe.Loader.Trainers()).NotRecycled(pid); line != "" && w.tell.Once("hello", why) {
 		w.tell.Info(line)
 	}
 }
@@ -114,10 +114,10 @@ func (w *watcher) sayRefused(pid int) {
 // budget writes what each worker may keep mapped, where that differs from what
 // they have: growth faster than our looks is met in the worker itself.
 func (w *watcher) budget() {
-	if w.loader == nil || !w.Settings.Trim.Hook() || w.Settings.DryRun {
+	if w.observe.Loader == nil || !w.Settings.Trim.Hook() || w.Settings.DryRun {
 		return
 	}
-	w.workers.SetTrainers(w.loader.Trainers())
+	w.observe.Workers.SetTrainers(w.observe.Loader.Trainers())
 	var bounds []workers.Bound
 	for i := range w.view.Limits {
 		l := &w.view.Limits[i]
@@ -125,12 +125,12 @@ func (w *watcher) budget() {
 			bounds = append(bounds, workers.Bound{Limit: *l, Rung: rung, Rest: w.leastOf(l)})
 		}
 	}
-	last := w.loader.Budget()
-	each, rung, n := w.workers.Budget(bounds, last)
+	last := w.observe.Loader.Budget()
+	each, rung, n := w.observe.Workers.Budget(bounds, last)
 	if each == last {
 		return
 	}
-	if err := w.loader.SetBudget(each); err != nil {
+	if err := w.observe.Loader.SetBudget(each); err != nil {
 		w.fault("loader", err)
 		return
 	}
@@ -148,23 +148,23 @@ func (w *watcher) budget() {
 // l, 0 where that is not known. A process that is watched from outside may share with others
 // outside.
 func (w *watcher) leastOf(l *event.Limit) rss.Bytes {
-	if w.pss == nil || w.loader == nil || w.pop.Attached() || l.Accounting != event.AccountingPSS || w.limits.Step(l) != "" && w.pop.IsJob() {
+	if w.observe.PSS == nil || w.observe.Loader == nil || w.observe.Pop.Attached() || l.Accounting != event.AccountingPSS || w.observe.Limits.Step(l) != "" && w.observe.Pop.IsJob() {
 		return 0
 	}
-	return w.workers.PSSFloor()
+	return w.observe.Workers.PSSFloor()
 }
 
 // checkHook tells of trainings that the loader hook does not reach: once for each cause,
 // whatever number of ranks it meets.
 func (w *watcher) checkHook() {
-	if w.loader == nil || w.pop.Attached() {
+	if w.observe.Loader == nil || w.observe.Pop.Attached() {
 		return
 	}
-	commands := []rss.ProcID{w.pop.Command}
+	commands := []rss.ProcID{w.observe.Pop.Command}
 	for _, o := range w.peers.others {
 		commands = append(commands, o.Command)
 	}
-	u := w.workers.CheckHook(w.Settings.Dir, commands)
+	u := w.observe.Workers.CheckHook(w.Settings.Dir, commands)
 	if u == nil {
 		return
 	}
@@ -188,10 +188,10 @@ func (w *watcher) cured(c event.Cure, text string) {
 // tryTorch has the torches of trainers tried that are not known, and reports what came of
 // that once.
 func (w *watcher) tryTorch() {
-	if w.loader == nil {
+	if w.observe.Loader == nil {
 		return
 	}
-	for _, n := range w.loader.Trials.Advance(w.now(), leastLeft(w.view.Limits), w.loader) {
+	for _, n := range w.observe.Loader.Trials.Advance(w.now(), leastLeft(w.view.Limits), w.observe.Loader) {
 		for _, err := range n.Errs {
 			w.fault("trial", err)
 		}
@@ -200,8 +200,8 @@ func (w *watcher) tryTorch() {
 				n.Torch.Torch, n.Why, n.Torch.Executable))
 			continue
 		}
-		w.workers.SetTrainers(w.loader.Trainers())
-		for _, t := range w.workers.Trainers() {
+		w.observe.Workers.SetTrainers(w.observe.Loader.Trainers())
+		for _, t := range w.observe.Workers.Trainers() {
 			if t.Key != n.Torch.Key || n.Again {
 				continue
 			}

@@ -62,8 +62,8 @@ func TestTorchThatIsTried(t *testing.T) {
 	const line = "trimmed, not recycled (batches were lost)"
 	s.says(line)
 	s.full()
-	if n := strings.Count(s.stderr(), line); n != 1 || len(s.workers.Recyclable(event.AccountingRSS)) > 0 {
-		t.Errorf("told %d times; %+v", n, s.workers.Recyclable(event.AccountingRSS))
+	if n := strings.Count(s.stderr(), line); n != 1 || len(s.observe.Workers.Recyclable(event.AccountingRSS)) > 0 {
+		t.Errorf("told %d times; %+v", n, s.observe.Workers.Recyclable(event.AccountingRSS))
 	}
 	told := 0
 	for _, e := range named(s.events(), event.NameLoader) {

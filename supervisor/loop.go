@@ -78,7 +78,7 @@ func (w *watcher) heardProbes() bool {
 		w.answered(answer)
 	}
 	counts, reached := w.heardCounts()
-	plan, steps, unmanaged := w.heardPlan(), w.heardSteps(), w.pop.Heard()
+	plan, steps, unmanaged := w.heardPlan(), w.heardSteps(), w.observe.Pop.Heard()
 	if full = full || reached || plan || steps || unmanaged; full {
 		w.full()
 	}
@@ -90,8 +90,8 @@ func (w *watcher) tick() {
 	fault.Point("watcher")
 	w.tell.Status.Changed()
 	now := w.look()
-	w.counts.Ask(now)
-	w.pss.Wake(now)
+	w.observe.Counts.Ask(now)
+	w.observe.PSS.Wake(now)
 	due := w.pace.Due(now)
 	if w.pace.Holder(now, cadence.HolderEvery) {
 		due = true // a look more in a wake that is there anyway
@@ -117,7 +117,7 @@ func (w *watcher) tick() {
 	b := &w.view.Limits[w.view.Watched]
 	next := w.next(b, w.view.From)
 	began := time.Now()
-	fast, ok := w.limits.Fast(now, next, w.pop.SumRSS)
+	fast, ok := w.observe.Limits.Fast(now, next, w.observe.Pop.SumRSS)
 	w.pace.Fast.Add(time.Since(began))
 	if !ok || fast.Limit.ID() != b.ID() {
 		w.full()
@@ -138,9 +138,9 @@ func (w *watcher) full() {
 	w.poll(false)
 	w.read()
 	w.step()
-	w.pss.Hurry(w.straddles() || w.flight != nil)
-	w.warn(w.limits.Warnings())
-	for _, err := range w.pss.Told() {
+	w.observe.PSS.Hurry(w.straddles() || w.flight != nil)
+	w.warn(w.observe.Limits.Warnings())
+	for _, err := range w.observe.PSS.Told() {
 		w.fault("pss", err)
 	}
 	w.putSample(w.Settings.Interval)
@@ -173,20 +173,20 @@ func (w *watcher) read() {
 		last := &w.view.Sample
 		procs, extra, gaps = slices.Clone(last.Procs), slices.Clone(last.Extra), last.Gaps
 	}
-	w.pss.Update(now, procs, extra)
+	w.observe.PSS.Update(now, procs, extra)
 	s := rss.Sample{
 		Seq: w.view.Sample.Seq + 1, At: at, Mono: now, Took: time.Since(at),
 		Procs: procs, Extra: extra, Gaps: gaps,
 	}
 	var roles map[int]rss.Role
-	if w.loader != nil {
-		roles = w.loader.Roles()
-		w.workers.SetTrainers(w.loader.Trainers())
+	if w.observe.Loader != nil {
+		roles = w.observe.Loader.Roles()
+		w.observe.Workers.SetTrainers(w.observe.Loader.Trainers())
 	}
-	for _, owner := range w.workers.Update(&s, roles, append(slices.Clone(w.pop.Tasks()), w.pop.Command)...) {
+	for _, owner := range w.observe.Workers.Update(&s, roles, append(slices.Clone(w.observe.Pop.Tasks()), w.observe.Pop.Command)...) {
 		w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
 	}
-	limits := append(w.limits.Read(&s), w.counts.Read(now, procs, w.pop.Command.PID, len(w.workers.Trainers()) > 0)...)
+	limits := append(w.observe.Limits.Read(&s), w.observe.Counts.Read(now, procs, w.observe.Pop.Command.PID, len(w.observe.Workers.Trainers()) > 0)...)
 	for i := range limits {
 		l := &limits[i] // what is certain of a sum of PSS may be more than readings say that are seconds old
 		l.Used = max(l.Used, min(w.leastOf(l), l.UsedMax))
@@ -195,26 +195,24 @@ func (w *watcher) read() {
 	w.view = before.Next(now, s, limits)
 	w.changed(before)
 	w.pace.Read(now)
-	w.tell.Sum.Peak(&w.view.Sample, w.view.Limits, w.counts.Pace)
-	w.tell.Sum.Apart(&w.view.Sample, w.view.Limits, w.limits.Outside)
+	w.tell.Sum.Peak(&w.view.Sample, w.view.Limits, w.observe.Counts.Pace)
+	w.tell.Sum.Apart(&w.view.Sample, w.view.Limits, w.observe.Limits.Outside)
 }
 
 // population reads the tree and what counts beside it.
 func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err error) {
-	procs, gaps, err = w.pop.Read()
-	if w.stepLimits.of(w.pop.Job(), false) {
-		w.limits.Replace(w.stepLimits.parts(w.pop.Name))
-	}
+	procs, gaps, err = w.observe.Pop.Read()
+	w.observe.FollowSteps()
 	if err != nil {
 		return nil, nil, gaps, err
 	}
 	// The first look is before the first line.
-	if _, in := w.limits.Job(); in && w.view.Sample.Seq > 0 && !w.pop.FollowsJob() {
+	if _, in := w.observe.Limits.Job(); in && w.view.Sample.Seq > 0 && !w.observe.Pop.FollowsJob() {
 		if srun := population.Srun(procs); srun != 0 && w.tell.Once("srun", "") {
 			w.tell.Warn(phrase.SrunInside(srun))
 		}
 	}
-	extra, more, err := w.limits.Extra(w.tree, procs)
+	extra, more, err := w.observe.Limits.Extra(w.observe.Pop.Tree, procs)
 	return procs, extra, gaps.Add(more), err
 }
 
@@ -246,7 +244,7 @@ func (w *watcher) changed(before *view.View) {
 			if err := hearPressed(w.bell, l); err != nil {
 				w.fault("inotify", err)
 			}
-			if l.Name == event.LimitCgroup && !w.pop.FollowsJob() {
+			if l.Name == event.LimitCgroup && !w.observe.Pop.FollowsJob() {
 				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, text.Percent(l.Ratio())))
 			}
 		} else {
@@ -300,8 +298,8 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 
 // figures are what the metrics are made of, as of the last full look.
 func (w *watcher) figures() tell.Figures {
-	f := tell.Figures{Limits: w.view.Limits, Procs: w.view.Sample.Procs, Kills: w.limits.OOMKills(), At: w.view.Sample.At}
-	if !w.pop.Attached() {
+	f := tell.Figures{Limits: w.view.Limits, Procs: w.view.Sample.Procs, Kills: w.observe.Limits.OOMKills(), At: w.view.Sample.At}
+	if !w.observe.Pop.Attached() {
 		f.Ranks = 1 + len(w.peers.others)
 	}
 	return f
@@ -311,7 +309,7 @@ func (w *watcher) figures() tell.Figures {
 func (w *watcher) recordSample(atDecision bool) {
 	w.tell.Record.Look(w.now(), w.Settings.Interval, &record.Look{
 		At: w.runTime(), AtDecision: atDecision, Sample: &w.view.Sample, Limits: w.view.Limits,
-		Self: w.Self, Holder: w.pop.Holder, Counts: w.counts.Of,
+		Self: w.Self, Holder: w.observe.Pop.Holder, Counts: w.observe.Counts.Of,
 	})
 }
 

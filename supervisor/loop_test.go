@@ -120,7 +120,7 @@ func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
 	if p := s.pause(s.now()); p <= cadence.LoaderPause {
 		t.Errorf("pause %v with inotify", p)
 	}
-	s.hears = false
+	s.observe.Hears = false
 	s.pace.Again()
 	if p := s.pause(s.now()); p > cadence.LoaderPause {
 		t.Errorf("pause %v without, want at most %v", p, cadence.LoaderPause)
@@ -181,7 +181,7 @@ func TestFastTickKeepsLimitsApart(t *testing.T) {
 
 func TestUnreadableTreeKeepsTheLast(t *testing.T) {
 	s := opened(t, nil)
-	s.tree = proctree.New(filepath.Join(t.TempDir(), "none"))
+	s.observe.Pop.Tree = proctree.New(filepath.Join(t.TempDir(), "none"))
 	s.full()
 	if len(s.view.Sample.Procs) != 1 || s.user().Used != 100*rss.MiB {
 		t.Errorf("%d processes, used %v; want the last reading", len(s.view.Sample.Procs), s.user().Used)

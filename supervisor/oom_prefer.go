@@ -124,7 +124,7 @@ func (w *watcher) leafLimit() *event.Limit {
 // has.
 func (w *watcher) killedWhole(level string) (whole string) {
 	dirs := []string{level}
-	if p, err := cgroup.Open(w.Proc, w.Sys, w.pop.Command.PID); err == nil {
+	if p, err := cgroup.Open(w.Proc, w.Sys, w.observe.Pop.Command.PID); err == nil {
 		dirs = append(dirs, downFrom(level, p)...)
 	}
 	for _, dir := range dirs {

@@ -36,7 +36,7 @@ func (w *watcher) rankOf(pid int) *node.Member {
 		return nil
 	}
 	for up := range view.Lineage(w.view.Sample.Procs).Up(pid) {
-		if up == w.pop.Command.PID {
+		if up == w.observe.Pop.Command.PID {
 			return nil
 		}
 		for i := range w.peers.others {
@@ -50,7 +50,7 @@ func (w *watcher) rankOf(pid int) *node.Member {
 
 // ourPIDs are the holders and watchers of this node.
 func (w *watcher) ourPIDs() []int {
-	pids := []int{w.pop.Holder, w.Self}
+	pids := []int{w.observe.Pop.Holder, w.Self}
 	for i := range w.peers.others {
 		pids = append(pids, w.peers.others[i].Holder.PID, w.peers.others[i].Watcher.PID)
 	}
@@ -62,7 +62,7 @@ func (w *watcher) tracerOf(pid int) int {
 	if m := w.rankOf(pid); m != nil {
 		return m.Holder.PID
 	}
-	return w.pop.Holder
+	return w.observe.Pop.Holder
 }
 
 // give has a piece of a process given back, by the holder that may.

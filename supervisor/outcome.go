@@ -53,10 +53,10 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		// Others grow meanwhile, so the limit's own fall understates what the
 		// processes acted on gave back; both are measured.
 		o.Freed = o.Before.Sub(o.After)
-		given := w.workers.GivenBack(&f.acted, &f.before)
+		given := w.observe.Workers.GivenBack(&f.acted, &f.before)
 		if f.before.Accounting == event.AccountingPSS {
-			w.pss.Acted()
-			given, _ = w.workers.OwnBack(&f.acted)
+			w.observe.PSS.Acted()
+			given, _ = w.observe.Workers.OwnBack(&f.acted)
 		}
 		o.Freed = max(o.Freed, given)
 	}
@@ -68,7 +68,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 	w.ladder.Pass(now) // what it repeats it repeats from now on
 	w.ladder.Done(told)
 	if r.OK && f.decision.Action == event.ActionRecycle {
-		w.workers.RecycleTook(now - f.began)
+		w.observe.Workers.RecycleTook(now - f.began)
 		if f.acted.Pool == nil {
 			w.tell.Sum.Done.Forked++
 			w.tell.Status.CountRecycled(w.rankKey(f.acted.Procs[0].Parent))

@@ -9,7 +9,7 @@ import (
 // heardCounts takes in what package counts has read, and says whether anything was, and
 // whether a limit has reached a rung since the last look.
 func (w *watcher) heardCounts() (news, reached bool) {
-	fresh, news := w.counts.Take(w.look)
+	fresh, news := w.observe.Counts.Take(w.look)
 	return news, w.reached(fresh)
 }
 
@@ -46,7 +46,7 @@ func (w *watcher) reached(limits []event.Limit) bool {
 // where the decision depends on readings and no other is under way, unless looks cost
 // too much here: then the next one comes as soon as they may take that much.
 func (w *watcher) heardPSS() bool {
-	r := w.pss
+	r := w.observe.PSS
 	if r == nil {
 		return false
 	}
@@ -68,7 +68,7 @@ func (w *watcher) heardPSS() bool {
 
 // askSHMUsers asks who holds what in /dev/shm. The answer is told with a later look.
 func (w *watcher) askSHMUsers() {
-	pids := counts.Sharers(w.view.Sample.Procs, w.pop.Command.PID)
+	pids := counts.Sharers(w.view.Sample.Procs, w.observe.Pop.Command.PID)
 	if len(pids) == 0 {
 		return
 	}
@@ -76,12 +76,12 @@ func (w *watcher) askSHMUsers() {
 	if l := w.leafLimit(); l != nil {
 		level = l.Level
 	}
-	w.shmUsers.AskOf(pids[0], w.view.Sample.Procs, level)
+	w.observe.SHMUsers.AskOf(pids[0], w.view.Sample.Procs, level)
 }
 
 // tellSHMUsers tells what was found, if anything was.
 func (w *watcher) tellSHMUsers() {
-	if text, _ := w.shmUsers.Take(); text != "" {
+	if text, _ := w.observe.SHMUsers.Take(); text != "" {
 		w.tell.Say(w.now(), "holders", text)
 		w.tell.Sum.Holders = text
 	}
@@ -89,7 +89,7 @@ func (w *watcher) tellSHMUsers() {
 
 // ours measures what the holder and the watcher cost.
 func (w *watcher) ours() []event.Cost {
-	out, err := observe.OwnCost(w.Proc, w.pop.Holder, w.Self)
+	out, err := observe.OwnCost(w.Proc, w.observe.Pop.Holder, w.Self)
 	if err != nil {
 		w.fault("ours", err)
 	}

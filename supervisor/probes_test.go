@@ -27,7 +27,7 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 	s.Settings.Limit = 110 * rss.MiB
 	s.open(s.holder.begin)
 	for s.straddles() { // the answer may be there already
-		if !s.pss.Wait(10*time.Second) || !s.pss.TakeOne(s.now()) {
+		if !s.observe.PSS.Wait(10*time.Second) || !s.observe.PSS.TakeOne(s.now()) {
 			t.Fatal("no reading came")
 		}
 		s.full()
@@ -49,7 +49,7 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	s.Settings.Limit = 110 * rss.MiB
 	s.open(s.holder.begin)
 	hand := probetest.New[proctree.PSSAsk, observe.PSSAnswer](&s.probes) // it is answered here
-	s.pss = observe.PSSBy(hand.Reader)
+	s.observe.PSS = observe.PSSBy(hand.Reader)
 	s.full()
 	ask, _ := hand.Asked()
 	hand.Answer(t, observe.PSSAnswer{Ask: ask, PSS: rss.PSS{PSS: 95 * rss.MiB, RSS: 100 * rss.MiB}})
@@ -94,11 +94,11 @@ func TestSHMUsersAreTold(t *testing.T) {
 	}
 	s := opened(t, nil)
 	s.tellSHMUsers() // nobody was asked
-	s.shmUsers = observe.NewSHMUsers(&s.probes, "/proc")
+	s.observe.SHMUsers = observe.NewSHMUsers(&s.probes, "/proc")
 	s.view.Sample.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
 	s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
 	s.decide(event.Decision{ID: 1, Rule: "shm 80%:warn", On: event.LimitID{Name: event.LimitSHM, Scope: event.ScopeNode}, Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
-	if !s.shmUsers.Wait(20 * time.Second) {
+	if !s.observe.SHMUsers.Wait(20 * time.Second) {
 		t.Fatal("nobody has looked within 20 s")
 	}
 	if strings.Contains(s.stderr(), "this job holds") {

@@ -39,7 +39,7 @@ func newRank(t *testing.T, first *rankStand, dir string, task int, step string, 
 	}
 	s.holder.begin.Holder = theHolder + task*10
 	s.holder.begin.PID, s.holder.begin.Start = command.PID, command.Start
-	s.pop.Command, s.pop.Holder = command, s.holder.begin.Holder
+	s.observe.Pop.Command, s.observe.Pop.Holder = command, s.holder.begin.Holder
 	s.fs.Write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n")
 	s.fs.Write("proc/sys/kernel/random/boot_id", "b\n")
 	r.uses("", 0)
@@ -81,8 +81,10 @@ func (r *rankStand) meets(ranks, steps int) {
 		r.t.Fatalf("met %+v", r.peers.others)
 	}
 	r.full()
-	for looking := len(r.stepLimits.looking); looking-len(r.stepLimits.looking) < steps; r.heardSteps() {
+	for steps > 0 {
 		yields(r.t, r.probes.C(), 10*time.Second)
+		_, found := r.observe.HearSteps()
+		steps -= found
 	}
 	r.full()
 }

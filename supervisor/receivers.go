@@ -14,7 +14,7 @@ import (
 // hookless says that nobody can say hello, so that the environment alone tells
 // who trains.
 func (w *watcher) hookless() bool {
-	return w.pop.Attached() || w.loader == nil && len(w.workers.Trainers()) == 0
+	return w.observe.Pop.Attached() || w.observe.Loader == nil && len(w.observe.Workers.Trainers()) == 0
 }
 
 // receivers returns whom the signal of a rule goes to where l was crossed: every
@@ -30,10 +30,10 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 	if !ok {
 		return nil, event.Feasibility{Reason: event.ReasonUnsupported}
 	}
-	step, hookless := w.limits.Step(l), w.hookless()
-	all := slices.DeleteFunc(w.workers.Training(hookless), func(p *rss.Proc) bool { return !w.pop.InScope(p.ID, step) })
+	step, hookless := w.observe.Limits.Step(l), w.hookless()
+	all := slices.DeleteFunc(w.observe.Workers.Training(hookless), func(p *rss.Proc) bool { return !w.observe.Pop.InScope(p.ID, step) })
 	if len(all) == 0 {
-		all = population.InContainers(&w.view.Sample, w.pop.Commands(&w.view.Sample, step))
+		all = population.InContainers(&w.view.Sample, w.observe.Pop.Commands(&w.view.Sample, step))
 		switch {
 		case len(all) == 0:
 			return nil, event.Feasibility{Reason: event.ReasonVanished}
@@ -44,14 +44,14 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 		}
 		all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return p.Role == rss.RoleAgent })
 	}
-	if w.pop.Attached() && w.workers.Unsure(all) {
+	if w.observe.Pop.Attached() && w.observe.Workers.Unsure(all) {
 		return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "who trains is not known yet", Later: true}
 	}
 	if all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return !means(p.ID.PID) }); len(all) == 0 {
 		return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "of those that are meant none trains"}
 	}
 	if rank0 {
-		if all, h.Detail, h.Later = w.workers.Rank0(all); len(all) == 0 {
+		if all, h.Detail, h.Later = w.observe.Workers.Rank0(all); len(all) == 0 {
 			h.Reason = event.ReasonNoRank0
 			return nil, h
 		}
@@ -71,8 +71,8 @@ func (w *watcher) receiversAmong(r event.Rule, l *event.Limit, means func(pid in
 	if len(to) == 0 {
 		return nil, event.Feasibility{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + phrase.Processes(deaf)}
 	}
-	if !w.pop.IsAll(&w.view.Sample, step) {
-		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.pop.Target(step)+" is meant", "; ")
+	if !w.observe.Pop.IsAll(&w.view.Sample, step) {
+		h.Detail = strings.TrimPrefix(h.Detail+"; only "+w.observe.Pop.Target(step)+" is meant", "; ")
 	}
 	h.OK = true
 	return to, h

@@ -32,7 +32,7 @@ func family(s *stand, hello ...int) {
 			all = append(all, event.Trainer{ID: p.ID})
 		}
 	}
-	s.workers.SetTrainers(all)
+	s.observe.Workers.SetTrainers(all)
 }
 
 // catches lets a process of the made-up tree catch signals: the digits of SigCgt.
@@ -172,8 +172,8 @@ func TestReceiversByEnvironment(t *testing.T) {
 			if s.open(s.holder.begin); c.known {
 				s.known()
 			} else {
-				s.workers = workers.New(workers.Options{Proc: s.Proc})
-				s.workers.Update(&s.view.Sample, nil)
+				s.observe.Workers = workers.New(workers.Options{Proc: s.Proc})
+				s.observe.Workers.Update(&s.view.Sample, nil)
 			}
 			to, h := s.receivers(rule(t, c.rule), nil)
 			var got []int
@@ -228,7 +228,7 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 	})
 	s.fs.End(theCommand)
 	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
-	s.pop.Command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	s.observe.Pop.Command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
 	size := func(mib rss.Bytes) {
 		s.fs.Put(rsstest.Process{PID: cmd.Process.Pid, Start: start, Parent: theHolder, Comm: "sh", Anon: mib * rss.MiB})
 		s.catches(cmd.Process.Pid, usr2)

@@ -23,7 +23,7 @@ func (w *watcher) canRecycle(l *event.Limit) event.Feasibility {
 		return event.Feasibility{Reason: reason}
 	}
 	if t := w.view.Sample.Find(u.Trainer); t != nil {
-		if took := w.workers.Trainers().ResendPause(u.ID.PID); took > 0 {
+		if took := w.observe.Workers.Trainers().ResendPause(u.ID.PID); took > 0 {
 			if took > workers.LongPause && !pressed(l) {
 				return event.Feasibility{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
@@ -32,10 +32,10 @@ func (w *watcher) canRecycle(l *event.Limit) event.Feasibility {
 		}
 	}
 	p := &w.peers
-	job, _ := w.limits.Job()
+	job, _ := w.observe.Limits.Job()
 	if p.stagger.Waits(node.Turn{
 		Now: w.now(), Left: w.view.TimeLeft(l), Nodes: job.Nodes, From: p.from, Heir: p.heir, Within: action.RecycleDeadline,
-		Pending: p.heir && w.workers.Trainers().Recycling() || w.loader != nil && w.loader.Inherited(),
+		Pending: p.heir && w.observe.Workers.Trainers().Recycling() || w.observe.Loader != nil && w.observe.Loader.Inherited(),
 	}) {
 		return event.Feasibility{Reason: event.ReasonOccupied, Later: true}
 	}
@@ -67,8 +67,8 @@ func (w *watcher) pick(l *event.Limit) (u workers.Usage, reason event.Reason) {
 
 // recyclable are the workers that could be recycled for l.
 func (w *watcher) recyclable(l *event.Limit) []workers.Usage {
-	step := w.limits.Step(l)
-	list := slices.DeleteFunc(w.workers.RecyclableFor(l, w.view.TimeLeft(l)), func(u workers.Usage) bool { return !w.pop.InScope(u.ID, step) })
+	step := w.observe.Limits.Step(l)
+	list := slices.DeleteFunc(w.observe.Workers.RecyclableFor(l, w.view.TimeLeft(l)), func(u workers.Usage) bool { return !w.observe.Pop.InScope(u.ID, step) })
 	for i := range list {
 		list[i].RankServed = w.peers.stagger.LastRecycled(w.rankKey(list[i].ID.PID))
 	}
@@ -89,32 +89,32 @@ func (w *watcher) growthUntilRecycled(l *event.Limit) rss.Bytes {
 	if at, ok := w.ladder.Rung(event.ActionWarn, l); ok && at < rung && l.Used >= at {
 		// Where it is known what workers need, what they have above that is a leak. There is
 		// nothing to wait for, and what the trainer may need all at once finds room.
-		if u, reason := w.pick(l); reason == event.ReasonNone && u.Counted >= event.MinGain(0) && w.workers.NeedKnown(u.ID.PID) {
+		if u, reason := w.pick(l); reason == event.ReasonNone && u.Counted >= event.MinGain(0) && w.observe.Workers.NeedKnown(u.ID.PID) {
 			return min(rung-at, l.Limit.Scale(mostLead))
 		}
 	}
 	if l.Name == event.LimitSlurm {
 		return 0 // slurmstepd looks each half minute
 	}
-	growth := rss.Bytes(w.view.Latest(l) * w.workers.RecycleTime().Seconds())
+	growth := rss.Bytes(w.view.Latest(l) * w.observe.Workers.RecycleTime().Seconds())
 	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
 }
 
 // beginReplace signals a worker of a pool. That is said at once: where it was the
 // last thing that the command lived to see, nothing else would tell.
 func (w *watcher) beginReplace(f *inFlight, l *event.Limit, p *rss.Proc) {
-	owner := w.workers.Pools.Owner(p)
-	size := len(w.workers.Pools.Members(owner))
+	owner := w.observe.Workers.Pools.Owner(p)
+	size := len(w.observe.Workers.Pools.Members(owner))
 	kill := func(id rss.ProcID, sig syscall.Signal) error {
 		err := w.kill(id, sig)
 		if err == nil {
 			w.tell.Sum.Done.Signalled++
-			w.workers.Pools.Signalled(owner, id, size, action.ReplaceDeadline)
+			w.observe.Workers.Pools.Signalled(owner, id, size, action.ReplaceDeadline)
 			w.tell.Say(w.now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
 				phrase.Memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))
 		}
 		return err
 	}
-	f.acted.Pool = w.workers.Pools.Workers()
-	f.running = action.Replace(kill, p.ID, syscall.Signal(w.Settings.WorkerSignal), func(*rss.Sample) []rss.ProcID { return w.workers.Pools.Members(owner) }, size, f.began)
+	f.acted.Pool = w.observe.Workers.Pools.Workers()
+	f.running = action.Replace(kill, p.ID, syscall.Signal(w.Settings.WorkerSignal), func(*rss.Sample) []rss.ProcID { return w.observe.Workers.Pools.Members(owner) }, size, f.began)
 }

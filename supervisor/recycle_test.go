@@ -23,13 +23,13 @@ import (
 // file mapped pages.
 func (s *stand) staff(file rss.Bytes, pids ...int) {
 	id := rss.ProcID{PID: 1, Start: 1}
-	s.workers = workers.New(workers.Options{Proc: "/proc"})
-	s.workers.SetTrainers([]event.Trainer{{ID: id, CanRecycle: true, Loaders: []event.DataLoader{{N: 1, NumWorkers: len(pids), CanRecycle: true, Workers: pids}}}})
+	s.observe.Workers = workers.New(workers.Options{Proc: "/proc"})
+	s.observe.Workers.SetTrainers([]event.Trainer{{ID: id, CanRecycle: true, Loaders: []event.DataLoader{{N: 1, NumWorkers: len(pids), CanRecycle: true, Workers: pids}}}})
 	s.view.Sample = rss.Sample{Procs: []rss.Proc{{ID: id, State: 'S', RSS: rss.GiB, Anon: rss.GiB}}}
 	for _, pid := range pids {
 		s.view.Sample.Procs = append(s.view.Sample.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, State: 'S', RSS: rss.GiB + file, Anon: rss.GiB, File: file})
 	}
-	s.workers.Update(&s.view.Sample, nil)
+	s.observe.Workers.Update(&s.view.Sample, nil)
 }
 
 // TestRecycleAhead: what grows so fast that the kernel would kill before a worker has
@@ -58,7 +58,7 @@ func TestRecycleAhead(t *testing.T) {
 			now := s.now()
 			s.rate(l).Add(now, l.Used-c.rate/10)
 			s.rate(l).Add(now+100*time.Millisecond, l.Used)
-			s.workers.RecycleTook(time.Duration(c.took * float64(time.Second)))
+			s.observe.Workers.RecycleTook(time.Duration(c.took * float64(time.Second)))
 			if got := s.growthUntilRecycled(l); got/rss.MiB != c.want/rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want)
 			}
@@ -91,7 +91,7 @@ func TestRecycleLeak(t *testing.T) {
 			s.staff(0, 11)
 			s.view.Sample.Procs[1].Anon += 64 * rss.MiB
 			if c.own > 0 {
-				s.workers.Grown(rss.ProcID{PID: 1, Start: 1}, 11, 8, c.half*rss.MiB, c.own*rss.MiB)
+				s.observe.Workers.Grown(rss.ProcID{PID: 1, Start: 1}, 11, 8, c.half*rss.MiB, c.own*rss.MiB)
 			}
 			l := &event.Limit{Name: c.limit, Accounting: event.AccountingCgroup, Scope: event.ScopeCgroup, Used: c.used * 10 * rss.MiB, Limit: 1000 * rss.MiB}
 			if got := s.growthUntilRecycled(l); got != c.want*10*rss.MiB {
@@ -161,7 +161,7 @@ func pooled(t *testing.T) (*stand, []rss.ProcID) {
 	}
 	grow(10 * rss.MiB)
 	for deadline := time.Now().Add(10 * time.Second); ; s.full() {
-		if len(s.workers.Recyclable(event.AccountingRSS)) == 2 {
+		if len(s.observe.Workers.Recyclable(event.AccountingRSS)) == 2 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -262,7 +262,7 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 				s.full()
 			}
 			if c.until == 0 {
-				if s.later(afterTakeOver); s.loader.Inherited() {
+				if s.later(afterTakeOver); s.observe.Loader.Inherited() {
 					t.Error("it is waited for")
 				}
 				return

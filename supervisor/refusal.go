@@ -25,7 +25,7 @@ func (w *watcher) nobodyTo(cmd *control.Command) *control.Refused {
 		Detail: fmt.Sprintf("%snobody to %s: %s", who, cmd.Do, strings.Join(why, "; ")),
 	}
 	byHand := "rsswarden trim --pid PID"
-	if _, ok := w.limits.Job(); ok {
+	if _, ok := w.observe.Limits.Job(); ok {
 		byHand = "rsswarden trim without --rank, on the node,"
 	}
 	r.Hint = "it takes a PyTorch DataLoader that the hook can reach: rsswarden doctor -- PYTHON tells whether it can"
@@ -45,7 +45,7 @@ func (w *watcher) whyNobody(cmd *control.Command) []string {
 		}
 	}
 	met := false
-	for _, t := range w.workers.Trainers() {
+	for _, t := range w.observe.Workers.Trainers() {
 		_, ok := w.wanted(&control.Command{Ranks: cmd.Ranks}, t.ID.PID)
 		if !ok {
 			continue

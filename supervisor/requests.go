@@ -104,7 +104,7 @@ func (w *watcher) taskOf(pid int) int {
 func (w *watcher) recycleTargets(cmd *control.Command) []target {
 	byTask := map[int][]target{}
 	var tasks []int
-	for _, u := range w.workers.Recyclable(event.AccountingCgroup) {
+	for _, u := range w.observe.Workers.Recyclable(event.AccountingCgroup) {
 		pid := u.ID.PID
 		if u.Trainer == 0 {
 			continue // a pool's worker gets a signal, which only its own options ask for
@@ -133,7 +133,7 @@ func (w *watcher) recycleTargets(cmd *control.Command) []target {
 
 // hookTargets are those of the processes that a command means, by rank.
 func (w *watcher) hookTargets(cmd *control.Command, pids []int) []target {
-	if w.loader == nil {
+	if w.observe.Loader == nil {
 		return nil
 	}
 	var todo []target
@@ -214,7 +214,7 @@ func (w *watcher) stepDone(f *inFlight, o *event.Outcome) {
 	}
 	r := control.Result{
 		Task: m.at.task, OK: o.OK, Reason: o.Reason, Detail: o.Detail, Paused: o.Paused, Duration: o.Duration,
-		Freed: w.workers.GivenBack(&f.acted, &f.before),
+		Freed: w.observe.Workers.GivenBack(&f.acted, &f.before),
 	}
 	if len(m.at.pids) == 1 {
 		r.PID = m.at.pids[0]

@@ -61,7 +61,7 @@ func (w *watcher) canRequeue(r event.Rule, l *event.Limit) event.Feasibility {
 	no := func(reason event.Reason, detail string) event.Feasibility {
 		return event.Feasibility{Reason: reason, Detail: detail}
 	}
-	job, ok := w.limits.Job()
+	job, ok := w.observe.Limits.Job()
 	switch {
 	case w.Able.Requeue != "":
 		return no(event.ReasonUnsupported, w.Able.Requeue)
@@ -179,7 +179,7 @@ func (w *watcher) beginRequeue(f *inFlight, l *event.Limit) {
 		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Rule: f.decision.Rule, Because: fmt.Sprintf("the limit %s stood at %v of %v", l.Name, l.Used, l.Limit), Run: w.Settings.RunID,
 		Places: record.DefaultPlaces(w.Lookup, os.Geteuid()),
 	}}
-	if job, ok := w.limits.Job(); ok {
+	if job, ok := w.observe.Limits.Job(); ok {
 		q.under.plan.Cluster, q.under.plan.Node, q.under.plan.Restart = job.Cluster, job.NodeName, job.Restarts
 	}
 	text := "putting the job back into the queue"

@@ -60,7 +60,7 @@ func TestRequeueAtTheEnd(t *testing.T) {
 			const start = 77
 			s.fs.Put(rsstest.Process{PID: os.Getpid(), Parent: theHolder, Start: start, Comm: "python", Anon: 980 * rss.MiB})
 			s.catches(os.Getpid(), "0000000000000200")
-			s.pop.Command = rss.ProcID{PID: os.Getpid(), Start: start}
+			s.observe.Pop.Command = rss.ProcID{PID: os.Getpid(), Start: start}
 			s.looksUntil("signal", func() bool { return len(got) > 0 })
 			if calls := f.calls(t); len(calls) > 0 {
 				t.Fatalf("asked for %q before the checkpoint", calls)

@@ -85,7 +85,7 @@ func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
 	if delay > 0 {
 		q.hurry = make(chan struct{})
 	}
-	q.asking.Ask(factsAsk{job.ID, w.pop.Holder, delay, q.hurry}, false)
+	q.asking.Ask(factsAsk{job.ID, w.observe.Pop.Holder, delay, q.hurry}, false)
 }
 
 // askFacts asks about the job, its nodes and its partition. What the last two give
@@ -120,7 +120,7 @@ func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobF
 // is to act at once then. At the start of a job thousands of tasks would ask, were it
 // not for who leads.
 func (w *watcher) foresee(delay time.Duration) {
-	job, ok := w.limits.Job()
+	job, ok := w.observe.Limits.Job()
 	if !ok || w.Able.Requeue != "" || w.peers.post == nil && job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
 		return
 	}

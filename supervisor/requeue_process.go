@@ -121,7 +121,7 @@ func (w *watcher) sayLastLife() {
 // left no word; nil where there was none, or another watcher tells: of the first node
 // who leads.
 func (w *watcher) lastLife() func() string {
-	job, ok := w.limits.Job()
+	job, ok := w.observe.Limits.Job()
 	first := job.NodeID == 0 && !w.peers.heir
 	if w.peers.post == nil {
 		first = job.Task == 0

@@ -85,13 +85,13 @@ func newRateStand(t *testing.T, spec *saveratetest.Spec) *rateStand {
 	if spec.Support != saveratetest.None {
 		r.Settings.Dir = dir
 		r.file("hello", r.trainer, fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":%d,"torch":"1.13.0","can_recycle":%v}`, pid, start, theCommand, spec.Support == saveratetest.Recycle))
-		if r.loader, err = loader.Open(dir); err != nil {
+		if r.observe.Loader, err = loader.Open(dir); err != nil {
 			t.Fatal(err)
 		}
-		r.loader.Trials = loader.NewTrials(&r.probes, os.Environ, r.Link.Start, true)
+		r.observe.Loader.Trials = loader.NewTrials(&r.probes, os.Environ, r.Link.Start, true)
 	}
 	// Told by us: a goroutine that waits for inotify would hold time up.
-	r.Settings.Dir, r.hears = "", true
+	r.Settings.Dir, r.observe.Hears = "", true
 	r.open(r.holder.begin)
 	r.Settings.Dir = dir
 	r.alone()
@@ -118,10 +118,10 @@ func (r *rateStand) alone() {
 			r.closeFile(name)
 		}
 	})
-	r.counts, r.diagnosis.state, r.slimmed = &counts.Counts{}, nil, true
-	if r.pss != nil {
+	r.observe.Counts, r.diagnosis.state, r.slimmed = &counts.Counts{}, nil, true
+	if r.observe.PSS != nil {
 		r.pssHand = probetest.New[proctree.PSSAsk, observe.PSSAnswer](&r.probes)
-		r.pss = observe.PSSBy(r.pssHand.Reader)
+		r.observe.PSS = observe.PSSBy(r.pssHand.Reader)
 		r.t.Cleanup(func() {
 			if r.pssHand.Asked(); r.pssHand.Pending() { // no goroutine may be left
 				r.pssHand.Answer(r.t, observe.PSSAnswer{})
@@ -248,7 +248,7 @@ func (r *rateStand) cgroup() {
 
 // askedPSS takes the question that is put to the job, if one is.
 func (r *rateStand) askedPSS() {
-	if r.pss == nil || r.pssAsk != nil {
+	if r.observe.PSS == nil || r.pssAsk != nil {
 		return
 	}
 	if ask, ok := r.pssHand.Asked(); ok {

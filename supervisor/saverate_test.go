@@ -55,7 +55,7 @@ func (r *rateStand) looks() (n int) {
 // on. It is false where the tick is more than that.
 func (r *rateStand) idleTick() bool {
 	now := r.look()
-	pss, hurried := r.pss.Next(now)
+	pss, hurried := r.observe.PSS.Next(now)
 	switch {
 	case hurried && pss <= 0, r.wrote, r.view.Watched < 0, r.pace.HolderDue(now, cadence.HolderEvery) <= sameWake, !r.pace.Due(now), r.pace.FullDue(r.paced(now)):
 		return false

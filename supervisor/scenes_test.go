@@ -108,7 +108,7 @@ var scenes = map[string]func(*testing.T) *stand{
 		s, cmd := stoppable(t)
 		s.open(s.holder.begin)
 		id := s.trainer(10*rss.MiB, worker1)
-		s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.pop.Command.PID, Comm: "python", Anon: 10 * rss.MiB})
+		s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.observe.Pop.Command.PID, Comm: "python", Anon: 10 * rss.MiB})
 		s.put(worker1, id.PID, 10*rss.MiB, 700*rss.MiB)
 		s.full()
 		s.fs.End(id.PID) // it is this test, and gets no signal

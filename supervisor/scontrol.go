@@ -17,8 +17,8 @@ import (
 func (w *watcher) askScontrol() {
 	w.sayLastLife()
 	w.foresee(rand.N(5 * time.Second))
-	job, ok := w.limits.Job()
-	open := w.limits.LeftOpen()
+	job, ok := w.observe.Limits.Job()
+	open := w.observe.Limits.LeftOpen()
 	if ok && (open || job.End.IsZero()) {
 		w.inquire(job, open, job.End)
 	}
@@ -27,7 +27,7 @@ func (w *watcher) askScontrol() {
 // inquire asks scontrol for slurmstepd's doings, where they are open, and for
 // the job's end, where that is not known. One process of each node asks: who leads.
 func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
-	if job.LocalID != 0 && !w.pop.Attached() && w.peers.post == nil {
+	if job.LocalID != 0 && !w.observe.Pop.Attached() && w.peers.post == nil {
 		return
 	}
 	w.endAskedAt = w.now()
@@ -37,11 +37,11 @@ func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
 // answered takes in what scontrol said.
 func (w *watcher) answered(a observe.SlurmAnswer) {
 	if a.Open {
-		w.limits.SetEnforcement(a.Rules, a.RulesErr)
+		w.observe.Limits.SetEnforcement(a.Rules, a.RulesErr)
 		w.follow(w.fault)
 	}
 	if a.EndErr == nil || errors.Is(a.EndErr, slurm.ErrNoEnd) {
-		w.limits.SetEnd(a.End)
+		w.observe.Limits.SetEnd(a.End)
 	} else if w.ladder.JobEndAhead() > 0 {
 		w.fault("scontrol", a.EndErr) // a rule waits for that end
 	}
@@ -94,8 +94,15 @@ func (w *watcher) jobEnd() (left time.Duration, asking bool) {
 		return left, false
 	}
 	fresh := w.endAskedAt != 0 && w.now()-w.endAskedAt < endHolds
-	if job, ok := w.limits.Job(); ok && !w.scontrol.Busy() && !fresh {
+	if job, ok := w.observe.Limits.Job(); ok && !w.scontrol.Busy() && !fresh {
 		w.inquire(job, false, time.Time{})
 	}
 	return left, w.scontrol.Busy()
+}
+
+// heardSteps takes in the limits of other steps, and says whether any were found.
+func (w *watcher) heardSteps() bool {
+	warnings, found := w.observe.HearSteps()
+	w.warn(warnings)
+	return found > 0
 }

@@ -21,7 +21,7 @@ const slimAfter = 10 * time.Second
 // maps 64 KiB at a time), and Slurm counts them as the job's. What is still
 // needed comes back from the page cache.
 func (w *watcher) slim() {
-	if w.slimmed || w.pop.Attached() || w.now() < slimAfter {
+	if w.slimmed || w.observe.Pop.Attached() || w.now() < slimAfter {
 		return
 	}
 	w.slimmed = true

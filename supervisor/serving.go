@@ -44,10 +44,10 @@ func (w *watcher) standing() *tell.Standing {
 	p := &w.peers
 	st := &tell.Standing{
 		Since: w.started.Add(p.from), Sample: &w.view.Sample, Limits: w.view.Limits, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
-		Trainers: w.workers.Trainers(), NoHook: w.noHookWhy(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
-		Step: w.pop.Step, Counts: w.counts.Of, Ours: w.ours(),
+		Trainers: w.observe.Workers.Trainers(), NoHook: w.noHookWhy(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
+		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.ours(),
 	}
-	if job, ok := w.limits.Job(); ok {
+	if job, ok := w.observe.Limits.Job(); ok {
 		st.Job = job.ID
 	}
 	if f := w.flight; f != nil {
@@ -62,11 +62,11 @@ func (w *watcher) standing() *tell.Standing {
 			Command: strings.Join(m.Words, " "), Since: m.Since, Recycled: w.tell.Status.Recycled(m.Holder),
 		})
 	}
-	for _, u := range w.workers.Recyclable(event.AccountingCgroup) {
+	for _, u := range w.observe.Workers.Recyclable(event.AccountingCgroup) {
 		st.Recyclable[u.ID.PID] = true
 	}
-	if w.loader != nil && w.Settings.Trim.Hook() {
-		for _, m := range w.workers.Mappers(event.AccountingRSS) {
+	if w.observe.Loader != nil && w.Settings.Trim.Hook() {
+		for _, m := range w.observe.Workers.Mappers(event.AccountingRSS) {
 			st.Trimmable[m.ID.PID] = true
 		}
 	}
@@ -77,8 +77,8 @@ func (w *watcher) standing() *tell.Standing {
 const noHook = "no loader hook"
 
 func (w *watcher) noHookWhy() string {
-	if w.loader != nil {
-		return w.workers.NoHello()
+	if w.observe.Loader != nil {
+		return w.observe.Workers.NoHello()
 	}
 	return cmp.Or(w.Able.Hook, noHook)
 }

@@ -16,14 +16,14 @@ import (
 // can be stopped or all have ended: the holder must not be told to pass over the
 // status of a command that ended by itself.
 func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
-	step := w.limits.Step(l)
+	step := w.observe.Limits.Step(l)
 	first, err := w.toStop(step)
 	if asked := w.stopOthers(step); len(first)+asked == 0 && !w.stopsAlready(step) {
 		r := action.Result{Reason: event.ReasonError, Detail: err.Error()}
 		if errors.Is(err, syscall.ESRCH) {
 			r = action.Result{Reason: event.ReasonVanished}
-			if w.pop.IsJob() {
-				r.Detail = "no task of " + w.pop.Target(step)
+			if w.observe.Pop.IsJob() {
+				r.Detail = "no task of " + w.observe.Pop.Target(step)
 			}
 		}
 		w.finish(r)
@@ -35,21 +35,21 @@ func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 			w.fault("stop", err)
 		}
 	}
-	if w.pop.IsJob() {
-		f.target = w.pop.Target(step)
+	if w.observe.Pop.IsJob() {
+		f.target = w.observe.Pop.Target(step)
 	}
-	w.tell.Say(w.now(), "stop", phrase.Memory(l)+": stopping "+w.pop.Target(step)+" with TERM, KILL follows after "+text.Span(w.Settings.Grace))
-	meant := func(s *rss.Sample) []rss.ProcID { return w.pop.All(s, step) }
+	w.tell.Say(w.now(), "stop", phrase.Memory(l)+": stopping "+w.observe.Pop.Target(step)+" with TERM, KILL follows after "+text.Span(w.Settings.Grace))
+	meant := func(s *rss.Sample) []rss.ProcID { return w.observe.Pop.All(s, step) }
 	f.running = action.Stop(w.kill, first, meant, w.Settings.Grace, f.began)
 }
 
 // endsBy says that what we are to tell the end of ends by a stop whose TERM goes to
 // first: our own command, whoever goes on beside it; what we attached to as a whole.
 func (w *watcher) endsBy(first []rss.ProcID, step string) bool {
-	if w.pop.Attached() {
-		return w.pop.IsAll(&w.view.Sample, step)
+	if w.observe.Pop.Attached() {
+		return w.observe.Pop.IsAll(&w.view.Sample, step)
 	}
-	return slices.Contains(first, w.pop.Command)
+	return slices.Contains(first, w.observe.Pop.Command)
 }
 
 // toStop returns who gets the TERM of a stop from us: the command, or of a job
@@ -59,10 +59,10 @@ func (w *watcher) endsBy(first []rss.ProcID, step string) bool {
 func (w *watcher) toStop(step string) ([]rss.ProcID, error) {
 	var failed error = syscall.ESRCH
 	var list []rss.ProcID
-	for _, id := range w.pop.Tasks() {
+	for _, id := range w.observe.Pop.Tasks() {
 		p := w.view.Sample.Find(id.PID)
-		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.pop.InScope(id, step) || w.rankOf(id.PID) != nil ||
-			id == w.pop.Command && w.peers.stop.inForce() {
+		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.observe.Pop.InScope(id, step) || w.rankOf(id.PID) != nil ||
+			id == w.observe.Pop.Command && w.peers.stop.inForce() {
 			continue
 		}
 		if err := w.kill(id, 0); err == nil {

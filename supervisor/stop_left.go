@@ -17,13 +17,13 @@ import (
 // but for loader workers, which end with their trainer: that may be saving a checkpoint.
 // Where several ranks run, and in a job, Slurm ends what is left. It returns which got it.
 func (w *watcher) endLeft() (ended []rss.ProcID) {
-	if w.pop.IsJob() || len(w.peers.others) > 0 {
+	if w.observe.Pop.IsJob() || len(w.peers.others) > 0 {
 		return nil
 	}
 	var left []*rss.Proc
 	for i := range w.view.Sample.Procs {
 		p := &w.view.Sample.Procs[i]
-		if p.ID == w.pop.Command || p.Role == rss.RoleWorker || !living(p) || w.kill(p.ID, syscall.SIGTERM) != nil {
+		if p.ID == w.observe.Pop.Command || p.Role == rss.RoleWorker || !living(p) || w.kill(p.ID, syscall.SIGTERM) != nil {
 			continue // most have ended with the command
 		}
 		left = append(left, p)
@@ -50,7 +50,7 @@ const leftPatience = 20 * time.Millisecond
 // what a stop of ours has ended. Where other ranks run on, theirs cannot be told
 // from ours.
 func (w *watcher) left(ended []rss.ProcID) []event.Left {
-	if w.pop.IsJob() || len(w.peers.others) > 0 {
+	if w.observe.Pop.IsJob() || len(w.peers.others) > 0 {
 		return nil
 	}
 	var all []event.Left
@@ -65,7 +65,7 @@ func (w *watcher) left(ended []rss.ProcID) []event.Left {
 			if was := w.view.Sample.Find(p.ID.PID); was != nil && was.ID == p.ID {
 				p.Role = was.Role
 			}
-			if p.ID != w.pop.Command && living(p) && !slices.Contains(ended, p.ID) {
+			if p.ID != w.observe.Pop.Command && living(p) && !slices.Contains(ended, p.ID) {
 				all = addLeft(all, p)
 			}
 		}

@@ -45,7 +45,7 @@ func (w *watcher) stopOurs(o *node.Order) {
 		return
 	}
 	// The status of a command that ended by itself, or that we cannot stop, stands.
-	if err := w.kill(w.pop.Command, 0); err != nil {
+	if err := w.kill(w.observe.Pop.Command, 0); err != nil {
 		if !errors.Is(err, syscall.ESRCH) {
 			w.fault("stop", err)
 		}
@@ -57,7 +57,7 @@ func (w *watcher) stopOurs(o *node.Order) {
 	if err := w.Link.Override(o.StopStatus); err != nil {
 		w.fault("stop", err)
 	}
-	if err := w.kill(w.pop.Command, syscall.SIGTERM); err != nil {
+	if err := w.kill(w.observe.Pop.Command, syscall.SIGTERM); err != nil {
 		w.fault("stop", err)
 	}
 }
@@ -77,10 +77,10 @@ func (w *watcher) killOurs() {
 	// A reader of its own: who leads watches more than this tree with the other.
 	tree := proctree.New(w.Proc)
 	defer tree.Close()
-	procs, _, err := tree.Trees([]rss.ProcID{w.pop.Command})
+	procs, _, err := tree.Trees([]rss.ProcID{w.observe.Pop.Command})
 	if err != nil {
 		w.fault("stop", err)
-		procs = []rss.Proc{{ID: w.pop.Command}}
+		procs = []rss.Proc{{ID: w.observe.Pop.Command}}
 	}
 	for i := range procs {
 		if err := w.kill(procs[i].ID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -92,7 +92,7 @@ func (w *watcher) killOurs() {
 // stopsAlready says that our own command is meant, and was told to end before the
 // lead fell to us.
 func (w *watcher) stopsAlready(step string) bool {
-	return w.peers.stop.inForce() && w.pop.InScope(w.pop.Command, step)
+	return w.peers.stop.inForce() && w.observe.Pop.InScope(w.observe.Pop.Command, step)
 }
 
 // stopOthers has the watchers of the ranks that are meant stop their commands, and

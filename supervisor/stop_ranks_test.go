@@ -167,7 +167,7 @@ func TestStopWithoutAnOrder(t *testing.T) {
 func TestKillAgain(t *testing.T) {
 	_, id := sleeper(t)
 	s := opened(t, nil)
-	s.Proc, s.pop.Command = "/proc", id
+	s.Proc, s.observe.Pop.Command = "/proc", id
 	open := func() (n int) {
 		fds, err := filepath.Glob("/proc/self/fd/*")
 		if err != nil {

@@ -287,8 +287,8 @@ func TestRecycleOfOneStep(t *testing.T) {
 	for _, id := range []rss.ProcID{zero, one, shell} {
 		all = append(all, event.Trainer{ID: rss.ProcID{PID: 1}, CanRecycle: true, Loaders: []event.DataLoader{{CanRecycle: true, Workers: []int{id.PID}}}})
 	}
-	j.workers.SetTrainers(all)
-	j.workers.Update(&j.view.Sample, nil)
+	j.observe.Workers.SetTrainers(all)
+	j.observe.Workers.Update(&j.view.Sample, nil)
 	for i := range j.view.Limits {
 		l := j.view.Limits[i]
 		var pids []int

@@ -30,7 +30,7 @@ func (w *watcher) canTrim(l *event.Limit) event.Feasibility {
 	case trace.Reason == event.ReasonNoWorker && hook.Reason == event.ReasonNothing:
 		return hook
 	case trace.Reason == event.ReasonNoWorker:
-		trace.Detail = w.workers.NoHello() + ", and " + trace.Detail
+		trace.Detail = w.observe.Workers.NoHello() + ", and " + trace.Detail
 	}
 	return trace
 }
@@ -41,16 +41,16 @@ const muchMapped = 0.02
 
 // canTrimByHook answers for the part of a trim that is done by the hook.
 func (w *watcher) canTrimByHook(l *event.Limit) event.Feasibility {
-	if !w.Settings.Trim.Hook() || w.loader == nil {
+	if !w.Settings.Trim.Hook() || w.observe.Loader == nil {
 		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: cmp.Or(w.Able.Hook, noHook)}
 	}
-	mappers := w.workers.Mappers(l.Accounting)
+	mappers := w.observe.Workers.Mappers(l.Accounting)
 	if len(mappers) == 0 {
-		return event.Feasibility{Reason: event.ReasonNoWorker, Detail: w.workers.NoHello()}
+		return event.Feasibility{Reason: event.ReasonNoWorker, Detail: w.observe.Workers.NoHello()}
 	}
 	var gain rss.Bytes
 	for _, m := range mappers {
-		gain += w.workers.Trimmable(m)
+		gain += w.observe.Workers.Trimmable(m)
 	}
 	if gain == 0 {
 		return event.Feasibility{Reason: event.ReasonNothing}
@@ -71,7 +71,7 @@ func (w *watcher) tracesFor(l *event.Limit) bool {
 func (w *watcher) canTrace(l *event.Limit) event.Feasibility {
 	list, h := w.tracees(l.Accounting)
 	for _, e := range list {
-		h.Gain += w.workers.Trimmable(e)
+		h.Gain += w.observe.Workers.Trimmable(e)
 	}
 	h.OK = len(list) > 0
 	return h
@@ -81,8 +81,8 @@ func (w *watcher) canTrace(l *event.Limit) event.Feasibility {
 // and by ptrace what is then still above the goal.
 func (w *watcher) beginTrim(f *inFlight, l *event.Limit) {
 	var hooked []workers.Usage
-	if w.Settings.Trim.Hook() && w.loader != nil {
-		hooked = slices.DeleteFunc(w.workers.Mappers(l.Accounting), func(m workers.Usage) bool { return w.workers.Trimmable(m) == 0 })
+	if w.Settings.Trim.Hook() && w.observe.Loader != nil {
+		hooked = slices.DeleteFunc(w.observe.Workers.Mappers(l.Accounting), func(m workers.Usage) bool { return w.observe.Workers.Trimmable(m) == 0 })
 	}
 	if f.running = w.trimming(f, hooked, f.before.Used, f.began); f.running == nil {
 		w.finish(action.Result{Reason: event.ReasonNothing})
@@ -105,9 +105,9 @@ func (w *watcher) trimming(f *inFlight, hooked []workers.Usage, used rss.Bytes, 
 	}
 	switch {
 	case !w.traces():
-		return action.Trim(w.loader, pids, now)
+		return action.Trim(w.observe.Loader, pids, now)
 	case len(pids) > 0:
-		return action.Then(action.Trim(w.loader, pids, now), func(at action.World) action.Running {
+		return action.Then(action.Trim(w.observe.Loader, pids, now), func(at action.World) action.Running {
 			return w.trace(f, f.before.Accounting, at.Used, at.Now)
 		})
 	}

@@ -122,7 +122,7 @@ func (w traced) Plan(id rss.ProcID) {
 	}
 	t.plan = plan{}
 	t.was = rss.Proc{ID: id}
-	if p, err := w.tree.One(id.PID); err == nil && p.ID == id {
+	if p, err := w.observe.Pop.Tree.One(id.PID); err == nil && p.ID == id {
 		t.was = p
 		if s := w.view.Sample.Find(id.PID); s != nil {
 			t.was.PSS, t.was.Private, t.was.Role = s.PSS, s.Private, s.Role
@@ -152,7 +152,7 @@ func (w traced) Take(piece int) (request uint64, pieces int, err error) {
 // Over measures what the process gave back, and says so.
 func (w traced) Over(e action.Traced) rss.Bytes {
 	w.refuse(e.ID, e.Refused)
-	p, err := w.tree.One(e.ID.PID)
+	p, err := w.observe.Pop.Tree.One(e.ID.PID)
 	if err != nil || p.ID != e.ID {
 		return 0 // with its end went all it had, and not by what we did
 	}
@@ -162,7 +162,7 @@ func (w traced) Over(e action.Traced) rss.Bytes {
 		for _, piece := range w.tracer.plan.Pieces {
 			left = left.Sub(piece)
 		}
-		w.workers.Trimmed(e.ID.PID, left)
+		w.observe.Workers.Trimmed(e.ID.PID, left)
 	}
 	if e.Pieces == 0 {
 		return 0
@@ -258,9 +258,9 @@ func (w *watcher) tracees(a event.Accounting) (list []workers.Usage, why event.F
 		return p == nil || p.ID != id
 	})
 	now, ours := w.now(), w.ourPIDs()
-	found := w.workers.Traceable(a, workers.Tracing{
-		All: w.Settings.Trim == settings.TrimPtrace, Least: trim.Least, Tops: w.pop.Tasks(),
-		Never: func(id rss.ProcID) bool { return slices.Contains(ours, id.PID) || w.pop.Excluded(id) },
+	found := w.observe.Workers.Traceable(a, workers.Tracing{
+		All: w.Settings.Trim == settings.TrimPtrace, Least: trim.Least, Tops: w.observe.Pop.Tasks(),
+		Never: func(id rss.ProcID) bool { return slices.Contains(ours, id.PID) || w.observe.Pop.Excluded(id) },
 	})
 	for _, u := range found.List {
 		if r := t.refused[u.ID]; r == nil || r.until != 0 && now >= r.until {

@@ -134,7 +134,7 @@ func (s *stand) is(pid, parent int, comm, program string, file rss.Bytes) {
 func (s *stand) known() {
 	s.t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	for s.read(); s.workers.Unread(); s.read() {
+	for s.read(); s.observe.Workers.Unread(); s.read() {
 		if time.Now().After(deadline) {
 			s.t.Fatal("environments are not read")
 		}
@@ -145,5 +145,5 @@ const python = "/usr/bin/python3.11"
 
 // leftBy is what the last trim left a process of mapped pages, as far as that is known.
 func (s *stand) leftBy(pid int) rss.Bytes {
-	return rss.GiB - s.workers.Trimmable(workers.Usage{ID: rss.ProcID{PID: pid}, Mapped: rss.GiB, CountedMapped: rss.GiB})
+	return rss.GiB - s.observe.Workers.Trimmable(workers.Usage{ID: rss.ProcID{PID: pid}, Mapped: rss.GiB, CountedMapped: rss.GiB})
 }

@@ -226,7 +226,7 @@ func TestPtraceWritesNoBudget(t *testing.T) {
 	s.trainer(20*rss.MiB, worker1)
 	s.put(worker1, theCommand, 20*rss.MiB, 100*rss.MiB)
 	s.open(s.holder.begin)
-	if s.loader.Budget() != 0 {
+	if s.observe.Loader.Budget() != 0 {
 		t.Error("workers with the hook are to keep to a budget")
 	}
 }

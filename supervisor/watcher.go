@@ -29,7 +29,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
-	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // flush is how long the watcher takes at most for its last events; the holder
@@ -70,23 +69,16 @@ type Holder interface {
 // watcher is the state of the loop. Only the loop's goroutine touches it.
 type watcher struct {
 	Options
-	pop *population.Population
 	clock
 
-	early      []limit.Warning // what was met before anything could be said
-	peers      peers
-	serving    serving
-	tree       *proctree.Reader
-	limits     *limit.Union
-	stepLimits stepLimits
-	ladder     *policy.State
-	loader     *loader.Control // nil where loaders are not talked to
-	probes     probe.Set
-	pss        *observe.PSS   // nil where no limit is compared in PSS
-	counts     *counts.Counts // limits beside summed memory
-	bell       *wake.Bell     // rings for what is in wakes.go
-	hears      bool           // … for what loaders write, too; else it is looked for
-	scontrol   *probe.Reader[observe.SlurmQuestion, observe.SlurmAnswer]
+	early    []limit.Warning // what was met before anything could be said
+	peers    peers
+	serving  serving
+	observe  *observe.Observer
+	ladder   *policy.State
+	probes   probe.Set
+	bell     *wake.Bell // rings for what is in wakes.go
+	scontrol *probe.Reader[observe.SlurmQuestion, observe.SlurmAnswer]
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
 	endTold    time.Time // the job's end as an event has it
@@ -100,11 +92,9 @@ type watcher struct {
 	flight    *inFlight
 	tracer    tracer
 	programs  *programs
-	workers   *workers.Workers
 	metSides  map[event.LimitID]bool // limits beside memory that were told of
 	oom       oomPrefer
 	diagnosis diagnosing
-	shmUsers  *observe.SHMUsers
 	requeue   requeuing
 }
 
@@ -121,7 +111,7 @@ func Watch(opt Options) {
 	}
 	w.open(begin)
 	w.loop()
-	w.limits.Close()
+	w.observe.Limits.Close()
 }
 
 func newWatcher(opt Options, begin hold.Begin) *watcher {
@@ -137,8 +127,6 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		Options:  opt,
 		clock:    clock{started: time.Now()},
 		bell:     wake.New(),
-		tree:     proctree.New(opt.Proc),
-		counts:   &counts.Counts{},
 		view:     &view.View{Watched: -1},
 		pace:     cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
 		metSides: map[event.LimitID]bool{},
@@ -149,22 +137,19 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		// The holder could not read it. A signal goes to nobody without it.
 		command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
-	w.pop = population.New(population.Options{
-		Proc: opt.Proc, Tree: w.tree, Command: command, Followed: opt.Job, Holder: begin.Holder, Self: opt.Self, Names: hold.WatcherNames,
-	})
 	w.tracer = newTracer(newPlanReader(&w.probes, opt.Proc, opt.Self), begin.Attempt)
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
-	w.shmUsers = observe.NewSHMUsers(&w.probes, opt.Proc)
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
 		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
 	}
 	w.scontrol = observe.NewSlurm(&w.probes, opt.Lookup, scontrol)
 	w.requeue.asking = newFactsReader(opt.Proc, scontrol)
-	// Where it cannot be read all workers count as seen fresh.
-	from, _ := proctree.StartTime(opt.Proc, opt.Self)
-	w.workers = workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook})
-	w.tell.Sum.Watched = begin.Attempt <= 1 && !w.pop.Attached()
+	w.observe = observe.New(observe.Options{
+		Settings: &w.Settings, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup,
+		Holder: begin.Holder, Command: command, Job: opt.Job, Probes: &w.probes, Scontrol: scontrol,
+	})
+	w.tell.Sum.Watched = begin.Attempt <= 1 && !w.observe.Pop.Attached()
 	return w
 }
 
@@ -175,10 +160,7 @@ func (w *watcher) open(begin hold.Begin) {
 	var faults []limit.Warning
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
-	w.limits, warnings = w.find(begin)
-	if job, in := w.limits.Job(); in && !w.pop.Attached() {
-		w.pop.Name = job.ID
-	}
+	warnings = w.observe.Find(w.peers.me.Step)
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
@@ -189,15 +171,15 @@ func (w *watcher) open(begin hold.Begin) {
 			fault("loader", err)
 		}
 	}
-	if err := w.workers.Pools.Match(s.WorkerMatch, w.Proc); err != nil {
+	if err := w.observe.Workers.Pools.Match(s.WorkerMatch, w.Proc); err != nil {
 		fault("worker-match", err)
 	}
 	w.follow(fault)
-	w.counts = counts.New(&w.probes, w.Proc, w.Sys, begin.PID)
+	w.observe.Counts = counts.New(&w.probes, w.Proc, w.Sys, begin.PID)
 	w.diagnosis = newDiagnosing(w.Proc)
 	w.startRecording(begin)
 	if s.Textfile != "" {
-		w.tell.OpenTextfile(s.Textfile, w.pop.Name, s.Rules, s.TextfileFault)
+		w.tell.OpenTextfile(s.Textfile, w.observe.Pop.Name, s.Rules, s.TextfileFault)
 	}
 	if !w.peers.heir {
 		w.read()
@@ -243,7 +225,7 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	if dir == settings.RecordAuto {
 		dir = ""
 	}
-	w.tell.Run.Process = w.pop.Command
+	w.tell.Run.Process = w.observe.Pop.Command
 	w.tell.OpenRecord(dir, s.RecordFault, begin.Attempt)
 }
 
@@ -255,9 +237,9 @@ func (w *watcher) openAlerts() {
 		Targets: s.Alerts, Program: s.AlertProgram, Environ: hold.Environ(), Token: s.AlertToken, TokenFile: s.AlertTokenFile,
 		Start: w.Link.Start, DryRun: s.DryRun, Step: w.peers.me.Step,
 	}
-	if w.limits != nil {
-		opt.Job, _, _ = strings.Cut(w.pop.Name, ".") // of a step that we attached to
-		if job, in := w.limits.Job(); in && s.AlertComment && w.Able.Comment == "" {
+	if w.observe.Limits != nil {
+		opt.Job, _, _ = strings.Cut(w.observe.Pop.Name, ".") // of a step that we attached to
+		if job, in := w.observe.Limits.Job(); in && s.AlertComment && w.Able.Comment == "" {
 			opt.CommentJob = tell.CommentJob(job, w.peers.post == nil)
 		}
 	} else if job := w.tell.Run.Job; job != nil {
@@ -269,15 +251,15 @@ func (w *watcher) openAlerts() {
 // openLoader opens the first run directory that loaders talk through.
 func (w *watcher) openLoader(dir string) (err error) {
 	s := &w.Settings
-	if w.loader, err = loader.Open(dir); err != nil {
+	if w.observe.Loader, err = loader.Open(dir); err != nil {
 		return err
 	}
-	w.loader.Trials = loader.NewTrials(&w.probes, hold.Environ, w.Link.Start, s.DryRun)
+	w.observe.Loader.Trials = loader.NewTrials(&w.probes, hold.Environ, w.Link.Start, s.DryRun)
 	err = w.bell.Watch(loaderNews, newsMask, dir)
-	w.hears = err == nil
-	err = errors.Join(err, w.loader.SetPrivate(s.TrimPrivate))
+	w.observe.Hears = err == nil
+	err = errors.Join(err, w.observe.Loader.SetPrivate(s.TrimPrivate))
 	if s.NoFile > 0 {
-		err = errors.Join(err, w.loader.SetNoFile(s.NoFile))
+		err = errors.Join(err, w.observe.Loader.SetNoFile(s.NoFile))
 	}
 	return err
 }
@@ -291,12 +273,12 @@ func (w *watcher) warn(all []limit.Warning) {
 
 // follow does what follows from who enforces what here.
 func (w *watcher) follow(fault func(part string, err error)) {
-	if w.pss == nil && w.limits.NeedsPSS() {
-		w.pss = observe.NewPSS(&w.probes, w.Proc)
+	if w.observe.PSS == nil && w.observe.Limits.NeedsPSS() {
+		w.observe.PSS = observe.NewPSS(&w.probes, w.Proc)
 	}
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.
-	if !w.limits.SumsByPPID() {
+	if !w.observe.Limits.SumsByPPID() {
 		if err := w.Link.Subreaper(true); err != nil {
 			fault("subreaper", err)
 		}
@@ -307,11 +289,11 @@ func (w *watcher) follow(fault func(part string, err error)) {
 func (w *watcher) sayStart(begin hold.Begin) {
 	s := &w.Settings
 	w.tell.Put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
-	if w.pop.Attached() {
-		if w.pop.FollowsJob() {
-			w.tell.Info(phrase.WatchingJob(w.pop.Name, w.pop.Job().String(), len(w.view.Sample.Procs), w.view.Limits))
+	if w.observe.Pop.Attached() {
+		if w.observe.Pop.FollowsJob() {
+			w.tell.Info(phrase.WatchingJob(w.observe.Pop.Name, w.observe.Pop.Job().String(), len(w.view.Sample.Procs), w.view.Limits))
 		} else {
-			w.tell.Info(phrase.Watching(s.Command, w.pop.Command.PID, w.view.Limits))
+			w.tell.Info(phrase.Watching(s.Command, w.observe.Pop.Command.PID, w.view.Limits))
 		}
 		for _, text := range w.Able.Cannot {
 			w.tell.Info("from outside: " + text)
@@ -329,10 +311,10 @@ func (w *watcher) sayStart(begin hold.Begin) {
 		return // who leads says it
 	}
 	w.tell.Info(phrase.Watching(s.Command, begin.PID, w.view.Limits))
-	job, ok := w.limits.Job()
+	job, ok := w.observe.Limits.Job()
 	parent := ""
-	if p, err := w.tree.One(begin.Holder); err == nil {
-		if pp, err := w.tree.One(p.Parent); err == nil {
+	if p, err := w.observe.Pop.Tree.One(begin.Holder); err == nil {
+		if pp, err := w.observe.Pop.Tree.One(p.Parent); err == nil {
 			parent = pp.Comm
 		}
 	}
@@ -348,8 +330,8 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
 		Settings: s.Origins, Rules: s.RuleTexts(), Limits: append([]event.Limit{}, w.view.Limits...), Restarts: max(begin.Attempt-1, 0),
 	}
-	if w.pop.Attached() {
-		e.Attached, e.Job, e.Cannot = true, w.pop.Name, w.Able.Cannot
+	if w.observe.Pop.Attached() {
+		e.Attached, e.Job, e.Cannot = true, w.observe.Pop.Name, w.Able.Cannot
 	}
 	return e
 }

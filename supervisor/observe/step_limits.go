@@ -1,32 +1,16 @@
-package supervisor
+package observe
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
-	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
-	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
-
-// findLimits finds what limits the process pid. self are those of our own
-// processes that count with it.
-func findLimits(s *settings.Settings, proc, sys string, pid int, self []int, lookup func(string) (string, bool)) (*limit.Set, []limit.Warning) {
-	return limit.Find(context.Background(), limit.Config{
-		Proc: proc, Sys: sys, PID: pid, Self: self,
-		User: s.Limit, UserShare: s.LimitShare, UserSource: s.LimitSource(), Accounting: s.Accounting,
-		Lookup: lookup,
-		Slurm:  slurm.Search{Lookup: lookup, ReadFile: observe.ReadWithin},
-	})
-}
 
 // stepLimits are the limits of each step that is watched. What is found of a step counts
 // for as long as it lasts.
@@ -93,14 +77,14 @@ func (l *stepLimits) findStep(step string, ids []rss.ProcID) stepSet {
 	return s
 }
 
-// take takes in the limits that were found, and says whether any were.
-func (l *stepLimits) take() (warnings []limit.Warning, found bool) {
+// take takes in the limits that were found, and says of how many steps.
+func (l *stepLimits) take() (warnings []limit.Warning, found int) {
 	l.looking = slices.DeleteFunc(l.looking, func(r *probe.Reader[[]rss.ProcID, stepSet]) bool {
 		s, ok := r.Take()
 		if !ok {
 			return false
 		}
-		found = true
+		found++
 		if set, asked := l.sets[s.step]; !asked || set != nil {
 			s.set.Close() // the step has ended meanwhile
 			return true
@@ -120,51 +104,18 @@ func (l *stepLimits) parts(job string) []limit.Part {
 	}
 	var parts []limit.Part
 	if l.own != nil {
-		parts = append(parts, limit.Part{Name: partName(job, l.ownStep), Set: l.own})
+		parts = append(parts, limit.Part{Name: PartName(job, l.ownStep), Set: l.own})
 	}
 	for _, step := range l.steps {
 		if set := l.sets[step]; set != nil {
-			parts = append(parts, limit.Part{Name: partName(job, step), Set: set})
+			parts = append(parts, limit.Part{Name: PartName(job, step), Set: set})
 		}
 	}
 	return parts
 }
 
-// partName gives "46.0".
-func partName(job, step string) string {
+// PartName is what the limits of a step are called among those of several, "46.0".
+func PartName(job, step string) string {
 	job, _, _ = strings.Cut(job, ".") // of a step that we attached to
 	return job + "." + step
-}
-
-// find finds the limits of what is watched.
-func (w *watcher) find(begin hold.Begin) (*limit.Union, []limit.Warning) {
-	l := &w.stepLimits
-	*l = stepLimits{proc: w.Proc, probes: &w.probes, ownStep: w.peers.me.Step, sets: map[string]*limit.Set{}}
-	conf, _ := w.Lookup("SLURM_CONF")
-	l.find = func(pid int) (*limit.Set, []limit.Warning) {
-		return findLimits(&w.Settings, w.Proc, w.Sys, pid, nil, population.EnvironmentOf(w.Proc, w.Sys, pid, conf).Lookup)
-	}
-	if w.pop.FollowsJob() {
-		l.of(w.pop.Update(), true)
-		warnings, _ := l.take()
-		return limit.Join(l.parts(w.pop.Name)...), warnings
-	}
-	pid, self := begin.Holder, []int{begin.Holder, w.Self}
-	if w.pop.Attached() {
-		// Where we count with it we are found like everybody else.
-		pid, self = begin.PID, nil
-	}
-	set, warnings := findLimits(&w.Settings, w.Proc, w.Sys, pid, self, w.Lookup)
-	l.own = set
-	return limit.Join(limit.Part{Set: set}), warnings
-}
-
-// heardSteps takes in the limits of other steps, and says whether any were found.
-func (w *watcher) heardSteps() bool {
-	warnings, found := w.stepLimits.take()
-	if found {
-		w.limits.Replace(w.stepLimits.parts(w.pop.Name))
-		w.warn(warnings)
-	}
-	return found
 }

@@ -1,4 +1,4 @@
-package supervisor
+package observe
 
 import (
 	"fmt"
@@ -26,10 +26,11 @@ func limitsOfSteps(t *testing.T) (l *stepLimits, tried *[]int, open func() int) 
 		fs.Put(rsstest.Process{PID: ofStep(step).PID, Parent: 1, Start: 1, Comm: "python"})
 	}
 	tried = new([]int)
+	opt := Options{Settings: &settings.Settings{}, Proc: fs.Proc, Sys: fs.Sys}
 	l = &stepLimits{proc: fs.Proc, probes: new(probe.Set), sets: map[string]*limit.Set{}}
 	l.find = func(pid int) (*limit.Set, []limit.Warning) {
 		*tried = append(*tried, pid)
-		set, _ := findLimits(&settings.Settings{}, fs.Proc, fs.Sys, pid, nil, func(string) (string, bool) { return "", false })
+		set, _ := opt.limitsOf(pid, nil, func(string) (string, bool) { return "", false })
 		return set, []limit.Warning{{Part: "slurm", Text: fmt.Sprint("by ", pid)}}
 	}
 	return l, tried, func() (open int) {

@@ -1,0 +1,119 @@
+package observe
+
+import (
+	"context"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/counts"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/population"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
+)
+
+// Options are what an Observer works with.
+type Options struct {
+	Settings *settings.Settings
+	Proc     string // "/proc" outside tests
+	Sys      string // "/sys" outside tests
+	Self     int    // our PID
+	Lookup   func(string) (string, bool)
+	Holder   int        // its PID, 0 where we attached
+	Command  rss.ProcID // that we hold or attached to
+	Job      func() population.Job
+	Probes   *probe.Set
+	Scontrol Scontrol
+}
+
+// Observer owns everything that is read of processes and limits. All methods are for one
+// goroutine.
+type Observer struct {
+	Pop      *population.Population
+	Limits   *limit.Union   // nil until Find
+	Counts   *counts.Counts // limits beside summed memory
+	Workers  *workers.Workers
+	Loader   *loader.Control // nil where loaders are not talked to
+	Hears    bool            // the bell rings for what loaders write; else it is looked for
+	PSS      *PSS            // nil where no limit is compared in PSS
+	SHMUsers *SHMUsers
+
+	opt   Options
+	steps stepLimits
+}
+
+// New returns an observer that has read nothing yet.
+func New(opt Options) *Observer {
+	// Where it cannot be read all workers count as seen fresh.
+	from, _ := proctree.StartTime(opt.Proc, opt.Self)
+	return &Observer{
+		opt: opt,
+		Pop: population.New(population.Options{
+			Proc: opt.Proc, Tree: proctree.New(opt.Proc), Command: opt.Command, Followed: opt.Job,
+			Holder: opt.Holder, Self: opt.Self, Names: hold.WatcherNames,
+		}),
+		Counts:   &counts.Counts{},
+		Workers:  workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook}),
+		SHMUsers: NewSHMUsers(opt.Probes, opt.Proc),
+	}
+}
+
+// limitsOf finds what limits the process pid. self are those of our own processes that
+// count with it.
+func (opt *Options) limitsOf(pid int, self []int, lookup func(string) (string, bool)) (*limit.Set, []limit.Warning) {
+	s := opt.Settings
+	return limit.Find(context.Background(), limit.Config{
+		Proc: opt.Proc, Sys: opt.Sys, PID: pid, Self: self,
+		User: s.Limit, UserShare: s.LimitShare, UserSource: s.LimitSource(), Accounting: s.Accounting,
+		Lookup: lookup,
+		Slurm:  slurm.Search{Lookup: lookup, ReadFile: ReadWithin},
+	})
+}
+
+// Find finds the limits of what is watched. step is the command's.
+func (o *Observer) Find(step string) []limit.Warning {
+	opt := &o.opt
+	o.steps = stepLimits{proc: opt.Proc, probes: opt.Probes, ownStep: step, sets: map[string]*limit.Set{}}
+	l := &o.steps
+	conf, _ := opt.Lookup("SLURM_CONF")
+	l.find = func(pid int) (*limit.Set, []limit.Warning) {
+		return opt.limitsOf(pid, nil, population.EnvironmentOf(opt.Proc, opt.Sys, pid, conf).Lookup)
+	}
+	if o.Pop.FollowsJob() {
+		l.of(o.Pop.Update(), true)
+		warnings, _ := l.take()
+		o.Limits = limit.Join(l.parts(o.Pop.Name)...)
+		return warnings
+	}
+	pid, self := opt.Holder, []int{opt.Holder, opt.Self}
+	if o.Pop.Attached() {
+		// Where we count with it we are found like everybody else.
+		pid, self = opt.Command.PID, nil
+	}
+	set, warnings := opt.limitsOf(pid, self, opt.Lookup)
+	l.own = set
+	o.Limits = limit.Join(limit.Part{Set: set})
+	if job, in := o.Limits.Job(); in && !o.Pop.Attached() {
+		o.Pop.Name = job.ID
+	}
+	return warnings
+}
+
+// FollowSteps has the limits be those of the steps that there are now.
+func (o *Observer) FollowSteps() {
+	if o.steps.of(o.Pop.Job(), false) {
+		o.Limits.Replace(o.steps.parts(o.Pop.Name))
+	}
+}
+
+// HearSteps takes in the limits of other steps that were found, and says of how many.
+func (o *Observer) HearSteps() (warnings []limit.Warning, found int) {
+	if warnings, found = o.steps.take(); found > 0 {
+		o.Limits.Replace(o.steps.parts(o.Pop.Name))
+	}
+	return warnings, found
+}
