@@ -160,7 +160,7 @@ func (w *watcher) open(begin hold.Begin) {
 	var faults []limit.Warning
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
-	warnings = w.observe.Find(w.peers.me.Step)
+	warnings = w.observe.Find(begin.Holder, begin.PID, w.peers.me.Step)
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1

@@ -74,8 +74,9 @@ func (opt *Options) limitsOf(pid int, self []int, lookup func(string) (string, b
 	})
 }
 
-// Find finds the limits of what is watched. step is the command's.
-func (o *Observer) Find(step string) []limit.Warning {
+// Find finds the limits of what is watched: of our own by the holder, of what we attached to
+// by the command. step is the command's.
+func (o *Observer) Find(holder, command int, step string) []limit.Warning {
 	opt := &o.opt
 	o.steps = stepLimits{proc: opt.Proc, probes: opt.Probes, ownStep: step, sets: map[string]*limit.Set{}}
 	l := &o.steps
@@ -89,10 +90,10 @@ func (o *Observer) Find(step string) []limit.Warning {
 		o.Limits = limit.Join(l.parts(o.Pop.Name)...)
 		return warnings
 	}
-	pid, self := opt.Holder, []int{opt.Holder, opt.Self}
+	pid, self := holder, []int{holder, opt.Self}
 	if o.Pop.Attached() {
 		// Where we count with it we are found like everybody else.
-		pid, self = opt.Command.PID, nil
+		pid, self = command, nil
 	}
 	set, warnings := opt.limitsOf(pid, self, opt.Lookup)
 	l.own = set
