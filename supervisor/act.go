@@ -113,7 +113,7 @@ func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
 		return
 	}
 	pid := u.ID.PID
-	w.peers.stagger.Recycled(w.rankKey(pid), w.now())
+	w.node.Stagger.Recycled(w.owner(pid).Holder, w.now())
 	f.acted = w.observe.Workers.ActOn(pid, l)
 	if u.Trainer == 0 {
 		w.beginReplace(f, l, &f.acted.Procs[0])

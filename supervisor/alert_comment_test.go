@@ -170,10 +170,7 @@ func TestAlertCommentOfRanks(t *testing.T) {
 	second.follows()
 	first.meets(1, 0)
 	first.ended(0)
-	if err := second.peers.post.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	second.inherit(nil)
+	second.takesOver()
 	second.open(second.holder.begin)
 	second.meet()
 	second.full()

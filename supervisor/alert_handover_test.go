@@ -34,7 +34,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 		}
 	}
 	for _, s := range rest {
-		if s.join(s.holder.begin) {
+		if s.join(s.holder.begin); s.node.Leads() {
 			t.Fatal("two lead")
 		}
 		s.put(theCommand, s.holder.begin.Holder, 850*rss.MiB, 0)
@@ -56,10 +56,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	}
 	next.tell.Alerts.Close(false)
 	next.pass(&hold.Exit{})
-	if err := last.peers.post.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	last.peers.heir = true
+	last.isGivenTheLead()
 	last.endStandBy(&hold.Exit{})
 	m := carried(t, place, 3)
 	i := slices.IndexFunc(m, func(m alert.Message) bool { return m.Status == alert.Resolved })

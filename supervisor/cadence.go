@@ -60,7 +60,7 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	if pss, ok := w.observe.PSS.Next(now); ok {
 		in.Wake = min(in.Wake, pss)
 	}
-	return max(w.peers.stop.within(now, w.pace.Next(in)), cadence.MinPause)
+	return max(w.node.Within(now, w.pace.Next(in)), cadence.MinPause)
 }
 
 // straddles says that only a reading of PSS can tell on which side of a rung

@@ -17,8 +17,8 @@ import (
 // word.
 func (w *watcher) end(exit *hold.Exit) {
 	removed := w.tell.Textfile.Close()
-	w.tell.Alerts.Close(len(w.peers.others) == 0) // else the next leader goes on with them
-	w.pass(exit)                                  // others' commands may live on
+	w.tell.Alerts.Close(len(w.node.Others) == 0) // else the next leader goes on with them
+	w.pass(exit)                                 // others' commands may live on
 	w.poll(true)
 	w.tellSHMUsers()
 	w.tellSignals()
@@ -30,7 +30,7 @@ func (w *watcher) end(exit *hold.Exit) {
 		w.ran(r)
 	}
 	e := exitOf(exit, w.Settings.StopStatus)
-	e.Node, e.Heir, e.Requeued, e.Rung = w.tell.Run.Node, w.peers.heir, w.requeue.done, w.ladder.NextRung
+	e.Node, e.Heir, e.Requeued, e.Rung = w.tell.Run.Node, w.node.Heir, w.requeue.done, w.ladder.NextRung
 	if exit != nil {
 		if e.Left = w.left(ended); len(e.Left) > 0 {
 			w.read() // it may have grown since the last look
@@ -54,8 +54,8 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	var closing sync.WaitGroup
 	rank := -1
-	if len(w.peers.others) > 0 {
-		rank = w.peers.me.Task
+	if len(w.node.Others) > 0 {
+		rank = w.node.Me.Task
 	}
 	closing.Go(w.tell.LastComment(&out, rank, lastPatience))
 	closing.Go(func() {

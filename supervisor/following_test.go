@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -64,7 +66,7 @@ func TestHeirKills(t *testing.T) {
 	s.open(s.holder.begin)
 	s.meets(1, 0)
 	s.later(30 * time.Second)
-	s.killOurs()
+	s.followed()
 	if n := terms(t, command); n != 0 {
 		t.Errorf("%d times TERM", n) // and it lives
 	}
@@ -123,37 +125,6 @@ func TestHeirStopsAgain(t *testing.T) {
 	}
 }
 
-// TestSecondStop: an order to stop that follows another does nothing.
-func TestSecondStop(t *testing.T) {
-	first, s, command := twoRanks(t)
-	o := stop
-	o.Grace = time.Minute
-	first.orders(s, o)
-	s.obey()
-	due := s.peers.stop.due
-	s.later(30 * time.Second)
-	first.orders(s, o)
-	s.obey()
-	if n := terms(t, command); n != 1 {
-		t.Errorf("%d times TERM", n)
-	}
-	if s.peers.stop.due != due {
-		t.Errorf("KILL was put off from %v to %v", due, s.peers.stop.due)
-	}
-}
-
-// TestStopOfTheEnded: the status of a command that ended by itself stands.
-func TestStopOfTheEnded(t *testing.T) {
-	first, s, command := twoRanks(t)
-	_ = unix.Kill(command.PID, unix.SIGKILL)
-	command.End()
-	first.orders(s, stop)
-	s.obey()
-	if s.tell.Sum.Stopped || len(s.holder.overrides) > 0 {
-		t.Errorf("it counts as stopped: %v", s.holder.overrides)
-	}
-}
-
 // TestGraceWhileSuspended: time in which we were stopped, and our command with us,
 // is none in which it could have ended.
 func TestGraceWhileSuspended(t *testing.T) {
@@ -161,17 +132,17 @@ func TestGraceWhileSuspended(t *testing.T) {
 	o := stop
 	o.Grace = 10 * time.Second
 	first.orders(s, o)
-	s.obey()
-	s.sleep(s.standPause(false))
+	s.followed()
+	s.sleep(s.standPause())
 	s.later(time.Hour)
-	s.standTick(false)
+	s.followed()
 	if n := terms(t, command); n != 1 {
 		t.Errorf("%d times TERM", n)
 	}
 	for range 12 {
-		s.sleep(s.standPause(false))
+		s.sleep(s.standPause())
 		s.later(time.Second)
-		s.standTick(false)
+		s.followed()
 	}
 	dead(t, s.id)
 }
@@ -179,17 +150,20 @@ func TestGraceWhileSuspended(t *testing.T) {
 // TestOrdersBeforeNews: what was asked before we could be told of it is carried out,
 // and what was asked last of all.
 func TestOrdersBeforeNews(t *testing.T) {
-	for name, carried := range map[string]func(s *rankStand){
-		"before it stands by": func(s *rankStand) {
+	for name, carried := range map[string]func(first, s *rankStand){
+		"before it stands by": func(_, s *rankStand) {
 			s.holder.messages <- hold.Exit{}
 			s.standBy(s.holder.begin)
 		},
-		"as it takes over": func(s *rankStand) { s.inherit(nil) },
+		"as it takes over": func(first, s *rankStand) {
+			first.pass(&hold.Exit{})
+			s.isGivenTheLead()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, s, command := twoRanks(t)
 			first.orders(s, stop)
-			carried(s)
+			carried(first, s)
 			if n := terms(t, command); n != 1 {
 				t.Errorf("%d times TERM", n)
 			}
@@ -200,7 +174,7 @@ func TestOrdersBeforeNews(t *testing.T) {
 // untold hides the place where the ranks meet from inotify. What is open stays usable.
 func (r *rankStand) untold() {
 	r.t.Helper()
-	path := r.peers.post.Path()
+	path := r.node.Path()
 	if err := os.Rename(path, path+".moved"); err != nil {
 		r.t.Fatal(err)
 	}
@@ -232,24 +206,26 @@ func TestAnswersWithoutNews(t *testing.T) {
 	_, otherID := sleeper(t)
 	first := newRank(t, nil, dir, 0, "0", firstID)
 	other := newRank(t, first, dir, 1, "0", otherID)
-	if !first.join(first.holder.begin) {
+	if first.join(first.holder.begin); !first.node.Leads() {
 		t.Fatal("it does not lead")
 	}
 	t.Cleanup(func() { first.pass(nil) })
 	other.follows()
 	first.untold()
 	first.open(first.holder.begin)
-	o := &first.peers.orders
-	o.asked, o.askedID = other.peers.me.Holder, 7
-	first.tick()
-	if o.askedID != 7 {
-		t.Error("an answer came before there is one")
-	}
-	if err := other.peers.post.Answer(node.Answer{ID: 7, Error: "no"}); err != nil {
+	if err := first.node.Ask(&first.node.Others[0], json.RawMessage("{}")); err != nil {
 		t.Fatal(err)
 	}
 	first.tick()
-	if o.askedID != 0 || !strings.Contains(first.stderr(), "trim: no;") {
+	if strings.Contains(first.stderr(), "trim: ") {
+		t.Error("an answer came before there is one")
+	}
+	asked := other.node.Advance(other.now())
+	if err := other.node.Answer(asked.Order, nil, errors.New("no")); err != nil {
+		t.Fatal(err)
+	}
+	first.tick()
+	if !strings.Contains(first.stderr(), "trim: no;") {
 		t.Errorf("it does not look for the answer, and said\n%s", first.stderr())
 	}
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,28 +12,16 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// handing is what was laid down last.
-type handing struct {
-	laid    bool
-	changes uint64 // of the ladder
-	waiting uint64 // the decision that had not been begun
-	open    string // alerts that receivers may believe to fire
-}
-
-// layDown keeps what the ladder remembers for who leads next, where that has
-// changed. It comes before the actions of a step: killed between the two, a leader
-// has left one action out, where it would else have one done twice.
+// layDown keeps what the ladder remembers for who leads next, where that has changed.
 func (w *watcher) layDown() {
-	p := &w.peers
-	if p.post == nil || w.ladder == nil {
+	if !w.node.Joined() || w.ladder == nil {
 		return
 	}
-	is := handing{true, w.ladder.Changes(), w.programs.Waiting(), w.tell.Alerts.OpenIDs()}
-	if is == p.handing || !p.handing.laid && is.changes == 0 {
+	is := node.Handover{Changes: w.ladder.Changes(), Waiting: w.programs.Waiting(), Alerts: w.tell.Alerts.OpenIDs()}
+	if !w.node.KeepDue(is) {
 		return
 	}
-	p.handing = is
-	m := w.ladder.Snapshot(w.now(), bootTime(), is.waiting)
+	m := w.ladder.Snapshot(w.now(), bootTime(), is.Waiting)
 	w.tell.Alerts.Remember(&m)
 	for i := range m.Rungs {
 		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Scope == event.ScopeStep && e.Level == "" {
@@ -43,27 +30,17 @@ func (w *watcher) layDown() {
 	}
 	data, err := m.Encode()
 	if err == nil {
-		err = p.post.Keep(data)
+		err = w.node.Keep(is, data)
 	}
 	if err != nil {
 		w.fault("leader", err)
 	}
 }
 
-// layLast is layDown for when our command has ended by itself: a requeue that only
-// waited for its checkpoint is begun now by us, see endRequeue.
-func (w *watcher) layLast() {
-	if f := w.flight; f != nil && f.decision.Action == event.ActionRequeue && w.requeue.asked == "" {
-		w.ladder.Begun(f.decision.ID)
-	}
-	w.layDown()
-}
-
 // takeOver takes in what the leader before us laid down. What was left by ranks of
 // which nobody lives any more, killed with all of theirs, is about another job step.
 func (w *watcher) takeOver() {
-	p := &w.peers
-	data, err := p.post.Kept()
+	data, err := w.node.Kept()
 	if data == nil && err == nil {
 		return
 	}
@@ -76,7 +53,7 @@ func (w *watcher) takeOver() {
 		return
 	}
 	clock := bootTime()
-	if m.At > clock || !w.someoneSince(m.At) {
+	if m.At > clock || !w.node.SomeoneSince(m.At) {
 		return
 	}
 	w.tell.Alerts.Inherit(m)
@@ -87,21 +64,13 @@ func (w *watcher) takeOver() {
 	}
 }
 
-// someoneSince says that a rank which is here was here at that time since boot.
-func (w *watcher) someoneSince(at time.Duration) bool {
-	const tick = time.Second / 100 // USER_HZ, in which /proc/PID/stat counts
-	before := func(start uint64) bool { return start > 0 && start < uint64(at/tick) }
-	p := &w.peers
-	return before(p.me.Holder.Start) || slices.ContainsFunc(p.others, func(m node.Member) bool { return before(m.Holder.Start) })
-}
-
 // ownPart is what the limits of our step are called among those of several; see
 // [limit.Union.Read]. Alone they have no name, and others are found on the side.
 func (w *watcher) ownPart() string {
-	if w.peers.me.Step == "" {
+	if w.node.Me.Step == "" {
 		return ""
 	}
-	return observe.PartName(w.observe.Pop.Name, w.peers.me.Step)
+	return observe.PartName(w.observe.Pop.Name, w.node.Me.Step)
 }
 
 // bootTime is the time since boot, which all processes of a node share, and by
@@ -118,23 +87,16 @@ func bootTime() time.Duration {
 // us and there is nothing left to lead: our command has ended, and nobody else's
 // lives.
 func (w *watcher) resolveLeft() {
-	p := &w.peers
-	if !p.heir || p.post == nil || w.Settings.DryRun || len(w.Settings.Alerts) == 0 {
+	if !w.node.HasLock() || w.Settings.DryRun || len(w.Settings.Alerts) == 0 || !w.node.Alone() {
 		return
 	}
-	data, err := p.post.Kept()
+	data, err := w.node.Kept()
 	if err != nil || data == nil {
 		return
 	}
 	m, err := policy.ParseMemory(data)
-	members, _, merr := p.post.Members()
-	if err != nil || merr != nil {
+	if err != nil {
 		return
-	}
-	for i := range members {
-		if m := &members[i]; m.Ended == nil && m.Holder != p.me.Holder {
-			return
-		}
 	}
 	w.tell.Alerts.Inherit(m)
 	if len(m.Alerts) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
@@ -35,12 +36,28 @@ func twoUsing(t *testing.T, used rss.Bytes, rules ...string) (first, second *sta
 func (s *stand) inherits(from *stand) {
 	s.t.Helper()
 	from.pass(nil)
-	if err := s.peers.post.Wait(); err != nil { // a program that is being started has the lock open too
-		s.t.Fatal(err)
-	}
-	s.peers.heir = true
+	s.takesOver()
 	s.t.Cleanup(func() { s.pass(nil) })
 	s.open(s.holder.begin)
+}
+
+// isGivenTheLead has the lead fall to who follows, which does not lead yet.
+func (s *stand) isGivenTheLead() {
+	s.t.Helper()
+	s.node.Follow()
+	yields(s.t, s.probes.C(), 10*time.Second) // a program that is being started has the lock open too
+	if s.node.Advance(s.now()); !s.node.Heir || s.node.Leads() {
+		s.t.Fatal("the lead did not fall to it, or it did not wait")
+	}
+}
+
+// takesOver has who follows begin to lead.
+func (s *stand) takesOver() {
+	s.t.Helper()
+	s.isGivenTheLead()
+	if s.node.Advance(s.now() + time.Second); !s.node.Leads() {
+		s.t.Fatal("it does not lead")
+	}
 }
 
 // fired are the rules that a watcher decided by.
@@ -92,7 +109,7 @@ func TestHeirDoesNothingAgain(t *testing.T) {
 func TestLaidDownBeforeTheAct(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=cat RUNTIME/*/*/fired >"+out)
-	if b, err := first.peers.post.Kept(); b != nil || err != nil {
+	if b, err := first.node.Kept(); b != nil || err != nil {
 		t.Fatalf("kept %s, %v before anything was done", b, err)
 	}
 	first.put(theCommand, theHolder, 900*rss.MiB, 0)
@@ -101,7 +118,7 @@ func TestLaidDownBeforeTheAct(t *testing.T) {
 	if b, err := os.ReadFile(out); err != nil || !strings.Contains(string(b), `:exec=cat`) {
 		t.Errorf("when the command ran there stood %q, %v", b, err)
 	}
-	path := filepath.Join(first.peers.post.Path(), "fired")
+	path := filepath.Join(first.node.Path(), "fired")
 	before, err := os.Stat(path)
 	if err != nil || before.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, %v", before, err)
@@ -118,10 +135,10 @@ func TestLaidDownBeforeTheAct(t *testing.T) {
 // carried out all the same.
 func TestCannotLayDown(t *testing.T) {
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=true")
-	if err := os.MkdirAll(filepath.Join(first.peers.post.Path(), "fired.tmp", "x"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(first.node.Path(), "fired.tmp", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(filepath.Join(first.peers.post.Path(), "fired.tmp")) })
+	t.Cleanup(func() { os.RemoveAll(filepath.Join(first.node.Path(), "fired.tmp")) })
 	first.put(theCommand, theHolder, 900*rss.MiB, 0)
 	first.full()
 	first.ran(<-first.programs.Ended())
@@ -141,7 +158,7 @@ func TestCannotLayDown(t *testing.T) {
 // ended before any of these began, as nothing at all.
 func TestHeirOfGarbage(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn")
-	path := filepath.Join(first.peers.post.Path(), "fired")
+	path := filepath.Join(first.node.Path(), "fired")
 	was, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +244,7 @@ func TestHandedOverRequeue(t *testing.T) {
 		first.flight = &inFlight{decision: res.Decisions[0], before: l}
 		first.requeue.asked = asked
 		first.pass(&hold.Exit{})
-		b, err := second.peers.post.Kept()
+		b, err := second.node.Kept()
 		if err != nil || strings.Contains(string(b), `"fired":true`) != fired {
 			t.Errorf("asked by %q to end: kept %s, %v", asked, b, err)
 		}
@@ -253,10 +270,10 @@ func TestHandOverOfStep(t *testing.T) {
 		if decided(l) != 1 {
 			t.Fatal("it did not warn")
 		}
+		_ = s.node.Keep(node.Handover{}, nil) // something else was kept last
 		s.layDown()
 		s.ladder = policy.New(s.ladder.Rules(), policy.Options{})
 		s.takeOver()
-		s.peers.handing = handing{}
 		if a, b, c := decided(limit), decided(named), decided(other); a != 0 || b != 0 || c != 1 {
 			t.Errorf("of %q: warned %d times alone, %d times by its name, %d times of another step", l.Level, a, b, c)
 		}

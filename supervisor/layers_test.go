@@ -78,7 +78,7 @@ var layers = map[string][]string{
 	"supervisor/action":            {"supervisor/text", "supervisor/fault", "rss", "rss/procfile", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/loader":            {"rss", "rss/procfile", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/loader/torchtest":  {"rss/rsstest/debian", "supervisor/wardentest"},
-	"supervisor/node":              {"rss", "rss/proctree", "supervisor/nodedir", "golang.org/x/sys"},
+	"supervisor/node":              {"rss", "rss/procfile", "rss/proctree", "slurm", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/text", "supervisor/view", "supervisor/wake", "golang.org/x/sys"},
 	"supervisor/nodejobs":          {"rss", "rss/procfile", "rss/cgroup", "slurm", "golang.org/x/sys"},
 	"supervisor/cadence":           {"rss", "supervisor/event"},
 	"supervisor/observe":           {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "slurm", "supervisor/cadence", "supervisor/counts", "supervisor/diagnosis", "supervisor/event", "supervisor/fault", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/phrase", "supervisor/population", "supervisor/probe", "supervisor/settings", "supervisor/text", "supervisor/view", "supervisor/wake", "supervisor/workers"},

@@ -1,57 +1,76 @@
 package supervisor
 
 import (
+	"encoding/json"
 	"fmt"
-	"slices"
-	"time"
-
-	"golang.org/x/sys/unix"
+	"path/filepath"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
-// peers are the other ranks of the job on this node, as the leader knows them.
-type peers struct {
-	post  *node.Post // nil where we could not join: we lead for our own command alone
-	me    node.Member
-	hears bool // the bell rings for members that come and go, and for answers
-	// others are the ranks whose commands live, but ours.
-	others  []node.Member
-	orders  orders
-	stop    ownStop      // of our own command, that a leader asked for
-	stagger node.Stagger // of recycles
-	handing
-	from   time.Duration // when we began to lead
-	heir   bool          // somebody led before us
-	lookAt time.Duration // when we looked who is here last
-	// told are the ranks whose ends were told of, by holder.
-	told map[rss.ProcID]bool
-	// renewed is when our place was looked after last.
-	renewed time.Duration
+// join meets the other watchers of the job on this node. Where that fails we lead for our
+// own command alone.
+func (w *watcher) join(begin hold.Begin) {
+	if w.Able.Ranks != "" {
+		return
+	}
+	// Tasks may have a TMPDIR each, so it comes last here.
+	parents := loader.RunParents(func(name string) string {
+		if name == "TMPDIR" {
+			return ""
+		}
+		v, _ := w.Lookup(name)
+		return v
+	})
+	if dir, ok := w.Lookup("TMPDIR"); ok && filepath.IsAbs(dir) {
+		parents = append(parents, dir)
+	}
+	if err := w.node.Join(parents, placeName(&w.Options, begin.Holder), member(&w.Options, begin, w.observe.Pop.Command)); err != nil {
+		w.early = append(w.early, limit.Warning{Part: "leader", Text: err.Error() + "; other ranks of this node are not known"})
+	}
+}
+
+// member is who we are, for the others.
+func member(o *Options, begin hold.Begin, command rss.ProcID) node.Member {
+	m := node.Member{
+		Command: command, Watcher: rss.ProcID{PID: o.Self}, Holder: rss.ProcID{PID: begin.Holder},
+		Task: -1, Dir: o.Settings.Dir, Words: node.FirstWords(o.Settings.Command), Since: o.Settings.Begun,
+	}
+	m.Watcher.Start, _ = proctree.StartTime(o.Proc, o.Self)
+	m.Holder.Start, _ = proctree.StartTime(o.Proc, begin.Holder)
+	if job := tell.JobOf(o.Lookup); job != nil {
+		m.Step, m.Task = job.Step, job.Task
+	}
+	return m
+}
+
+// placeName is where those meet that judge alike.
+func placeName(o *Options, holder int) string {
+	s := &o.Settings
+	return node.Name(o.Proc, o.Lookup, holder, []any{
+		s.Version, s.Limit, s.LimitShare, s.Accounting, s.Rules, s.DryRun, s.Interval, s.Loader, s.Trim, s.TrimPrivate,
+		s.OOMPrefer, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace, s.Alerts, s.AlertComment,
+	})
 }
 
 // takeLead begins to lead: who else is here is met, and told of. It says whether
 // anybody is.
 func (w *watcher) takeLead() bool {
-	p := &w.peers
-	p.from = w.now()
-	if p.post == nil {
-		w.noteStart()
+	w.heardNode(w.node.Lead(w.now()))
+	w.noteStart()
+	if !w.node.Joined() {
 		return false
 	}
-	err := w.bell.Watch(rankNews, unix.IN_MOVED_TO|unix.IN_DELETE, p.post.Path())
-	if p.hears = err == nil; err != nil {
-		w.fault("leader", err) // who comes is met at the next look
-	}
-	w.tellRank(event.RankLeads, &p.me, nil)
-	w.noteStart()
-	w.setRanks()
 	if job, in := w.observe.Limits.Job(); in {
 		w.observe.Pop.FindUnmanaged(&w.probes, w.Sys, job)
 	}
@@ -60,121 +79,75 @@ func (w *watcher) takeLead() bool {
 	return met
 }
 
-// A rank whose rsswarden was killed says nothing, so it is looked who lives:
-// seldom where all commands live and who comes or goes in order is told of.
-const (
-	meetEvery  = 2 * time.Second
-	meetSeldom = 10 * time.Second
-)
+// meet looks who is here, and says whether the tree is to be read again.
+func (w *watcher) meet() (changed bool) { return w.heardNode(w.node.Meet(w.now())) }
 
-// meetDue says that it is time to look who is here.
-func (w *watcher) meetDue(now time.Duration) bool {
-	p := &w.peers
-	since := now - p.lookAt + sameWake
-	switch {
-	case p.post == nil || since < meetEvery:
-		return false
-	case !p.hears || since >= meetSeldom:
-		return true
+// heardNode tells of what other ranks are up to, and does what follows from it. It says
+// whether any came or went.
+func (w *watcher) heardNode(n node.News) (changed bool) {
+	for _, f := range n.Faults {
+		w.fault(f.Part, f.Err)
 	}
-	return slices.ContainsFunc(p.others, func(m node.Member) bool {
-		q := w.view.Sample.Find(m.Command.PID)
-		return q == nil || q.ID != m.Command
-	})
-}
-
-// meet looks who is here. The tree is read again where somebody came or went.
-func (w *watcher) meet() (changed bool) {
-	p := &w.peers
-	if p.post == nil {
-		return false
+	for _, line := range n.Lines {
+		w.tell.Say(w.now(), "stop", line)
 	}
-	p.lookAt = w.now()
-	w.renew()
-	members, left, err := p.post.Members()
-	if err != nil {
-		w.fault("leader", err)
-		return false
-	}
-	before := p.others
-	defer func() {
-		if changed {
-			w.setRanks()
-		}
-	}()
-	p.others = slices.DeleteFunc(slices.Clone(members), func(m node.Member) bool { return m.Ended != nil })
-	w.tell.Sum.Ranks = max(w.tell.Sum.Ranks, len(p.others)+1)
-	for i := range p.others {
-		if m := &p.others[i]; !slices.ContainsFunc(before, func(o node.Member) bool { return o.Holder == m.Holder }) {
-			changed = true
-			w.tellRank(event.RankJoined, m, nil)
-			w.talkTo(m)
-		}
-	}
-	for i := range before {
-		o := &before[i]
-		if slices.ContainsFunc(p.others, func(m node.Member) bool { return o.Holder == m.Holder }) {
-			continue
-		}
-		changed = true
-		w.tellRankEnd(o, endOf(o.Holder, members, left))
-		if w.observe.Loader != nil && o.Dir != "" {
-			for _, s := range w.observe.Loader.Drop(o.Dir) {
-				w.heard(s)
+	for i := range n.Ranks {
+		c := &n.Ranks[i]
+		w.tellRank(c)
+		switch c.What {
+		case event.RankJoined:
+			w.talkTo(c.Dir)
+		case event.RankEnded:
+			if w.observe.Loader != nil && c.Dir != "" {
+				for _, s := range w.observe.Loader.Drop(c.Dir) {
+					w.heard(s)
+				}
 			}
 		}
 	}
-	w.tellRankEnds(left)
-	return changed
-}
-
-// setRanks says whose commands are watched.
-func (w *watcher) setRanks() {
-	rank := func(m *node.Member) population.Rank {
-		return population.Rank{Command: m.Command, Step: m.Step, Holder: m.Holder.PID, Watcher: m.Watcher.PID}
+	if n.Changed {
+		w.tell.Sum.Ranks = max(w.tell.Sum.Ranks, len(w.node.Others)+1)
+		var others []population.Rank
+		for i := range w.node.Others {
+			others = append(others, populated(&w.node.Others[i]))
+		}
+		w.observe.Pop.SetRanks(populated(&w.node.Me), others)
 	}
-	var others []population.Rank
-	for i := range w.peers.others {
-		others = append(others, rank(&w.peers.others[i]))
+	if n.Renewed && w.tell.Status.Requests() != nil && w.node.HasLock() && !w.node.Has(control.SocketName) {
+		w.serveNoMore()
+		w.serve()
 	}
-	w.observe.Pop.SetRanks(rank(&w.peers.me), others)
-}
-
-// rankNamed finds a rank of this node by SLURM_PROCID, ours included.
-func (w *watcher) rankNamed(task int) (m *node.Member, ok bool) {
-	p := &w.peers
-	if p.me.Task == task {
-		return &p.me, true
+	if n.Stopped {
+		w.tell.Sum.Stopped, w.Settings.StopStatus = true, n.Status
 	}
-	for i := range p.others {
-		if p.others[i].Task == task {
-			return &p.others[i], true
+	if len(n.Trim) > 0 {
+		var r hold.TrimRequest
+		err := json.Unmarshal(n.Trim, &r)
+		if err == nil {
+			r.ID = n.Order
+			err = w.Link.Trim(r)
+		}
+		if err != nil {
+			_ = w.node.Answer(n.Order, nil, err)
 		}
 	}
-	return nil, false
+	return n.Changed
 }
 
-func endOf(holder rss.ProcID, lists ...[]node.Member) *node.Ended {
-	for _, list := range lists {
-		for i := range list {
-			if list[i].Holder == holder && list[i].Ended != nil {
-				return list[i].Ended
-			}
-		}
-	}
-	return nil
+func populated(m *node.Member) population.Rank {
+	return population.Rank{Command: m.Command, Step: m.Step, Holder: m.Holder.PID, Watcher: m.Watcher.PID}
 }
 
 // talkTo opens the loaders' directory of a rank.
-func (w *watcher) talkTo(m *node.Member) {
-	if m.Dir == "" || !w.Settings.Loader {
+func (w *watcher) talkTo(dir string) {
+	if dir == "" || !w.Settings.Loader {
 		return
 	}
 	var err error
 	if w.observe.Loader == nil {
-		err = w.openLoader(m.Dir)
-	} else if err = w.observe.Loader.Add(m.Dir); err == nil {
-		err = w.bell.Watch(loaderNews, newsMask, m.Dir)
+		err = w.openLoader(dir)
+	} else if err = w.observe.Loader.Add(dir); err == nil {
+		err = w.bell.Watch(loaderNews, newsMask, dir)
 		w.observe.Hears = w.observe.Hears && err == nil
 	}
 	if err != nil {
@@ -183,12 +156,12 @@ func (w *watcher) talkTo(m *node.Member) {
 }
 
 // tellRank tells what happened to a rank.
-func (w *watcher) tellRank(what event.RankNews, m *node.Member, end *node.Ended) {
-	e := event.Rank{What: what, Task: m.Task, Step: m.Step, Node: w.tell.Run.Node, PID: m.Command.PID, Holder: m.Holder.PID}
-	if w.peers.post != nil && w.peers.post.Leads() {
+func (w *watcher) tellRank(c *node.Change) {
+	e := event.Rank{What: c.What, Task: c.Task, Step: c.Step, Node: w.tell.Run.Node, PID: c.Command.PID, Holder: c.Holder.PID}
+	if w.node.HasLock() {
 		e.Leader = w.Self
 	}
-	if end != nil {
+	if end := c.Ended; end != nil {
 		if end.Signal != 0 {
 			name := tell.SignalName(end.Signal)
 			e.Signal = &name
@@ -199,46 +172,79 @@ func (w *watcher) tellRank(what event.RankNews, m *node.Member, end *node.Ended)
 	w.tell.Put(event.NameRank, func(h event.Head) any { e.Head = h; return e })
 }
 
-// rankName names a rank for people: "rank 3", or "step 0, rank 3" where there are
-// several steps.
-func (w *watcher) rankName(m *node.Member) string {
-	name := fmt.Sprintf("rank %d", m.Task)
-	if m.Task < 0 {
-		name = fmt.Sprintf("process %d", m.Command.PID)
-	}
-	if m.Step != w.peers.me.Step {
-		return "step " + m.Step + ", " + name
-	}
-	return name
-}
-
 // pass gives the lead up: our command has ended, others' may not have.
 func (w *watcher) pass(exit *hold.Exit) {
-	p := &w.peers
-	if p.post == nil {
+	if !w.node.Joined() {
 		return
 	}
 	w.serveNoMore()
-	if exit != nil {
-		w.layLast()
+	if exit == nil {
+		w.node.Leave(nil)
+		return
 	}
-	if exit != nil {
-		p.post.End(p.me, node.Ended{Code: exit.Code, Signal: exit.Signal})
-	} else {
-		p.post.Leave()
+	// Our command has ended by itself: a requeue that only waited for its checkpoint is
+	// begun now by us, see endRequeue.
+	if f := w.flight; f != nil && f.decision.Action == event.ActionRequeue && w.requeue.asked == "" {
+		w.ladder.Begun(f.decision.ID)
 	}
-	p.post = nil
+	w.layDown()
+	w.node.Leave(&node.Ended{Code: exit.Code, Signal: exit.Signal})
 }
 
 // sayHeir says that the lead fell to us, in the place of the first line.
 func (w *watcher) sayHeir(begin hold.Begin) {
-	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.peers.me.Task, phrase.Watching(w.Settings.Command, begin.PID, w.view.Limits)))
+	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.node.Me.Task, phrase.Watching(w.Settings.Command, begin.PID, w.view.Limits)))
 }
 
-// rankKey is the rank that a process belongs to, by its holder.
-func (w *watcher) rankKey(pid int) rss.ProcID {
-	if m := w.rankOf(pid); m != nil {
-		return m.Holder
+// owner is the rank that a process belongs to.
+func (w *watcher) owner(pid int) *node.Member { return w.node.Owner(w.view.Sample.Procs, pid) }
+
+// ourPIDs are the holders and watchers of this node.
+func (w *watcher) ourPIDs() []int {
+	pids := []int{w.observe.Pop.Holder, w.Self}
+	for i := range w.node.Others {
+		pids = append(pids, w.node.Others[i].Holder.PID, w.node.Others[i].Watcher.PID)
 	}
-	return w.peers.me.Holder
+	return pids
+}
+
+// tracerOf is the holder that traces a process: only an ancestor may, where Yama is.
+func (w *watcher) tracerOf(pid int) int {
+	if m := w.owner(pid); m != &w.node.Me {
+		return m.Holder.PID
+	}
+	return w.observe.Pop.Holder
+}
+
+// give has a piece of a process given back, by the holder that may.
+func (w *watcher) give(r hold.TrimRequest) error {
+	m := w.owner(r.PID)
+	if m == &w.node.Me {
+		return w.Link.Trim(r)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return w.node.Ask(m, data)
+}
+
+// answers takes in what another rank's watcher answered, and says whether there is
+// something that the action in flight waits for.
+func (w *watcher) answers() bool {
+	data, ok, err := w.node.Answered()
+	if !ok {
+		return false
+	}
+	var t hold.TrimAnswer
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		w.traceNoMore("error", err.Error())
+		return false
+	}
+	t.ID = w.tracer.asked // it has the order's number
+	w.taken(t)
+	return true
 }

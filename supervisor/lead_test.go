@@ -62,7 +62,7 @@ func (s *stand) otherRank(task int, anon rss.Bytes) (*node.Post, node.Member) {
 		Command: rss.ProcID{PID: otherCommand, Start: 10}, Step: "0", Task: task, Words: []string{"python"}, Since: time.Now(),
 	}
 	runtime, _ := s.Lookup("RSSWARDEN_RUNTIME")
-	p, err := node.Join(s.Proc, []string{runtime}, s.postName(s.holder.begin), m)
+	p, err := node.Join(s.Proc, []string{runtime}, placeName(&s.Options, s.holder.begin.Holder), m)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func leading(t *testing.T, change ...func(*Options)) *stand {
 		}
 	})
 	s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-	if !s.join(s.holder.begin) {
+	if s.join(s.holder.begin); !s.node.Leads() {
 		t.Fatal("it does not lead")
 	}
 	t.Cleanup(func() { s.pass(nil) })
@@ -102,7 +102,7 @@ func leadAndFollow(t *testing.T, dir string, change ...func(*Options)) (first, s
 		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
 		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
 	}
-	if second.join(second.holder.begin) {
+	if second.join(second.holder.begin); second.node.Leads() {
 		t.Fatal("two lead")
 	}
 	return first, second
@@ -161,7 +161,7 @@ func (s *stand) watchedRSS() (sum rss.Bytes) {
 func TestMembersOfOtherKinds(t *testing.T) {
 	dir := runtimeDir(t)
 	first := leading(t, inJob(t, 0, dir))
-	name := first.postName(first.holder.begin)
+	name := placeName(&first.Options, first.holder.begin.Holder)
 	for _, c := range []struct {
 		name   string
 		change []func(*Options)
@@ -184,7 +184,7 @@ func TestMembersOfOtherKinds(t *testing.T) {
 			})
 			s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
 			s.fs.Write("proc/sys/kernel/random/boot_id", "")
-			if got := s.postName(s.holder.begin); (got == name) != c.same {
+			if got := placeName(&s.Options, s.holder.begin.Holder); (got == name) != c.same {
 				t.Errorf("meets at %s, the first at %s", got, name)
 			}
 		})
@@ -200,7 +200,7 @@ func TestNoMeetingPlace(t *testing.T) {
 		if err := nodedir.Make(node.All(parent)); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(node.All(parent), node.Prefix+s.postName(s.holder.begin))
+		path := filepath.Join(node.All(parent), node.Prefix+placeName(&s.Options, s.holder.begin.Holder))
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestNoMeetingPlace(t *testing.T) {
 			os.Remove(node.All(parent)) // where nobody else is in it
 		})
 	}
-	if !s.join(s.holder.begin) {
+	if s.join(s.holder.begin); !s.node.Leads() {
 		t.Fatal("it waits for somebody")
 	}
 	s.open(s.holder.begin)
@@ -228,14 +228,14 @@ func TestStandBy(t *testing.T) {
 	led := make(chan bool)
 	go func() { led <- s.standBy(s.holder.begin) }()
 	first.fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	if !first.meet() || len(first.peers.others) != 1 || first.peers.others[0].Task != 1 {
-		t.Fatalf("met %+v", first.peers.others)
+	if !first.meet() || len(first.node.Others) != 1 || first.node.Others[0].Task != 1 {
+		t.Fatalf("met %+v", first.node.Others)
 	}
 	first.pass(nil)
 	select {
 	case l := <-led:
-		if !l || !s.peers.heir {
-			t.Errorf("leads %v, heir %v", l, s.peers.heir)
+		if !l || !s.node.Heir {
+			t.Errorf("leads %v, heir %v", l, s.node.Heir)
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("the lead was not taken over")
@@ -305,7 +305,7 @@ func TestLeaderTellsOfTheLastLife(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_RESTART_COUNT=1", "SLURM_NODEID="+c.node, "SLURM_SUBMIT_DIR="+t.TempDir()))
 			s.open(s.holder.begin)
-			s.peers.heir = c.heir
+			s.node.Heir = c.heir
 			if told := s.lastLife() != nil; told != c.want {
 				t.Errorf("task 3 tells: %v", told)
 			}

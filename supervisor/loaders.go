@@ -27,7 +27,7 @@ func (w *watcher) poll(told bool) (added bool) {
 		return false
 	}
 	heard := w.observe.Loader.Poll(told || !w.observe.Hears)
-	w.peers.stagger.Withdrawn(w.observe.Loader.Withdrawn(), w.now())
+	w.node.Stagger.Withdrawn(w.observe.Loader.Withdrawn(), w.now())
 	if w.observe.Loader.Malformed() > 0 {
 		w.fault("loader", &said{"files in the run directory could not be understood"})
 	}
@@ -161,7 +161,7 @@ func (w *watcher) checkHook() {
 		return
 	}
 	commands := []rss.ProcID{w.observe.Pop.Command}
-	for _, o := range w.peers.others {
+	for _, o := range w.node.Others {
 		commands = append(commands, o.Command)
 	}
 	u := w.observe.Workers.CheckHook(w.Settings.Dir, commands)

@@ -63,7 +63,7 @@ func (w *watcher) loop() {
 		case <-timer.C:
 			w.tick()
 		}
-		w.killOurs()
+		w.heardNode(w.node.Advance(w.now()))
 		timer.Reset(w.sleep(w.pause(w.now())))
 	}
 }
@@ -99,7 +99,7 @@ func (w *watcher) tick() {
 			w.fault("holder", err)
 		}
 	}
-	if !w.peers.hears && w.answers() && w.advance() {
+	if w.node.Blind() && w.answers() && w.advance() {
 		w.full()
 		return
 	}
@@ -163,7 +163,7 @@ func (s *said) Error() string { return s.text }
 // read takes a sample and reads the limits against it.
 func (w *watcher) read() {
 	at, now := time.Now(), w.look()
-	if w.meetDue(now) {
+	if w.node.MeetDue(now+sameWake, &w.view.Sample) {
 		w.meet()
 	}
 	procs, extra, gaps, err := w.population()
@@ -220,7 +220,7 @@ func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err erro
 // shrink a running job. Swap that the whole node uses moves a limit a little
 // all the time, and that is nobody's doing.
 func (w *watcher) changed(before *view.View) {
-	if w.view.Sample.Seq <= 1 && !w.peers.heir {
+	if w.view.Sample.Seq <= 1 && !w.node.Heir {
 		return // the start event has them all
 	}
 	for i := range w.view.Limits {
@@ -300,7 +300,7 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 func (w *watcher) figures() tell.Figures {
 	f := tell.Figures{Limits: w.view.Limits, Procs: w.view.Sample.Procs, Kills: w.observe.Limits.OOMKills(), At: w.view.Sample.At}
 	if !w.observe.Pop.Attached() {
-		f.Ranks = 1 + len(w.peers.others)
+		f.Ranks = 1 + len(w.node.Others)
 	}
 	return f
 }

@@ -71,7 +71,7 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 		w.observe.Workers.RecycleTook(now - f.began)
 		if f.acted.Pool == nil {
 			w.tell.Sum.Done.Forked++
-			w.tell.Status.CountRecycled(w.rankKey(f.acted.Procs[0].Parent))
+			w.tell.Status.CountRecycled(w.owner(f.acted.Procs[0].Parent).Holder)
 		}
 	}
 	w.publish(&f.decision, &o)

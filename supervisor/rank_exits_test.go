@@ -29,7 +29,8 @@ func TestRanksEndTogether(t *testing.T) {
 		for _, s := range all {
 			s.fs.Put(rsstest.Process{PID: theHolder + 500*i, Parent: 1, Start: 4, Comm: "rsswarden"})
 		}
-		if led := all[i].join(all[i].holder.begin); led != (i == 0) {
+		all[i].join(all[i].holder.begin)
+		if led := all[i].node.Leads(); led != (i == 0) {
 			t.Fatalf("rank %d leads: %v", i, led)
 		}
 	}
@@ -41,10 +42,7 @@ func TestRanksEndTogether(t *testing.T) {
 	all[0].pass(&hold.Exit{})
 	last.fs.End(theHolder)
 	last.fs.End(theHolder + 500)
-	if err := last.peers.post.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	last.peers.heir = true
+	last.isGivenTheLead()
 	last.endStandBy(&hold.Exit{Code: 3})
 
 	journals, err := filepath.Glob(submit + "/.rsswarden/*")

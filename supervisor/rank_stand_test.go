@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // rankStand is one rank of job 46, whose command is a real process. All ranks of a
@@ -58,7 +61,7 @@ func newRank(t *testing.T, first *rankStand, dir string, task int, step string, 
 // leads has a rank join, lead and open.
 func (r *rankStand) leads() {
 	r.t.Helper()
-	if !r.join(r.holder.begin) {
+	if r.join(r.holder.begin); !r.node.Leads() {
 		r.t.Fatal("it does not lead")
 	}
 	r.t.Cleanup(func() { r.pass(nil) })
@@ -68,7 +71,7 @@ func (r *rankStand) leads() {
 // follows has a rank join that does not lead.
 func (r *rankStand) follows() {
 	r.t.Helper()
-	if r.join(r.holder.begin) {
+	if r.join(r.holder.begin); r.node.Leads() {
 		r.t.Fatal("two lead")
 	}
 	r.t.Cleanup(func() { r.pass(nil) })
@@ -77,8 +80,8 @@ func (r *rankStand) follows() {
 // meets has the leader meet so many, and learn the limits of so many steps more.
 func (r *rankStand) meets(ranks, steps int) {
 	r.t.Helper()
-	if r.meet(); len(r.peers.others) != ranks {
-		r.t.Fatalf("met %+v", r.peers.others)
+	if r.meet(); len(r.node.Others) != ranks {
+		r.t.Fatalf("met %+v", r.node.Others)
 	}
 	r.full()
 	for steps > 0 {
@@ -89,10 +92,18 @@ func (r *rankStand) meets(ranks, steps int) {
 	r.full()
 }
 
+// ordersFile is where a leader asks for something, wherever the directory is now.
+func (r *rankStand) ordersFile() string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", r.node.Dir().Fd(), nodedir.FileOf("order", r.node.Me.Holder))
+}
+
 // ordered is what stands for a rank to do.
-func (r *rankStand) ordered() node.Order {
+func (r *rankStand) ordered() (o node.Order) {
 	r.t.Helper()
-	o, err := r.peers.post.Ordered()
+	data, err := os.ReadFile(r.ordersFile())
+	if err == nil && len(data) > 0 {
+		err = json.Unmarshal(data, &o)
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -165,8 +176,12 @@ func twoRanks(t *testing.T, rules ...string) (first, s *rankStand, command *rsst
 // orders has the leader ask for something.
 func (r *rankStand) orders(other *rankStand, o node.Order) {
 	r.t.Helper()
-	o.ID = r.peers.orders.next()
-	if err := r.peers.post.Command(other.peers.me.Holder, o); err != nil {
+	o.ID = uint64(time.Now().UnixNano())
+	data, err := json.Marshal(o)
+	if err == nil {
+		err = os.WriteFile(other.ordersFile(), data, 0o600)
+	}
+	if err != nil {
 		r.t.Fatal(err)
 	}
 }

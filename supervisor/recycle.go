@@ -31,11 +31,11 @@ func (w *watcher) canRecycle(l *event.Limit) event.Feasibility {
 			return event.Feasibility{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
 		}
 	}
-	p := &w.peers
+	p := w.node
 	job, _ := w.observe.Limits.Job()
-	if p.stagger.Waits(node.Turn{
-		Now: w.now(), Left: w.view.TimeLeft(l), Nodes: job.Nodes, From: p.from, Heir: p.heir, Within: action.RecycleDeadline,
-		Pending: p.heir && w.observe.Workers.Trainers().Recycling() || w.observe.Loader != nil && w.observe.Loader.Inherited(),
+	if p.Stagger.Waits(node.Turn{
+		Now: w.now(), Left: w.view.TimeLeft(l), Nodes: job.Nodes, From: p.From, Heir: p.Heir, Within: action.RecycleDeadline,
+		Pending: p.Heir && w.observe.Workers.Trainers().Recycling() || w.observe.Loader != nil && w.observe.Loader.Inherited(),
 	}) {
 		return event.Feasibility{Reason: event.ReasonOccupied, Later: true}
 	}
@@ -70,7 +70,7 @@ func (w *watcher) recyclable(l *event.Limit) []workers.Usage {
 	step := w.observe.Limits.Step(l)
 	list := slices.DeleteFunc(w.observe.Workers.RecyclableFor(l, w.view.TimeLeft(l)), func(u workers.Usage) bool { return !w.observe.Pop.InScope(u.ID, step) })
 	for i := range list {
-		list[i].RankServed = w.peers.stagger.LastRecycled(w.rankKey(list[i].ID.PID))
+		list[i].RankServed = w.node.Stagger.LastRecycled(w.owner(list[i].ID.PID).Holder)
 	}
 	return list
 }

@@ -252,7 +252,7 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 			s.put(worker1, id.PID, 300*rss.MiB, 0)
 			s.put(worker2, id.PID, 400*rss.MiB, 0) // 900 MiB
 			s.put(worker3, id.PID, 20*rss.MiB, 0)
-			s.peers.heir = true
+			s.node.Heir = true
 			s.open(s.holder.begin)
 			if got := len(s.recyclesAsked(id)) > 0; got != c.asked || s.flight != nil {
 				t.Fatalf("asked %v after the take-over, want %v; in flight %+v", got, c.asked, s.flight)
@@ -267,7 +267,7 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 				}
 				return
 			}
-			s.later(s.peers.from + c.until - 700*time.Millisecond - s.now()) // this machine may be slow
+			s.later(s.node.From + c.until - 700*time.Millisecond - s.now()) // this machine may be slow
 			s.full()
 			if s.flight != nil {
 				t.Fatalf("in flight %+v, %v after the take-over", s.flight.decision, s.now())

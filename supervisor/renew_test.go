@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 )
@@ -12,7 +13,7 @@ import (
 func TestSocketComesBack(t *testing.T) {
 	s := leading(t, inJob(t, 0, runtimeDir(t)))
 	s.open(s.holder.begin)
-	path := filepath.Join(s.peers.post.Path(), control.SocketName)
+	path := filepath.Join(s.node.Path(), control.SocketName)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +21,7 @@ func TestSocketComesBack(t *testing.T) {
 	if _, err := os.Lstat(path); err == nil {
 		t.Fatal("it is looked after at each look")
 	}
-	s.started = s.started.Add(-renewEvery)
+	s.started = s.started.Add(-time.Minute)
 	s.meet()
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)

@@ -47,7 +47,7 @@ func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan c
 		return nil, &control.Refused{Reason: r, Detail: fmt.Sprintf(format, args...)}
 	}
 	for _, task := range cmd.Ranks {
-		if _, ok := w.rankNamed(task); !ok {
+		if _, ok := w.node.Numbered(task); !ok {
 			return refuse(event.ReasonNotWatched, "no rank %d on this node", task)
 		}
 	}
@@ -82,7 +82,7 @@ func (w *watcher) obeyClient(ctx context.Context, cmd control.Command) (<-chan c
 
 // wanted says that a command means a process.
 func (w *watcher) wanted(cmd *control.Command, pid int) (task int, ok bool) {
-	task = w.taskOf(pid)
+	task = w.owner(pid).Task
 	switch {
 	case len(cmd.PIDs) > 0:
 		return task, slices.Contains(cmd.PIDs, pid)
@@ -90,14 +90,6 @@ func (w *watcher) wanted(cmd *control.Command, pid int) (task int, ok bool) {
 		return task, slices.Contains(cmd.Ranks, task)
 	}
 	return task, true
-}
-
-// taskOf is the rank of a process of the tree.
-func (w *watcher) taskOf(pid int) int {
-	if m := w.rankOf(pid); m != nil {
-		return m.Task
-	}
-	return w.peers.me.Task
 }
 
 // recycleTargets are the workers that can be recycled, one of each rank in turn.
@@ -285,7 +277,7 @@ func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error)
 	for _, p := range list {
 		res := action.Signal(w.kill, []*rss.Proc{p}, sig, "")
 		all = all && res.OK
-		c <- control.Result{PID: p.ID.PID, Task: w.taskOf(p.ID.PID), OK: res.OK, Reason: res.Reason, Detail: res.Detail}
+		c <- control.Result{PID: p.ID.PID, Task: w.owner(p.ID.PID).Task, OK: res.OK, Reason: res.Reason, Detail: res.Detail}
 	}
 	reason := event.ReasonDone
 	if !all {

@@ -121,7 +121,7 @@ func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobF
 // not for who leads.
 func (w *watcher) foresee(delay time.Duration) {
 	job, ok := w.observe.Limits.Job()
-	if !ok || w.Able.Requeue != "" || w.peers.post == nil && job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
+	if !ok || w.Able.Requeue != "" || !w.node.Joined() && job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
 		return
 	}
 	w.askJobFacts(job, delay)

@@ -122,8 +122,8 @@ func (w *watcher) sayLastLife() {
 // who leads.
 func (w *watcher) lastLife() func() string {
 	job, ok := w.observe.Limits.Job()
-	first := job.NodeID == 0 && !w.peers.heir
-	if w.peers.post == nil {
+	first := job.NodeID == 0 && !w.node.Heir
+	if !w.node.Joined() {
 		first = job.Task == 0
 	}
 	if !ok || job.Restarts == 0 || !first || w.Able.Requeue != "" || w.Link.Begin().Attempt > 1 {

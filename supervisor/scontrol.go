@@ -27,7 +27,7 @@ func (w *watcher) askScontrol() {
 // inquire asks scontrol for slurmstepd's doings, where they are open, and for
 // the job's end, where that is not known. One process of each node asks: who leads.
 func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
-	if job.LocalID != 0 && !w.observe.Pop.Attached() && w.peers.post == nil {
+	if job.LocalID != 0 && !w.observe.Pop.Attached() && !w.node.Joined() {
 		return
 	}
 	w.endAskedAt = w.now()

@@ -15,10 +15,10 @@ type serving struct{ manual manual }
 
 // serve opens the control socket. Where that fails nobody can ask.
 func (w *watcher) serve() {
-	if w.peers.post == nil {
+	if !w.node.Joined() {
 		return
 	}
-	if err := w.tell.Serve(w.peers.post.Dir()); err != nil {
+	if err := w.tell.Serve(w.node.Dir()); err != nil {
 		w.fault("control", err)
 	}
 }
@@ -41,9 +41,9 @@ func (w *watcher) answerClient(r tell.Request) {
 
 // standing is what the status is made of.
 func (w *watcher) standing() *tell.Standing {
-	p := &w.peers
+	p := w.node
 	st := &tell.Standing{
-		Since: w.started.Add(p.from), Sample: &w.view.Sample, Limits: w.view.Limits, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
+		Since: w.started.Add(p.From), Sample: &w.view.Sample, Limits: w.view.Limits, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
 		Trainers: w.observe.Workers.Trainers(), NoHook: w.noHookWhy(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
 		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.ours(),
 	}
@@ -56,9 +56,9 @@ func (w *watcher) standing() *tell.Standing {
 			st.Action.PIDs = append(st.Action.PIDs, f.acted.Procs[i].ID.PID)
 		}
 	}
-	for _, m := range append([]node.Member{p.me}, p.others...) {
+	for _, m := range append([]node.Member{p.Me}, p.Others...) {
 		st.Ranks = append(st.Ranks, control.Rank{
-			Task: m.Task, Step: m.Step, PID: m.Command.PID, Holder: m.Holder.PID, Watcher: m.Watcher.PID, Leads: m.Holder == p.me.Holder,
+			Task: m.Task, Step: m.Step, PID: m.Command.PID, Holder: m.Holder.PID, Watcher: m.Watcher.PID, Leads: m.Holder == p.Me.Holder,
 			Command: strings.Join(m.Words, " "), Since: m.Since, Recycled: w.tell.Status.Recycled(m.Holder),
 		})
 	}

@@ -18,7 +18,10 @@ import (
 func (w *watcher) beginStop(f *inFlight, l *event.Limit) {
 	step := w.observe.Limits.Step(l)
 	first, err := w.toStop(step)
-	if asked := w.stopOthers(step); len(first)+asked == 0 && !w.stopsAlready(step) {
+	asked, news := w.node.StopOthers(step, w.Settings.StopStatus, w.Settings.Grace)
+	w.heardNode(news)
+	// Our own command may have been told to end before the lead fell to us.
+	if len(first)+asked == 0 && !(w.node.Stopping() && w.observe.Pop.InScope(w.observe.Pop.Command, step)) {
 		r := action.Result{Reason: event.ReasonError, Detail: err.Error()}
 		if errors.Is(err, syscall.ESRCH) {
 			r = action.Result{Reason: event.ReasonVanished}
@@ -61,8 +64,8 @@ func (w *watcher) toStop(step string) ([]rss.ProcID, error) {
 	var list []rss.ProcID
 	for _, id := range w.observe.Pop.Tasks() {
 		p := w.view.Sample.Find(id.PID)
-		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.observe.Pop.InScope(id, step) || w.rankOf(id.PID) != nil ||
-			id == w.observe.Pop.Command && w.peers.stop.inForce() {
+		if p != nil && p.ID == id && p.State == 'Z' && p.Threads <= 1 || !w.observe.Pop.InScope(id, step) || w.owner(id.PID) != &w.node.Me ||
+			id == w.observe.Pop.Command && w.node.Stopping() {
 			continue
 		}
 		if err := w.kill(id, 0); err == nil {

@@ -17,7 +17,7 @@ import (
 // but for loader workers, which end with their trainer: that may be saving a checkpoint.
 // Where several ranks run, and in a job, Slurm ends what is left. It returns which got it.
 func (w *watcher) endLeft() (ended []rss.ProcID) {
-	if w.observe.Pop.IsJob() || len(w.peers.others) > 0 {
+	if w.observe.Pop.IsJob() || len(w.node.Others) > 0 {
 		return nil
 	}
 	var left []*rss.Proc
@@ -50,7 +50,7 @@ const leftPatience = 20 * time.Millisecond
 // what a stop of ours has ended. Where other ranks run on, theirs cannot be told
 // from ours.
 func (w *watcher) left(ended []rss.ProcID) []event.Left {
-	if w.observe.Pop.IsJob() || len(w.peers.others) > 0 {
+	if w.observe.Pop.IsJob() || len(w.node.Others) > 0 {
 		return nil
 	}
 	var all []event.Left

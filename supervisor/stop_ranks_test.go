@@ -1,8 +1,6 @@
 package supervisor
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -98,95 +95,5 @@ func TestEndBesideStopOfOthers(t *testing.T) {
 	}
 	if last := all[len(all)-1]; last["by"] != "command" || last["signal"] != "SIGKILL" {
 		t.Errorf("%v", last)
-	}
-}
-
-// TestStopWithoutAnOrder: a rank whose watcher cannot be asked gets its TERM from the
-// leader, and one whose watcher can only from that.
-func TestStopWithoutAnOrder(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		breaks func(t *testing.T, other *rankStand)
-		direct bool
-		says   string
-	}{
-		{"it can be asked", func(*testing.T, *rankStand) {}, false, ""},
-		{"its watcher has ended", func(_ *testing.T, o *rankStand) { o.fs.End(o.Self) }, true, "stop: the watcher of rank 1 has ended: its command gets TERM from here"},
-		{"its watcher is a zombie", func(_ *testing.T, o *rankStand) {
-			o.fs.Put(rsstest.Process{PID: o.Self, Parent: 1, Start: 5, Comm: "rsswarden", State: 'Z'})
-		}, true, "stop: the watcher of rank 1 has ended"},
-		{"another has its PID", func(_ *testing.T, o *rankStand) {
-			o.fs.Put(rsstest.Process{PID: o.Self, Parent: 1, Start: 6, Comm: "sh"})
-		}, true, "stop: the watcher of rank 1 has ended"},
-		{"no file for orders", func(t *testing.T, o *rankStand) {
-			if err := os.Remove(o.peers.post.Orders()); err != nil {
-				t.Fatal(err)
-			}
-		}, true, "no such file or directory: its command gets TERM from here"},
-		{"no room for orders", func(t *testing.T, o *rankStand) { // O_TRUNC succeeds, the write fails
-			if err := os.Remove(o.peers.post.Orders()); err != nil {
-				t.Fatal(err)
-			}
-			if err := unix.Mknod(o.peers.post.Orders(), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7))); err != nil {
-				t.Skip("only root can make a device that is full:", err)
-			}
-		}, true, "cannot write order."}, // ENOSPC, EACCES where no device may be used
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := runtimeDir(t)
-			_, oursID := sleeper(t)
-			theirs, theirsID := sleeper(t)
-			s := newRank(t, nil, dir, 0, "0", oursID, "90%:stop")
-			s.leads()
-			other := newRank(t, s, dir, 1, "0", theirsID, "90%:stop")
-			other.follows()
-			s.meets(1, 0)
-			c.breaks(t, other)
-			s.uses("0", 950)
-			s.full()
-			switch {
-			case !c.direct:
-				if !running(theirs) || !other.ordered().Stop {
-					t.Error("it was not asked alone")
-				}
-			case endedBy(t, theirs) != unix.SIGTERM:
-				t.Error("it got no TERM")
-			}
-			if !strings.Contains(s.stderr(), c.says) || c.says == "" && strings.Contains(s.stderr(), "stop: ") {
-				t.Errorf("want %q in\n%s", c.says, s.stderr())
-			}
-			if s.flight == nil {
-				t.Error("nobody sees to the KILL")
-			}
-		})
-	}
-}
-
-// TestKillAgain: a command that KILL does not end, as it waits for a file server, gets it
-// again and again; that leaves nothing of /proc open.
-func TestKillAgain(t *testing.T) {
-	_, id := sleeper(t)
-	s := opened(t, nil)
-	s.Proc, s.observe.Pop.Command = "/proc", id
-	open := func() (n int) {
-		fds, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, fd := range fds {
-			if to, err := os.Readlink(fd); err == nil && (to == "/proc/loadavg" || strings.HasSuffix(to, "/statm")) {
-				n++
-			}
-		}
-		return n
-	}
-	before := open()
-	for range 20 {
-		s.peers.stop = ownStop{due: 1, said: true}
-		s.killOurs()
-	}
-	dead(t, id)
-	if n := open() - before; n > 0 {
-		t.Errorf("%d descriptors stay open", n)
 	}
 }

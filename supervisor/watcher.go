@@ -20,6 +20,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -72,7 +73,7 @@ type watcher struct {
 	clock
 
 	early    []limit.Warning // what was met before anything could be said
-	peers    peers
+	node     *node.Place
 	serving  serving
 	observe  *observe.Observer
 	ladder   *policy.State
@@ -106,7 +107,7 @@ func Watch(opt Options) {
 		s.Warnings = append(s.Warnings, "loaders are not talked to: the environment leaves no room for our variables (E2BIG)")
 	}
 	w := newWatcher(opt, begin)
-	if !w.join(begin) && !w.standBy(begin) {
+	if w.join(begin); !w.node.Leads() && !w.standBy(begin) {
 		return
 	}
 	w.open(begin)
@@ -137,6 +138,9 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		// The holder could not read it. A signal goes to nobody without it.
 		command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
+	w.node = node.New(node.Options{
+		Proc: opt.Proc, Probes: &w.probes, Bell: w.bell, Cause: rankNews, Kill: w.kill, Override: opt.Link.Override,
+	})
 	w.tracer = newTracer(newPlanReader(&w.probes, opt.Proc, opt.Self), begin.Attempt)
 	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
 	w.programs = newPrograms(opt.Link.Start, opt.Log)
@@ -160,7 +164,7 @@ func (w *watcher) open(begin hold.Begin) {
 	var faults []limit.Warning
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
 	var warnings []limit.Warning
-	warnings = w.observe.Find(begin.Holder, begin.PID, w.peers.me.Step)
+	warnings = w.observe.Find(begin.Holder, begin.PID, w.node.Me.Step)
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
@@ -181,16 +185,16 @@ func (w *watcher) open(begin hold.Begin) {
 	if s.Textfile != "" {
 		w.tell.OpenTextfile(s.Textfile, w.observe.Pop.Name, s.Rules, s.TextfileFault)
 	}
-	if !w.peers.heir {
+	if !w.node.Heir {
 		w.read()
 		w.sayStart(begin)
 	}
 	w.warn(w.early)
-	if w.takeLead() || w.peers.heir {
+	if w.takeLead() || w.node.Heir {
 		w.read()
 	}
 	w.serve()
-	if w.peers.heir {
+	if w.node.Heir {
 		w.sayHeir(begin)
 	}
 	for i := range w.view.Limits {
@@ -235,12 +239,12 @@ func (w *watcher) openAlerts() {
 	s := &w.Settings
 	opt := tell.AlertOptions{
 		Targets: s.Alerts, Program: s.AlertProgram, Environ: hold.Environ(), Token: s.AlertToken, TokenFile: s.AlertTokenFile,
-		Start: w.Link.Start, DryRun: s.DryRun, Step: w.peers.me.Step,
+		Start: w.Link.Start, DryRun: s.DryRun, Step: w.node.Me.Step,
 	}
 	if w.observe.Limits != nil {
 		opt.Job, _, _ = strings.Cut(w.observe.Pop.Name, ".") // of a step that we attached to
 		if job, in := w.observe.Limits.Job(); in && s.AlertComment && w.Able.Comment == "" {
-			opt.CommentJob = tell.CommentJob(job, w.peers.post == nil)
+			opt.CommentJob = tell.CommentJob(job, !w.node.Joined())
 		}
 	} else if job := w.tell.Run.Job; job != nil {
 		opt.Job = job.ID
@@ -304,7 +308,7 @@ func (w *watcher) sayStart(begin hold.Begin) {
 		w.tell.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
 	}
 	outer := population.OuterRun(w.Proc, begin.Holder)
-	if outer != 0 && (!w.tell.Sum.Led || w.peers.me.Task <= 0) { // of several ranks one says it
+	if outer != 0 && (!w.tell.Sum.Led || w.node.Me.Task <= 0) { // of several ranks one says it
 		w.tell.Warn(phrase.Nested(outer, s.Dir != ""))
 	}
 	if w.tell.Sum.Led {
@@ -340,7 +344,7 @@ func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
 // else was set: nothing was recorded when that was told. It comes after the lead was
 // told of, so that each lead of a record that has several has its own.
 func (w *watcher) noteStart() {
-	if w.peers.heir {
+	if w.node.Heir {
 		w.tell.Note(event.NameStart, func(h event.Head) any { return w.startEvent(h, w.Link.Begin()) })
 	}
 }

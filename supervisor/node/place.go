@@ -1,0 +1,212 @@
+package node
+
+import (
+	"encoding/json"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
+)
+
+const (
+	// blindEvery is how often a follower looks for orders where nothing announces them.
+	blindEvery = time.Second
+	// settleFor is how long a follower that inherits the lead of a rank whose command has
+	// ended waits for the end of its own: ranks end together as a rule.
+	settleFor = time.Second
+)
+
+// Options are what a Place works with.
+type Options struct {
+	Proc   string     // "/proc" outside tests
+	Probes *probe.Set // wakes the loop when the lead falls to us
+	Bell   *wake.Bell // rings for Cause when ranks come or go, answer, or ask for something
+	Cause  wake.Cause
+
+	Kill     func(rss.ProcID, syscall.Signal) error
+	Override func(status int) error // has our holder end with a status of ours
+}
+
+// Place is the place of one watcher among those of its job on this node. The zero value
+// has not joined: it leads, for its own command alone. All methods are for one goroutine,
+// and their times are those of its clock.
+type Place struct {
+	// Me is who we are, zero where we have not joined.
+	Me Member
+	// Others are the other ranks whose commands live, as the leader has met them.
+	Others []Member
+	// Heir says that another watcher led before us, and From when we began to lead.
+	Heir bool
+	From time.Duration
+	// Stagger is for the leader: when a worker may be recycled.
+	Stagger Stagger
+
+	opt     Options
+	post    *Post // nil where we have not joined, and after we have left
+	follows bool
+	hears   bool // the bell rings: for the leader from the directory, for a follower from its orders
+
+	metAt     time.Duration // when the leader looked who is here last
+	renewedAt time.Duration // when our place was looked after last
+	told      map[rss.ProcID]bool
+	asked     question
+	done      uint64 // order that was carried out last
+	stop      ownStop
+	handed    Handover
+
+	lead    *probe.Reader[*Post, error] // a follower's wait for the lead
+	settled time.Duration               // when an heir begins to lead
+}
+
+// New returns a place that has not joined.
+func New(opt Options) *Place { return &Place{opt: opt} }
+
+// News is what a Place has found out or was asked for, in this order.
+type News struct {
+	Faults []Fault
+	Lines  []string // for people, about a stop of our command
+	Ranks  []Change
+	// Changed says that other ranks came or went, or that we begin to lead.
+	Changed bool
+	// Renewed says that our place was looked after: what else is in the directory may have
+	// been removed too.
+	Renewed bool
+	// Stopped says that our command was told to end: rsswarden ends with Status.
+	Stopped bool
+	Status  int
+	// Trim is a piece that our holder is to give back, for [Place.Answer] with Order.
+	Trim  json.RawMessage
+	Order uint64
+}
+
+// Fault is what did not work, in the part "leader" or "stop".
+type Fault struct {
+	Part string
+	Err  error
+}
+
+// Change is what happened to a rank. Ended is nil where it is not known how it ended.
+type Change struct {
+	What event.RankNews
+	Member
+}
+
+func (n *News) fault(part string, err error) {
+	if err != nil {
+		n.Faults = append(n.Faults, Fault{part, err})
+	}
+}
+
+func (n *News) rank(what event.RankNews, m *Member, how *Ended) {
+	c := Change{what, *m}
+	c.Ended = how
+	n.Ranks = append(n.Ranks, c)
+}
+
+// Leads says whether this watcher judges and acts; else it follows another.
+func (p *Place) Leads() bool { return !p.follows }
+
+// Joined says whether others can be met.
+func (p *Place) Joined() bool { return p.post != nil }
+
+// HasLock says whether the lead is ours: a follower has it before it begins to lead.
+func (p *Place) HasLock() bool { return p.post != nil && p.post.Leads() }
+
+// Dir is the directory in which watchers meet, nil where we have not joined; it may be
+// reached where its path is too long for a socket's address. Path is its path.
+func (p *Place) Dir() *os.File {
+	if p.post == nil {
+		return nil
+	}
+	return p.post.Dir()
+}
+
+// Path is where the directory is.
+func (p *Place) Path() string { return p.post.Path() }
+
+// Has says whether there is a file of that name in the directory.
+func (p *Place) Has(name string) bool { return p.post.Has(name) }
+
+// Lead begins to lead.
+func (p *Place) Lead(now time.Duration) (n News) {
+	p.From, p.Heir = now, p.Heir || p.follows
+	if p.post == nil {
+		return n
+	}
+	err := p.opt.Bell.Watch(p.opt.Cause, unix.IN_MOVED_TO|unix.IN_DELETE, p.post.Path())
+	p.hears = err == nil
+	n.fault("leader", err) // who comes is met at the next look
+	n.rank(event.RankLeads, &p.Me, nil)
+	n.Changed = true
+	return n
+}
+
+// Follow begins to follow: [Place.Advance] does the rest.
+func (p *Place) Follow() (n News) {
+	n.rank(event.RankFollows, &p.Me, nil)
+	p.hearOrders(&n)
+	p.lead = probe.New(p.opt.Probes, (*Post).Wait)
+	p.lead.Ask(p.post, true)
+	return n
+}
+
+// Advance does what is due. A follower carries out what it is asked for, and begins to lead
+// where the lead has fallen to it: [Place.Leads] changes.
+func (p *Place) Advance(now time.Duration) (n News) {
+	if p.follows {
+		err, fell := p.lead.Take()
+		switch {
+		case fell && err == nil && !p.post.Killed():
+			p.Heir, p.settled = true, now+settleFor
+		case fell:
+			p.Heir, p.settled = true, now
+		}
+		if p.renew(now, &n) {
+			p.hearOrders(&n)
+		}
+		// An heir does what the leader before it asked for last: that one may have left
+		// as soon as it had.
+		p.obey(now, &n)
+		if err != nil {
+			// Nothing tells us of the leader's end now. Two that watch are a nuisance, none
+			// is the end of jobs.
+			n.fault("leader", err)
+			p.post.Leave()
+			p.post = nil
+		}
+		p.follows = !p.Heir || now < p.settled
+	}
+	p.killCommand(now, &n)
+	return n
+}
+
+// Within shortens a pause to what Advance must not come later than.
+func (p *Place) Within(now, pause time.Duration) time.Duration {
+	if p.follows && !p.hears {
+		pause = min(pause, blindEvery)
+	}
+	if p.follows && p.Heir {
+		pause = min(pause, p.settled-now)
+	}
+	return p.stop.within(now, pause)
+}
+
+// Leave gives up the lead, if we have it, and our place. It says how our command ended, nil
+// where that is not known.
+func (p *Place) Leave(how *Ended) {
+	switch {
+	case p.post == nil:
+		return
+	case how != nil:
+		p.post.End(p.Me, *how)
+	default:
+		p.post.Leave()
+	}
+	p.post = nil
+}

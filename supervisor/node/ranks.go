@@ -1,0 +1,159 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
+)
+
+// A rank whose rsswarden was killed says nothing, so the leader looks who lives: seldom
+// where all commands live and the bell rings for those that come or go in order.
+const (
+	meetEvery  = 2 * time.Second
+	meetSeldom = 10 * time.Second
+)
+
+// MeetDue says that it is time for [Place.Meet], by the last sample.
+func (p *Place) MeetDue(now time.Duration, last *rss.Sample) bool {
+	since := now - p.metAt
+	switch {
+	case p.post == nil || since < meetEvery:
+		return false
+	case !p.hears || since >= meetSeldom:
+		return true
+	}
+	return slices.ContainsFunc(p.Others, func(m Member) bool {
+		q := last.Find(m.Command.PID)
+		return q == nil || q.ID != m.Command
+	})
+}
+
+// Meet looks who is here.
+func (p *Place) Meet(now time.Duration) (n News) {
+	if p.post == nil {
+		return n
+	}
+	p.metAt = now
+	p.renew(now, &n)
+	members, left, err := p.post.Members()
+	if err != nil {
+		n.fault("leader", err)
+		return n
+	}
+	before := p.Others
+	p.Others = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Ended != nil })
+	for i := range p.Others {
+		if m := &p.Others[i]; find(before, m.Holder) == nil {
+			n.rank(event.RankJoined, m, nil)
+			n.Changed = true
+		}
+	}
+	for i := range before {
+		if o := &before[i]; find(p.Others, o.Holder) == nil {
+			p.tellEnd(&n, o, endOf(o.Holder, members, left))
+			n.Changed = true
+		}
+	}
+	p.tellEnds(&n, left)
+	return n
+}
+
+func find(list []Member, holder rss.ProcID) *Member {
+	if i := slices.IndexFunc(list, func(m Member) bool { return m.Holder == holder }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+func endOf(holder rss.ProcID, lists ...[]Member) *Ended {
+	for _, list := range lists {
+		if m := find(list, holder); m != nil && m.Ended != nil {
+			return m.Ended
+		}
+	}
+	return nil
+}
+
+// Ends are the ends of ranks that have ended together with ours, for the record: the
+// leader's was closed with the first.
+func (p *Place) Ends() (n News) {
+	_, left, err := p.post.Members()
+	n.fault("leader", err)
+	p.tellEnds(&n, left)
+	return n
+}
+
+// tellEnds tells of ranks that were not met, and that said how they ended.
+func (p *Place) tellEnds(n *News, left []Member) {
+	for i := range left {
+		if m := &left[i]; m.Ended != nil && !p.told[m.Holder] {
+			p.tellEnd(n, m, m.Ended)
+		}
+	}
+}
+
+// tellEnd tells how a rank ended, nil where it is not known.
+func (p *Place) tellEnd(n *News, m *Member, how *Ended) {
+	if p.told == nil {
+		p.told = map[rss.ProcID]bool{}
+	}
+	p.told[m.Holder] = true
+	n.rank(event.RankEnded, m, how)
+}
+
+// Alone says that no other rank's command lives, as far as is known.
+func (p *Place) Alone() bool {
+	if p.post == nil {
+		return false
+	}
+	members, _, err := p.post.Members()
+	return err == nil && !slices.ContainsFunc(members, func(m Member) bool { return m.Ended == nil && m.Holder != p.Me.Holder })
+}
+
+// Owner is the rank that a process belongs to: ours where it belongs to no other.
+func (p *Place) Owner(procs view.Lineage, pid int) *Member {
+	if len(p.Others) == 0 {
+		return &p.Me
+	}
+	for up := range procs.Up(pid) {
+		if up == p.Me.Command.PID {
+			return &p.Me
+		}
+		for i := range p.Others {
+			if m := &p.Others[i]; m.Command.PID == up {
+				return m
+			}
+		}
+	}
+	return &p.Me
+}
+
+// Numbered finds a rank of this node by SLURM_PROCID, ours included.
+func (p *Place) Numbered(task int) (m *Member, ok bool) {
+	if p.Me.Task == task {
+		return &p.Me, true
+	}
+	for i := range p.Others {
+		if p.Others[i].Task == task {
+			return &p.Others[i], true
+		}
+	}
+	return nil, false
+}
+
+// Title names a rank for people: "rank 3", or "step 0, rank 3" where it is of another step
+// than ours.
+func (p *Place) Title(m *Member) string {
+	name := fmt.Sprintf("rank %d", m.Task)
+	if m.Task < 0 {
+		name = fmt.Sprintf("process %d", m.Command.PID)
+	}
+	if m.Step != p.Me.Step {
+		return "step " + m.Step + ", " + name
+	}
+	return name
+}
