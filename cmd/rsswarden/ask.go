@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,7 +118,7 @@ func requestOf(c *cli.Context, do event.Action) (remote.Request, error) {
 	}
 	if c.IsSet("signal") {
 		if _, err := event.AskBySignal(q.Signal); err != nil {
-			return q, sourcedValue{name: "--signal"}.usage(wrongSignal(err))
+			return q, usageOf("--signal", wrongSignal(err))
 		}
 	}
 	return q, nil
@@ -189,9 +188,7 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 	}
 	if asJSON {
 		out.Errors = errorsOf(a.Failed)
-		err = printed(p, func(w io.Writer) error {
-			return writeJSON(w, out)
-		})
+		err = show(p, true, out, nil)
 	} else if tally.all > 0 {
 		_, err = fmt.Fprintln(p.stdout, tally.String())
 	}

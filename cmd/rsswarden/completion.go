@@ -68,10 +68,18 @@ const wordsCommand = "completion-words"
 // wordsPatience is how long a key press may take: a file system or Slurm may hang.
 const wordsPatience = time.Second
 
-// word is one to choose.
+// candidate is one to choose.
 type candidate struct{ text, says string }
 
-// offer is what there is to choose.
+// words are candidates without a meaning beside them.
+func words(list []string) (all []candidate) {
+	for _, text := range list {
+		all = append(all, candidate{text: text})
+	}
+	return all
+}
+
+// candidates are what there is to choose.
 type candidates struct {
 	words []candidate
 	kind  string // files, dirs, command N; empty for none
@@ -215,10 +223,7 @@ func optionWords(c *cli.Command, given []string) []candidate {
 // valuesOf are the values of an option; files and directories are for the shell.
 func valuesOf(p process, f cli.Flag, typed string) candidates {
 	name, arg := f.Names()[0], argOf(f)
-	var o candidates
-	for _, v := range optionNamed(name).values {
-		o.words = append(o.words, candidate{text: v})
-	}
+	o := candidates{words: words(optionNamed(name).values)}
 	switch {
 	case name == "at":
 		o.words = ruleWords(typed)
@@ -229,13 +234,9 @@ func valuesOf(p process, f cli.Flag, typed string) candidates {
 	case name == "pid":
 		o.words = processWords("/proc", typed)
 	case name == "sort":
-		for _, k := range screen.Keys() {
-			o.words = append(o.words, candidate{text: k})
-		}
+		o.words = words(screen.Keys())
 	case arg == "SIG":
-		for _, s := range commonSignals {
-			o.words = append(o.words, candidate{text: s})
-		}
+		o.words = words(commonSignals)
 	}
 	switch arg {
 	case "FILE", "PATH":
@@ -313,27 +314,15 @@ const maxCandidates = 100
 
 // arguments are the candidates after the options.
 func arguments(p process, command string, given []string, typed string) candidates {
-	switch command {
-	case "report":
+	switch first := len(given) == 0; {
+	case command == "report", command == "replay" && first:
 		return candidates{words: recordWords(p, given, typed), kind: "files"}
-	case "replay":
-		if len(given) == 0 {
-			return candidates{words: recordWords(p, given, typed), kind: "files"}
-		}
-	case "attach":
-		if len(given) == 0 {
-			return candidates{words: processWords("/proc", typed)}
-		}
-	case "doctor":
+	case command == "attach" && first:
+		return candidates{words: processWords("/proc", typed)}
+	case command == "doctor":
 		return candidates{kind: "files"}
-	case "completion":
-		if len(given) == 0 {
-			var o candidates
-			for _, s := range shells {
-				o.words = append(o.words, candidate{text: s})
-			}
-			return o
-		}
+	case command == "completion" && first:
+		return candidates{words: words(shells)}
 	}
 	return candidates{}
 }
@@ -360,23 +349,20 @@ const jobPatience = wordsPatience * 7 / 10
 // jobWords are this user's running jobs: those with a leader on this node, and those of
 // squeue if it answers in time.
 func jobWords(p process) []candidate {
-	asked := make(chan []candidate, 1)
-	go func() { asked <- queuedJobs() }()
-	here := make(chan []candidate, 1)
+	found := make(chan []candidate, 2)
+	go func() { found <- queuedJobs() }()
 	go func() {
 		var list []candidate
 		for _, job := range remote.Jobs(p.caller()) {
 			list = append(list, candidate{job, "rsswarden runs here"})
 		}
-		here <- list
+		found <- list
 	}()
 	var list []candidate
 	deadline := time.After(jobPatience + wordsPatience/10)
 	for range 2 {
 		select {
-		case some := <-here:
-			list = append(list, some...)
-		case some := <-asked:
+		case some := <-found:
 			list = append(list, some...)
 		case <-deadline:
 		}

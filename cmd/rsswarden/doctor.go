@@ -51,7 +51,7 @@ func doctorCommand(p process) *cli.Command {
 		s := doctorSetup(p)
 		s.Pythons, s.TryAlerts, s.TryTorch = c.Args().Slice(), c.Bool("try-alerts"), c.Bool("torch")
 		if err := setDuration(&s.Patience, c.String("timeout"), time.Second, time.Hour); err != nil {
-			return sourcedValue{name: "--timeout"}.usage(err)
+			return usageOf("--timeout", err)
 		}
 		for _, name := range s.Pythons {
 			if strings.HasPrefix(name, "-") && !strings.Contains(name, "/") {

@@ -175,8 +175,9 @@ func (q *ioRequest) answer(patience time.Duration, here bool) (ioReply, error) {
 	}
 }
 
-// text is answer for the text of a file.
-func (q *ioRequest) text(patience time.Duration, here bool) ([]byte, error) {
+// readAside reads a file of options.
+func readAside(what ioKind, path string, patience time.Duration, here bool) ([]byte, error) {
+	q := ioRequest{What: what, Path: []byte(path)}
 	r, err := q.answer(patience, here)
 	if err != nil {
 		return nil, err
@@ -184,9 +185,9 @@ func (q *ioRequest) text(patience time.Duration, here bool) ([]byte, error) {
 	return r.Text, r.err()
 }
 
-// ask is answer for the error alone.
-func (q *ioRequest) ask() error {
-	_, err := q.text(preparePatience, false)
+// askAside asks about a path in a process of its own.
+func askAside(what ioKind, path string) error {
+	_, err := readAside(what, path, preparePatience, false)
 	return err
 }
 
@@ -222,4 +223,9 @@ func checkFileName(path string) error {
 		return &fs.PathError{Op: "stat", Path: dir, Err: syscall.ENOTDIR}
 	}
 	return nil
+}
+
+// ofDescriptor says that a path names a descriptor of this process.
+func ofDescriptor(path string) bool {
+	return path == "/dev/stdin" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
 }

@@ -44,6 +44,16 @@ func printed(p process, write func(io.Writer) error) error {
 	return nil
 }
 
+// show prints a value for programs, or its text.
+func show(p process, asJSON bool, v any, text func(io.Writer) error) error {
+	return printed(p, func(w io.Writer) error {
+		if asJSON {
+			return writeJSON(w, v)
+		}
+		return text(w)
+	})
+}
+
 func buffered(to io.Writer, write func(io.Writer) error) error {
 	w := bufio.NewWriterSize(to, 64<<10)
 	err := write(w)
@@ -100,9 +110,7 @@ func sentences(s string) string {
 }
 
 // oneLine keeps names from breaking a line or steering a terminal.
-func oneLine(s string) string {
-	return text.Plain(s)
-}
+func oneLine(s string) string { return text.Plain(s) }
 
 // plainLines does so for each line of a text.
 func plainLines(text string) string {

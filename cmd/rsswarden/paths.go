@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -23,13 +22,8 @@ func (src *valueSources) events(v sourcedValue, s *settings.Settings) error {
 	if s.Events == "" || ofDescriptor(s.Events) {
 		return nil
 	}
-	q := ioRequest{What: ioName, Path: []byte(absolute(s.Events))}
-	r, err := q.answer(preparePatience, isLocal(absolute(s.Events)))
-	if err != nil {
-		src.warnf("%s %q: %v", v.name, v, err)
-		return nil
-	}
-	if err = r.err(); err == nil {
+	err := src.ask(v, ioName, absolute(s.Events))
+	if err == nil {
 		return nil
 	}
 	if !v.user() {
@@ -46,9 +40,15 @@ func (src *valueSources) events(v sourcedValue, s *settings.Settings) error {
 	return usagef(hint, "%s %q cannot be written: %v", v.name, v, err)
 }
 
-// ofDescriptor says that a path names a descriptor of this process.
-func ofDescriptor(path string) bool {
-	return path == "/dev/stdin" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
+// ask asks about a path of an option, and warns if there is no answer.
+func (src *valueSources) ask(v sourcedValue, what ioKind, path string) error {
+	q := ioRequest{What: what, Path: []byte(path)}
+	r, err := q.answer(preparePatience, isLocal(path))
+	if err != nil {
+		src.warnf("%s %q: %v", v.name, v, err)
+		return nil
+	}
+	return r.err()
 }
 
 // checkpointFile warns if the directory of the checkpoint is missing; the training may
@@ -58,13 +58,7 @@ func (src *valueSources) checkpointFile(v sourcedValue, s *settings.Settings) {
 		return
 	}
 	dir := filepath.Dir(s.CheckpointFile)
-	q := ioRequest{What: ioThere, Path: []byte(dir)}
-	r, err := q.answer(preparePatience, isLocal(dir))
-	if err != nil {
-		src.warnf("%s %q: %v", v.name, v, err)
-		return
-	}
-	if err = r.err(); err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+	if err := src.ask(v, ioThere, dir); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		src.warnf("%s %q: there is no directory %s now; unless the command makes it, a requeue waits for this file in vain, until --checkpoint-timeout: check the name",
 			v.name, v, dir)
 	}
@@ -76,8 +70,7 @@ func (src *valueSources) textfile(v sourcedValue, s *settings.Settings) {
 	if s.Textfile == "" {
 		return
 	}
-	q := ioRequest{What: ioTextfile, Path: []byte(s.Textfile)}
-	err := q.ask()
+	err := askAside(ioTextfile, s.Textfile)
 	if err == nil {
 		return
 	}
@@ -175,8 +168,7 @@ func (src *valueSources) alertSecrets(v sourcedValue, s *settings.Settings) {
 
 // tokenFile warns where no token can be read yet.
 func (src *valueSources) tokenFile(path string) {
-	q := ioRequest{What: ioToken, Path: []byte(absolute(path))}
-	if err := q.ask(); err != nil {
+	if err := askAside(ioToken, absolute(path)); err != nil {
 		src.warnf("--alert: %v; nobody is told before one can be read; write it into the first line of a file that you alone may read", err)
 	}
 }
@@ -187,8 +179,7 @@ func (src *valueSources) record(v sourcedValue, s *settings.Settings) {
 	if s.Record == settings.RecordAuto || s.Record == settings.RecordNone {
 		return
 	}
-	q := ioRequest{What: ioRecord, Path: []byte(s.Record)}
-	err := q.ask()
+	err := askAside(ioRecord, s.Record)
 	var unanswered *hold.UnansweredError
 	if errors.As(err, &unanswered) {
 		err = fmt.Errorf("%s: %w", s.Record, err)

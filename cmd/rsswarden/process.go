@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -89,4 +91,64 @@ func executable(file string) error {
 		return err
 	}
 	return nil // any other answer, of a seccomp filter say, is about access(2): execve decides
+}
+
+// Exit statuses of our own. All others are the command's.
+const (
+	exitOK        = 0
+	exitRefused   = 1   // trim: every process was refused
+	exitRecord    = 1   // report, replay: no record could be read, or a file not written
+	exitInPart    = 1   // doctor: run would protect this job only in part
+	exitNotAll    = 1   // status, recycle, trim, checkpoint: no run is there, or not all have answered or done it
+	exitUsage     = 2   // bad usage, nothing was started
+	exitCannotRun = 125 // we could not start the command
+	exitNotExec   = 126 // the command was found and cannot be executed
+	exitNotFound  = 127 // the command was not found
+	exitStopped   = 137 // our `stop` ended it, unless --stop-status says otherwise
+)
+
+// statuses tells of them.
+var statuses = [][2]string{
+	{strconv.Itoa(exitOK), "It was done. (Of run: the command ended so.)"},
+	{strconv.Itoa(exitRefused), "trim: every process was refused; status, top --once, recycle, checkpoint: not all answered or did it;\n" +
+		"doctor: run would protect only in part; report, replay: a record could not be read, or a file not written."},
+	{strconv.Itoa(exitUsage), "Bad usage; nothing was started. report, replay: no record is there."},
+	{strconv.Itoa(exitCannotRun), "run: the command could not be started."},
+	{strconv.Itoa(exitNotExec), "run: the command was found and is not executable."},
+	{strconv.Itoa(exitNotFound), "run: the command was not found."},
+	{strconv.Itoa(exitStopped), "run: a stop rule ended it; --stop-status chooses another."},
+}
+
+// failure is an error that ends a command, with what to do about it.
+type failure struct {
+	error
+	hint   string
+	status int
+	format string // of the log that it is printed in, empty for text
+}
+
+func (e *failure) Unwrap() error { return e.error }
+
+// usagef is bad input, found before anything was started.
+func usagef(hint, format string, args ...any) error {
+	return &failure{error: fmt.Errorf(format, args...), hint: hint, status: exitUsage}
+}
+
+// recordFailure is a record that cannot be read, or a report that cannot be written.
+func recordFailure(err error, hint string) error {
+	return &failure{error: err, hint: hint, status: exitRecord}
+}
+
+// exitStatus is the error of a command that has said what there is to say.
+type exitStatus int
+
+func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
+
+// errnoOf strips the path that the standard library wraps around an errno.
+func errnoOf(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -54,17 +53,15 @@ func replayOptions(c *cli.Context) (opt replay.Options, err error) {
 		}
 	}
 	if c.IsSet("accounting") {
-		v := sourcedValue{name: "--accounting"}
 		if err := oneOf(c.String("accounting"), "rss", "pss", "noshared", "cgroup"); err != nil {
-			return opt, v.usage(err)
+			return opt, usageOf("--accounting", err)
 		}
 		opt.Accounting = event.Accounting(c.String("accounting"))
 	}
 	if c.IsSet("at") {
-		v := sourcedValue{name: "--at"}
 		var s settings.Settings
 		if err := setLadder(&s, c.StringSlice("at")); err != nil {
-			return opt, v.usage(err)
+			return opt, usageOf("--at", err)
 		}
 		opt.Rules = append([]event.Rule{}, s.Rules...)
 	}
@@ -95,10 +92,5 @@ func replayRun(p process, args []string, opt replay.Options, asJSON bool) error 
 	case err != nil:
 		return recordFailure(err, "a run of less than a second leaves nothing to replay; rsswarden report tells the rest")
 	}
-	return printed(p, func(w io.Writer) error {
-		if asJSON {
-			return writeJSON(w, result)
-		}
-		return result.WriteText(w)
-	})
+	return show(p, asJSON, result, result.WriteText)
 }

@@ -117,12 +117,7 @@ func printReport(p process, args []string, o reportOptions) error {
 	if o.csv {
 		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
 	}
-	return printed(p, func(w io.Writer) error {
-		if o.json {
-			return writeJSON(w, rep)
-		}
-		return render.Text(w, rep, columns(p.stdout), colours(p))
-	})
+	return show(p, o.json, rep, func(w io.Writer) error { return render.Text(w, rep, columns(p.stdout), colours(p)) })
 }
 
 // advise prints what all runs in the directories come to.
@@ -146,27 +141,23 @@ func advise(p process, dirs []string, asJSON bool) error {
 		places = append(places, recordDirs(d)...)
 	}
 	runs, err := readRuns(record.Find(places...))
-	if len(runs) == 0 {
-		if err == nil {
-			if !named {
-				return usagef(hintNoRecord, "no run has left a record in %s", listed(dirs))
-			}
-			return usagef(hint, "no run has left a record in %s", listed(dirs))
-		}
+	switch {
+	case len(runs) == 0 && err != nil:
 		return notRead(err)
-	}
-	if err != nil {
+	case len(runs) == 0 && !named:
+		return usagef(hintNoRecord, "no run has left a record in %s", listed(dirs))
+	case len(runs) == 0:
+		return usagef(hint, "no run has left a record in %s", listed(dirs))
+	case err != nil:
 		p.warn(sentences(err.Error()))
 	}
 	lines := render.Advise(runs)
-	return printed(p, func(w io.Writer) error {
-		if asJSON {
-			return writeJSON(w, struct {
-				V      int                   `json:"v"`
-				Runs   int                   `json:"runs"`
-				Advice []analysis.AdviceLine `json:"advice"`
-			}{analysis.Version, len(runs), lines})
-		}
+	forPrograms := struct {
+		V      int                   `json:"v"`
+		Runs   int                   `json:"runs"`
+		Advice []analysis.AdviceLine `json:"advice"`
+	}{analysis.Version, len(runs), lines}
+	return show(p, asJSON, forPrograms, func(w io.Writer) error {
 		return render.WriteAdvice(w, len(runs), lines, columns(p.stdout), colours(p))
 	})
 }

@@ -55,7 +55,7 @@ type nodesJSON struct {
 
 // printStatus prints the statuses of all leaders, ordered by the names of their nodes.
 func printStatus(p process, t remote.Target, asJSON bool) error {
-	var all []*control.Status
+	all := []*control.Status{} // to programs no node is a list too
 	a, err := remote.Ask(p.caller(), t, remote.Request{}, func(s remote.Answer) {
 		if s.Status != nil {
 			all = append(all, s.Status)
@@ -67,32 +67,21 @@ func printStatus(p process, t remote.Target, asJSON bool) error {
 	slices.SortStableFunc(all, func(x, y *control.Status) int {
 		return cmp.Or(cmp.Compare(len(x.Node), len(y.Node)), cmp.Compare(x.Node, y.Node), cmp.Compare(x.Leader, y.Leader))
 	})
-	if asJSON {
-		out := nodesJSON{V: control.Version, Nodes: all, Errors: errorsOf(a.Failed)}
-		if out.Nodes == nil {
-			out.Nodes = []*control.Status{}
-		}
-		err = printed(p, func(w io.Writer) error {
-			return writeJSON(w, out)
-		})
-	} else {
-		width := math.MaxInt // nothing is cut off for a file or a pipe
-		if term.IsTerminal(int(p.stdout.Fd())) {
-			width = columns(p.stdout)
-		}
-		err = printed(p, func(w io.Writer) error {
-			for i, st := range all {
-				if i > 0 {
-					fmt.Fprintln(w)
-				}
-				if err := writeStatus(w, st, width); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	width := math.MaxInt // nothing is cut off for a file or a pipe
+	if term.IsTerminal(int(p.stdout.Fd())) {
+		width = columns(p.stdout)
 	}
-	if err != nil {
+	if err := show(p, asJSON, nodesJSON{control.Version, all, errorsOf(a.Failed)}, func(w io.Writer) error {
+		for i, st := range all {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			if err := writeStatus(w, st, width); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	return printFailures(p, a)

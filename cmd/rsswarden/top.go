@@ -75,7 +75,7 @@ func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) 
 	}
 	if c.IsSet("interval") {
 		if err := setDuration(&m.Interval, c.String("interval"), least, time.Hour); err != nil {
-			return m, sourcedValue{name: "--interval"}.usage(err)
+			return m, usageOf("--interval", err)
 		}
 	}
 	if key := c.String("sort"); c.IsSet("sort") {
