@@ -176,3 +176,19 @@ func namedRsswarden(proc string, pid int) bool {
 	comm, err := procfile.Read(filepath.Join(dir, "comm"), procfile.Small)
 	return err == nil && strings.TrimSpace(string(comm)) == program
 }
+
+// hasSuccessor says that a member of the directory lives, who leads or can be next.
+func hasSuccessor(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		id, ok := nodedir.ProcOf(e.Name(), "rank")
+		if !ok {
+			return false
+		}
+		now, err := proctree.StartTime("/proc", id.PID)
+		return err == nil && now == id.Start
+	})
+}

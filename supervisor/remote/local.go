@@ -5,38 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/control"
-	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
-
-// Answer is one message of a leader, or an error in its place. Nodes send it as a JSON
-// object; a node may have several leaders.
-type Answer struct {
-	Node string `json:"node"`
-	Job  string `json:"job,omitempty"`
-	// Begun is in the first answer of a node, and Over in its last.
-	Begun bool `json:"begun,omitempty"`
-	Over  bool `json:"over,omitempty"`
-
-	Status *control.Status `json:"status,omitempty"`
-	Result *control.Result `json:"result,omitempty"`
-	// Leader is the PID of a node's leader, and Ranks those asked for that it has.
-	Leader int   `json:"leader,omitempty"`
-	Ranks  []int `json:"ranks,omitempty"`
-	// Error is why a leader has not answered or acted.
-	Error string `json:"error,omitempty"`
-	Hint  string `json:"hint,omitempty"`
-}
-
-func (a Answer) asError() error { return &Error{Msg: a.Node + ": " + a.Error, Hint: a.Hint} }
 
 // Reply is a leader of this node with its first answer.
 type Reply struct {
@@ -174,22 +150,6 @@ func (m *Reply) askUntilTakenOver(ctx context.Context) {
 		}
 		return
 	}
-}
-
-// hasSuccessor says that a member of the directory lives, who leads or can be next.
-func hasSuccessor(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		id, ok := nodedir.ProcOf(e.Name(), "rank")
-		if !ok {
-			return false
-		}
-		now, err := proctree.StartTime("/proc", id.PID)
-		return err == nil && now == id.Start
-	})
 }
 
 // here passes the status on, or has the leaders act one after the other.
