@@ -17,12 +17,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -33,9 +31,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
-// version is set by the linker; `make build` puts the git description here.
-var version = "unknown"
-
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == sendCommand {
 		os.Exit(send(os.Stdin, os.Stdout))
@@ -43,61 +38,19 @@ func main() {
 	os.Exit(run(process{args: os.Args, lookup: os.LookupEnv, stdout: os.Stdout, stderr: os.Stderr}))
 }
 
-// process is what the program may know of the process it runs in; nothing below main
-// reads os.Args or the environment itself.
-type process struct {
-	args           []string
-	lookup         func(string) (string, bool)
-	stdout, stderr *os.File
-}
-
-func (p process) get(name string) string {
-	v, _ := p.lookup(name)
-	return strings.TrimSpace(v)
-}
-
-// Exit statuses.
-const (
-	exitOK     = 0
-	exitFailed = 1 // it could not start, or go on
-	exitUsage  = 2 // bad usage, nothing was started
-)
-
-const programName = "rsswardend"
-
-// settings is what the command line chooses.
-type settings struct {
-	listen, webConfig string // listen is empty for no HTTP
-	textfile, records string // directories, empty for none
-	interval          time.Duration
-	node              string
-}
-
-// usageError is bad input, found before anything was started. Hint is what to type
-// instead.
-type usageError struct{ msg, hint string }
-
-func (e *usageError) Error() string { return e.msg }
-
-func usagef(hint, format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...), hint}
-}
-
 // run is the whole program: it returns the exit status.
 func run(p process) int {
 	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help"}
 	app := &cli.App{
-		Name:            programName,
-		Usage:           appUsage,
-		UsageText:       usageText,
-		HideHelpCommand: true,
-		HideVersion:     true,
-		Writer:          p.stdout,
-		ErrWriter:       p.stderr,
-		ExitErrHandler:  func(*cli.Context, error) {},
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return ourWords(err)
-		},
+		Name:                  programName,
+		Usage:                 appUsage,
+		UsageText:             usageText,
+		HideHelpCommand:       true,
+		HideVersion:           true,
+		Writer:                p.stdout,
+		ErrWriter:             p.stderr,
+		ExitErrHandler:        func(*cli.Context, error) {},
+		OnUsageError:          func(_ *cli.Context, err error, _ bool) error { return ourWords(err) },
 		Flags:                 flags(),
 		CustomAppHelpTemplate: helpTemplate,
 		Action: func(c *cli.Context) error {
@@ -120,20 +73,13 @@ func run(p process) int {
 	if err == nil {
 		return exitOK
 	}
-	status, hint := exitFailed, ""
-	var usage *usageError
-	if errors.As(err, &usage) {
-		status, hint = exitUsage, usage.hint
-	}
-	var failed *failure
-	if errors.As(err, &failed) {
-		hint = failed.hint
-	}
+	failed := &failure{status: exitFailed}
+	errors.As(err, &failed)
 	fmt.Fprintln(p.stderr, "error:", strings.ReplaceAll(err.Error(), "\n", "; "))
-	if hint != "" {
-		fmt.Fprintln(p.stderr, "hint:", hint)
+	if failed.hint != "" {
+		fmt.Fprintln(p.stderr, "hint:", failed.hint)
 	}
-	return status
+	return failed.status
 }
 
 // ourWords says what the flag package found wrong.
@@ -159,6 +105,13 @@ func ourWords(err error) error {
 		return usagef("give a number with a unit, such as 10s or 2m", "--%s %q is not a duration", name, value)
 	}
 	return usagef(hint, "%s", msg)
+}
+
+// calledOtherwise are the names that other exporters, and people, have for our options.
+var calledOtherwise = map[string]string{
+	"web.listen-address": "listen", "listen-address": "listen", "address": "listen", "addr": "listen", "port": "listen", "p": "listen",
+	"web.config": "web.config.file", "config": "web.config.file", "config.file": "web.config.file",
+	"collector.textfile.directory": "textfile", "record": "records", "nodename": "node",
 }
 
 // parse checks the options before anything is started.
@@ -218,43 +171,12 @@ func outside(p process) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell whether this is a job: %w", err)
 	}
-	if job, _, in := slurm.StepOfCgroup(own); in {
-		return usagef(hint, "this is job %s", job)
+	job, _, in := slurm.StepOfCgroup(own)
+	if !in {
+		job = p.get("SLURM_JOB_ID")
 	}
-	if job := p.get("SLURM_JOB_ID"); job != "" {
+	if job != "" {
 		return usagef(hint, "this is job %s", job)
 	}
 	return nil
 }
-
-// calledOtherwise are the names that other exporters, and people, have for our options.
-var calledOtherwise = map[string]string{
-	"web.listen-address": "listen", "listen-address": "listen", "address": "listen", "addr": "listen", "port": "listen", "p": "listen",
-	"web.config": "web.config.file", "config": "web.config.file", "config.file": "web.config.file",
-	"collector.textfile.directory": "textfile", "record": "records", "nodename": "node",
-}
-
-// failure is what kept it from starting, with what to do about it.
-type failure struct {
-	err  error
-	hint string
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-// listenHint says what to do where nobody may listen at that address.
-func listenHint(err error) string {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return "one rsswardend a node is enough; if that is another program, choose another port, as --listen 127.0.0.1:9760: ss -ltnp says who listens"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "no interface of this node has that address: ip addr lists those that there are; :9759 is for all"
-	case errors.Is(err, fs.ErrPermission):
-		return "ports below 1024 are for root alone: choose a higher one, as 9759"
-	}
-	return "give an address of this node and a port, as 127.0.0.1:9759, or :9759 for all addresses"
-}
-
-// webConfigHint shows the form of that file, whose errors come from a parser of YAML.
-const webConfigHint = "it is YAML, as all exporters of Prometheus have it: tls_server_config: {cert_file: FILE, key_file: FILE}, basic_auth_users: {NAME: HASH of bcrypt}"

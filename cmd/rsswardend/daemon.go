@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
@@ -30,12 +29,6 @@ type daemon struct {
 	told    bool   // the kernel told of a kill, and no look was taken since
 	heard   bool   // it tells of those of all steps of the last look
 	unheard string // why it does not, as it was said last
-}
-
-// view is what scrapes are told of. Nobody changes it.
-type view struct {
-	*nodejobs.Snapshot
-	killed []killed
 }
 
 func newDaemon(s settings, log *slog.Logger) *daemon {
@@ -164,9 +157,4 @@ func (d *daemon) close() {
 		d.file.close()
 	}
 	d.jobs.Close()
-}
-
-// limited says that there is a limit to tell.
-func limited(u *nodejobs.Use) bool {
-	return u.Measured && u.Limit != cgroup.Unlimited && u.Limit > 0
 }

@@ -8,25 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
-// oom is what is known of a job that lost processes to the OOM killer.
-type oom struct {
-	job   nodejobs.Job
-	first time.Time         // when the first kill was seen
-	near  time.Duration     // for how long nine tenths of the limit were used then
-	steps map[string]uint64 // kills by step, of those that were seen
-	said  time.Time         // when that was said last
-	// unseen says that no look saw the job.
-	unseen bool
-}
-
-// killed is what is told of a job that the OOM killer hit and that has ended. Most end
-// within the second, which no scrape is in: an alert on the count would never fire.
-type killed struct {
-	id, node string
-	kills    uint64
-	ended    time.Time
-}
-
 // It is told for long enough that several scrapes see it, of maxKilled jobs at most.
 const (
 	toldFor   = 5 * time.Minute

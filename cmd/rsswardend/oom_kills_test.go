@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
-	"golang.org/x/sys/unix"
 )
 
 // TestOOM: a step that the OOM killer hits and that is gone at once is told of, with a

@@ -92,12 +92,13 @@ func (r *recordFile) append(e entry) error {
 		r.close()
 	}
 	if r.file == nil {
-		if err := r.open(int64(len(line))); err != nil {
-			return fmt.Errorf("cannot keep the record of job %s: %w", e.JobID, err)
-		}
+		err = r.open(int64(len(line)))
 	}
-	n, err := r.file.Write(line)
-	r.size += int64(n)
+	if err == nil {
+		var n int
+		n, err = r.file.Write(line)
+		r.size += int64(n)
+	}
 	if err != nil {
 		r.close()
 		return fmt.Errorf("cannot keep the record of job %s: %w", e.JobID, err)
@@ -113,12 +114,9 @@ func (r *recordFile) open(more int64) error {
 			return err
 		}
 	}
-	f, size, err := openRecords(name, os.O_CREATE)
-	if err != nil {
-		return err
-	}
-	r.file, r.size = f, size
-	return nil
+	var err error
+	r.file, r.size, err = openRecords(name, os.O_CREATE)
+	return err
 }
 
 // openRecords opens a file to append to. Others may be able to make files in its
@@ -167,4 +165,15 @@ func (r *recordFile) close() {
 		r.file.Close()
 		r.file = nil
 	}
+}
+
+// oom is what is known of a job that lost processes to the OOM killer.
+type oom struct {
+	job   nodejobs.Job
+	first time.Time         // when the first kill was seen
+	near  time.Duration     // for how long nine tenths of the limit were used then
+	steps map[string]uint64 // kills by step, of those that were seen
+	said  time.Time         // when that was said last
+	// unseen says that no look saw the job.
+	unseen bool
 }

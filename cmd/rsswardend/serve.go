@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -78,11 +79,11 @@ const killsPause = 200 * time.Millisecond
 // open opens the address.
 func open(s settings, log *slog.Logger) (net.Listener, error) {
 	if err := web.Validate(s.webConfig); err != nil {
-		return nil, &failure{fmt.Errorf("cannot use --web.config.file: %w", err), webConfigHint}
+		return nil, &failure{fmt.Errorf("cannot use --web.config.file: %w", err), webConfigHint, exitFailed}
 	}
 	l, err := net.Listen("tcp", s.listen)
 	if err != nil {
-		return nil, &failure{fmt.Errorf("cannot listen: %w", err), listenHint(err)}
+		return nil, &failure{fmt.Errorf("cannot listen: %w", err), listenHint(err), exitFailed}
 	}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.webConfig == "" {
 		log.Warn("whoever reaches this address may read the metrics; --web.config.file has TLS and passwords", "address", l.Addr().String())
@@ -261,3 +262,19 @@ func shutdown(server *http.Server) {
 		server.Close()
 	}
 }
+
+// listenHint says what to do where nobody may listen at that address.
+func listenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "one rsswardend a node is enough; if that is another program, choose another port, as --listen 127.0.0.1:9760: ss -ltnp says who listens"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "no interface of this node has that address: ip addr lists those that there are; :9759 is for all"
+	case errors.Is(err, fs.ErrPermission):
+		return "ports below 1024 are for root alone: choose a higher one, as 9759"
+	}
+	return "give an address of this node and a port, as 127.0.0.1:9759, or :9759 for all addresses"
+}
+
+// webConfigHint shows the form of that file, whose errors come from a parser of YAML.
+const webConfigHint = "it is YAML, as all exporters of Prometheus have it: tls_server_config: {cert_file: FILE, key_file: FILE}, basic_auth_users: {NAME: HASH of bcrypt}"
