@@ -119,7 +119,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"supervisor/node os.ReadDir":         1, // a directory that we alone may write
 		"supervisor/limit os.ReadDir":        2, // steps of our job and their tasks
 		"supervisor/loader os.ReadFile":      1, // a directory that root and we alone may write
-		"supervisor/nodejobs os.ReadDir":     4, // jobs and steps, which Slurm makes
+		"supervisor/nodejobs os.ReadDir":     3, // jobs and steps, which Slurm makes
 		"supervisor/population Readdirnames": 1, // /proc
 		"supervisor/population os.ReadDir":   1, // steps of our job
 		"supervisor/record/store os.ReadDir": 2, // records; our own descriptors

@@ -2,36 +2,9 @@ package nodejobs
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
-
-// news is what the kernel told of one step, as a look takes it in.
-type news struct {
-	stepSeen
-	at          time.Time
-	base, kills uint64 // by the step's counters, before it was seen and at least by now
-}
-
-// nodeKills is what is known of kills on the node, and whose they may be.
-type nodeKills struct {
-	kills   uint64 // by the node's count, as of the last look
-	blind   bool   // that is not to be had
-	changed bool   // it has changed since the look before, or is not known
-	killed  bool   // … or had in the look before
-
-	open   []news // what may be a kill or not
-	seen   uint64 // kills of jobs that were counted in this look
-	left   uint64 // kills on the node that are no job's so far
-	leftAt time.Time
-	doubt  bool    // the last look left kills that are nobody's
-	lately []Ended // the last that ended
-}
-
-// lost is a step that is gone and that had kills: by its counter, and since we came.
-type lost struct{ all, ours uint64 }
 
 // collect returns what came since the last time, and takes in the node's count.
 func (n *notices) collect(kills uint64, ok bool) []news {
@@ -91,27 +64,6 @@ func (n *notices) jobAt(path string) *watchedDir {
 	return s
 }
 
-// below yields the names on the way down.
-func below(from, to string) func(func(string) bool) {
-	rel, err := filepath.Rel(from, to)
-	if err != nil || rel == "." {
-		rel = ".."
-	}
-	return strings.SplitSeq(rel, "/")
-}
-
-// find finds a directory that is followed.
-func (d *dir) find(path string) *dir {
-	for name := range below(d.path, path) {
-		i := slices.IndexFunc(d.kids, func(c *dir) bool { return c.name == name })
-		if i < 0 {
-			return nil
-		}
-		d = d.kids[i]
-	}
-	return d
-}
-
 // note has the kills of a step stand in its directory or, where all are listed and it is
 // not among them, its job's, which it returns; nil for one that is not followed.
 func (n *Node) note(t *news, listed bool) (job *dir) {
@@ -136,21 +88,6 @@ func (n *Node) note(t *news, listed bool) (job *dir) {
 		job.lose(t.step, lost{t.kills, t.kills - min(t.kills, t.base)})
 	}
 	return job
-}
-
-// maxLost bounds what is kept of a job's steps that are gone.
-const maxLost = 1024
-
-// lose keeps the kills of a step that is gone.
-func (d *dir) lose(step string, l lost) {
-	if d.lost == nil {
-		d.lost = map[string]lost{}
-	}
-	if was, ok := d.lost[step]; !ok && len(d.lost) >= maxLost {
-		d.gone += l.all
-	} else if l.all > was.all {
-		d.lost[step] = l
-	}
 }
 
 // Bounds on what is kept of what is over.
@@ -240,39 +177,6 @@ func (n *Node) accuse(snap *Snapshot, t *news, now time.Time) {
 	n.left -= min(n.left, j.atLeast(t.step, ours))
 }
 
-// stepKills are the kills of a step.
-func (j *Job) stepKills(id string) uint64 {
-	if s := j.step(id); s != nil {
-		return s.OOMKills
-	}
-	return 0
-}
-
-// step finds a step, one that is gone too.
-func (j *Job) step(id string) *Step {
-	for _, list := range [][]Step{j.Steps, j.Over} {
-		for i := range list {
-			if list[i].ID == id {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
-// atLeast raises the kills of a step and its job, and returns by how many.
-func (j *Job) atLeast(id string, kills uint64) (more uint64) {
-	s := j.step(id)
-	if s == nil {
-		j.Over = append(j.Over, Step{ID: id})
-		s = &j.Over[len(j.Over)-1]
-	}
-	more = kills - min(kills, s.OOMKills)
-	s.OOMKills += more
-	j.OOMKills += more
-	return more
-}
-
 // takeKills has a job and its steps have the kills of their directories, and counts what
 // is new.
 func (n *Node) takeKills(d *dir, j *Job) {
@@ -302,10 +206,64 @@ func (n *Node) takeKills(d *dir, j *Job) {
 	g.last = *j
 }
 
-// worse is what is less sure of two.
-func worse(a, b Source) Source {
-	if slices.Index(Sources, b) > slices.Index(Sources, a) {
-		return b
+// tally adds up what counters of a directory and below it say, and what was told of them.
+func (n *Node) tally(d *dir) (kills uint64) {
+	below := d.gone
+	for _, c := range d.kids {
+		below += n.tally(c)
 	}
-	return a
+	for _, l := range d.lost {
+		below += l.all
+	}
+	if kills = d.kills + below; n.version == 2 {
+		kills = max(d.kills, below)
+	}
+	kills = max(kills, d.told)
+	if d.group != nil {
+		d.group.counted(kills, n.looks == 1)
+	}
+	return kills
+}
+
+// drop forgets a directory that is gone.
+func (n *Node) drop(parent, d *dir) {
+	d.each(func(c *dir) {
+		if c.group != nil && c.group.level != nil {
+			c.group.level.Close()
+		}
+		if c.kind == kindInner && c.inner != nil {
+			*c.inner--
+		}
+	})
+	switch kills := n.tally(d); {
+	case kills == 0:
+	case d.kind == kindStep:
+		l := lost{all: kills}
+		if d.group != nil {
+			l.ours = kills - min(kills, d.group.base)
+		}
+		parent.lose(d.id, l)
+	case n.version == 1 && d.kind == kindInner:
+		parent.gone += kills
+	}
+	// On its way out a user's directory takes its jobs with it.
+	d.each(func(c *dir) {
+		if c.kind == kindJob && c.group != nil {
+			last := c.group.last
+			last.Steps = slices.Clone(last.Steps) // a snapshot has them
+			n.takeKills(c, &last)
+			n.ended = append(n.ended, Ended{Job: last})
+		}
+	})
+}
+
+// counted takes in what the counter says. What was there when we came is not ours to
+// tell; the counter of a group that was made since began at 0.
+func (g *group) counted(kills uint64, first bool) {
+	if first {
+		g.base = kills
+	}
+	if kills > g.base {
+		g.use.OOMKills = kills - g.base
+	}
 }

@@ -54,45 +54,6 @@ const ofDirs = unix.IN_CREATE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_
 // share is the part of all descriptors that eventfds may take.
 const share = 8
 
-// Listen has the kernel tell of OOM kills from now on, beside what looks find. [Node.Told]
-// then yields when a look would find news. An error says why there is nothing to be told;
-// looks are as good as without.
-func (n *Node) Listen() error {
-	if n.trees == nil {
-		if err := n.find(); err != nil {
-			return err
-		}
-	}
-	for _, t := range n.trees {
-		if t.version == 1 && t.controller == "memory" || t.version == 2 {
-			kills, _ := n.readNodeKills()
-			var err error
-			n.notices, err = listen(t, n.proc, n.name, budget()/share, kills)
-			return err
-		}
-	}
-	return errors.New("cannot be told of OOM kills: no hierarchy accounts memory")
-}
-
-// Told yields when [Node.Look] would find a kill that the kernel has told of.
-func (n *Node) Told() <-chan struct{} {
-	if n.notices == nil {
-		return nil
-	}
-	return n.notices.wake
-}
-
-// Hears says that the kernel tells of kills in all steps that there are now, so that what is
-// killed on the node without its word is in none.
-func (n *Node) Hears() bool {
-	if n.notices == nil {
-		return false
-	}
-	n.notices.mu.Lock()
-	defer n.notices.mu.Unlock()
-	return n.notices.deaf == 0
-}
-
 // listen starts to follow a hierarchy.
 func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error) {
 	n := &notices{
@@ -287,7 +248,7 @@ func (n *notices) drain(buf []byte) (calm bool) {
 		for b := buf[:got]; len(b) >= unix.SizeofInotifyEvent; {
 			watch, mask := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:])
 			end := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(b[12:])), len(b))
-			name := cString(b[unix.SizeofInotifyEvent:end])
+			name := unix.ByteSliceToString(b[unix.SizeofInotifyEvent:end]) // it is filled up with zeros
 			b = b[end:]
 			s := n.watches[watch]
 			switch {
@@ -320,16 +281,6 @@ func (n *notices) drain(buf []byte) (calm bool) {
 	}
 }
 
-// cString is a name as inotify writes it, filled up with zeros.
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
-}
-
 // follow has the kernel tell of a directory, and takes in what is in it already.
 func (n *notices) follow(s *watchedDir) {
 	if s.kind == kindStep {
@@ -346,6 +297,11 @@ func (n *notices) follow(s *watchedDir) {
 		n.refused = err
 		n.deaf++
 	}
+	n.comeIn(s)
+}
+
+// comeIn takes in what a directory has.
+func (n *notices) comeIn(s *watchedDir) {
 	entries, _ := os.ReadDir(s.path)
 	for _, e := range entries {
 		if e.IsDir() {
@@ -428,10 +384,5 @@ func (n *notices) again(s *watchedDir) {
 		n.met(s.ooms)
 		return
 	}
-	entries, _ := os.ReadDir(s.path)
-	for _, e := range entries {
-		if e.IsDir() {
-			n.came(s, e.Name())
-		}
-	}
+	n.comeIn(s)
 }

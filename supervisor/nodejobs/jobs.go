@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -117,25 +116,6 @@ func (n *Node) visit(d *dir, of, job *group) {
 	}
 }
 
-// tally adds up what counters of a directory and below it say, and what was told of them.
-func (n *Node) tally(d *dir) (kills uint64) {
-	below := d.gone
-	for _, c := range d.kids {
-		below += n.tally(c)
-	}
-	for _, l := range d.lost {
-		below += l.all
-	}
-	if kills = d.kills + below; n.version == 2 {
-		kills = max(d.kills, below)
-	}
-	kills = max(kills, d.told)
-	if d.group != nil {
-		d.group.counted(kills, n.looks == 1)
-	}
-	return kills
-}
-
 // count counts the processes of a directory itself, and sums their RSS where no cgroup
 // does.
 func (n *Node) count(d *dir, of, job *group) {
@@ -148,49 +128,6 @@ func (n *Node) count(d *dir, of, job *group) {
 		of.use.RSS += size
 		if of != job {
 			job.use.RSS += size
-		}
-	})
-}
-
-// counted takes in what the counter says. What was there when we came is not ours to
-// tell; the counter of a group that was made since began at 0.
-func (g *group) counted(kills uint64, first bool) {
-	if first {
-		g.base = kills
-	}
-	if kills > g.base {
-		g.use.OOMKills = kills - g.base
-	}
-}
-
-// drop forgets a directory that is gone.
-func (n *Node) drop(parent, d *dir) {
-	d.each(func(c *dir) {
-		if c.group != nil && c.group.level != nil {
-			c.group.level.Close()
-		}
-		if c.kind == kindInner && c.inner != nil {
-			*c.inner--
-		}
-	})
-	switch kills := n.tally(d); {
-	case kills == 0:
-	case d.kind == kindStep:
-		l := lost{all: kills}
-		if d.group != nil {
-			l.ours = kills - min(kills, d.group.base)
-		}
-		parent.lose(d.id, l)
-	case n.version == 1 && d.kind == kindInner:
-		parent.gone += kills
-	}
-	// On its way out a user's directory takes its jobs with it.
-	d.each(func(c *dir) {
-		if c.kind == kindJob && c.group != nil {
-			last := c.group.last
-			last.Steps = slices.Clone(last.Steps) // a snapshot has them
-			n.takeKills(c, &last)
-			n.ended = append(n.ended, Ended{Job: last})
 		}
 	})
 }
@@ -214,44 +151,6 @@ func (n *Node) owner(job *dir) int {
 		}
 	})
 	return g.uid
-}
-
-// group is what is kept of a job or a step from look to look.
-type group struct {
-	level *cgroup.Level
-	early early
-	trend *rss.Trend
-	base  uint64 // kills from before we came
-	since time.Time
-
-	use Use
-	memory
-	peak rss.Bytes
-	near time.Time // since when nearly all of the limit is used
-	last Job       // as it was told, of a job
-	by   Source    // how its kills are known, of a job
-	seen uint64    // kills that were told in a look
-	// number is a job's where its directory is named by a SLUID, empty while not known.
-	number string
-	named  int // how often it was asked for
-	// uid is a job's user, -1 while not known, and asked how often it was looked for.
-	uid, asked int
-}
-
-// memory is what was read of a group's memory, and when: in which look.
-type memory struct {
-	lim       cgroup.Limits
-	limited   int // lim
-	mem       cgroup.Memory
-	known     bool // that mem was read
-	stated    int  // mem, or a little before
-	full      int  // memory.stat, at first a little before
-	charged   rss.Bytes
-	chargedAt int
-	// quiet is for how many looks the charge has been the same to the byte, or as good as.
-	quiet int
-	// kept says that the level's descriptors stay open from look to look.
-	kept bool
 }
 
 // near is the share of a limit from which on a job counts as about to meet it, in what
@@ -417,38 +316,4 @@ func (n *Node) forecast(g *group, now time.Time) {
 	g.trend.Add(at, u.Used)
 	u.PerSecond, _, _, u.Growing = g.trend.Slope()
 	u.ETA, _, _, u.Forecast = g.trend.ETA(u.Limit)
-}
-
-const (
-	// earlyLooks and earlyApart make early reach back for [rss.HoldTime] at every
-	// interval of looks, dense enough for a slope.
-	earlyLooks = 36
-	earlyApart = 5 * time.Second
-)
-
-// early keeps how a job or step grew before it is worth a trend, in a sixteenth of its
-// memory. Who fills its limit within minutes has gone far beyond half of it when a trend
-// that begins at a quarter has seen enough.
-type early struct {
-	at   [earlyLooks]time.Duration
-	used [earlyLooks]rss.Bytes
-	n    int // readings so far; the newest are kept
-}
-
-// add takes a reading, but for one that comes soon after another.
-func (e *early) add(at time.Duration, used rss.Bytes) {
-	if e.n > 0 && at-e.at[(e.n-1)%earlyLooks] < earlyApart {
-		return
-	}
-	e.at[e.n%earlyLooks], e.used[e.n%earlyLooks] = at, used
-	e.n++
-}
-
-// trend begins a trend with what was kept.
-func (e *early) trend() *rss.Trend {
-	t := new(rss.Trend)
-	for i := max(0, e.n-earlyLooks); i < e.n; i++ {
-		t.Add(e.at[i%earlyLooks], e.used[i%earlyLooks])
-	}
-	return t
 }

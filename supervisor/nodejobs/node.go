@@ -1,20 +1,58 @@
+// Package nodejobs finds the Slurm jobs and steps of a node in the cgroup tree, and
+// reads what they are charged, what of it reclaim cannot take back, their limits,
+// the processes that the OOM killer ended, and when a limit is met if things go on as
+// they do. It reads files of cgroups, and the resident memory of processes where
+// there is no memory cgroup, as anybody may: no ptrace, no environment, no command line but
+// slurmstepd's, no file of a user. Where the kernel tells of OOM kills as they happen, it is asked to.
+//
+// # Where jobs are
+//
+// On v1 below slurm or slurm_NODE of a controller's hierarchy, as
+// uid_N/job_N/step_X/task_N. On v2 below slurmstepd.scope or NODE_slurmstepd.scope of
+// whatever slice, as job_N/step_X/user/task_N, where the step's limit and its
+// processes are in user, and slurmstepd itself is beside it. From Slurm 26.05 on a job's
+// directory has the job's SLUID for its name (CgroupJobIdPaths=yes brings the number back,
+// 26.05.2). The title of slurmstepd, which is in step_X/slurm, tells the number: see
+// [slurm.JobOfSLUID].
+//
+// Where the memory controller has no directory of a job, that of another controller
+// (freezer, cpuset, …) tells its processes alone: their number and the sum of their RSS.
+// There is no limit to tell then, and none is told. With neither proctrack/cgroup nor
+// task/cgroup there is nothing to be seen.
+//
+// # What a look costs
+//
+// A directory is listed again only when its number of links has changed, which
+// is that of its subdirectories and two, or when one of them is gone: the kernel
+// does not touch a cgroup's modification time when one is made below it. The counters
+// of jobs and steps are read by one pread of a kept descriptor each, as far as there are
+// descriptors. cgroup.procs is opened again, since a kept descriptor of v1 never shows
+// new members. memory.stat, which costs ten times a counter, and cgroup.procs are left as
+// they were while the charge stands still, and far from the limit for two looks of three
+// while it moves by little.
+//
+// # OOM kills
+//
+// v1 counts a kill in the task where the victim was, and v2 up to the job; either count is
+// gone with its directory. After [Node.Listen] the kernel tells of jobs and steps that come
+// and go by inotify, and of kills by inotify on memory.events (v2, as anybody may) or an
+// eventfd for each step (v1, as root), so that the counters are read at once, and a kill
+// whose counters are gone already is known all the same: [Source] says how. An eventfd
+// tells before the kill, and once more when the directory is gone.
+//
+// A job or step that begins or ends while it is read is normal: it is left out, or
+// told with what was read.
 package nodejobs
 
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
-	"github.com/rsswarden/rsswarden/slurm"
 )
 
 // Node follows the jobs of a node. It belongs to one goroutine and keeps descriptors.
@@ -43,14 +81,6 @@ type Node struct {
 	lists    int // directories listed, for tests
 	failures int
 	failure  error
-}
-
-// tree is one hierarchy that may have directories of Slurm.
-type tree struct {
-	version    int
-	controller string // of v1
-	root       *dir
-	real       bool // the kernel's, and no files that stand for it
 }
 
 // New returns a follower of this node's jobs. proc and sys stand for /proc and /sys.
@@ -87,98 +117,6 @@ func (n *Node) find() error {
 	return nil
 }
 
-// Look reads all jobs. now has a monotonic reading.
-func (n *Node) Look(now time.Time) (Snapshot, error) {
-	if n.trees == nil {
-		if err := n.find(); err != nil {
-			return Snapshot{}, err
-		}
-	}
-	if n.looks == 0 {
-		n.began, n.files = now, budget()
-		if n.notices != nil {
-			n.files -= n.files / share
-		}
-	}
-	began := time.Now()
-	snap := Snapshot{At: now}
-	n.failures, n.failure, n.levels, n.seen = 0, nil, 0, 0
-	n.looks++
-	// Where nothing was killed on the whole node, nothing was in any job.
-	kills, ok := n.readNodeKills()
-	// The kernel counts a kill for the node a little before it does for the cgroup.
-	before := n.changed
-	n.changed = !ok || n.looks == 1 || kills != n.kills
-	n.killed = n.changed || before
-	if n.looks > 1 && n.Hears() {
-		// What is told has been counted. What is nobody's then may be that of a directory
-		// below a step that has a limit of its own.
-		n.killed = n.doubt
-	}
-	if n.looks > 1 && kills > n.kills {
-		snap.Kills = kills - n.kills
-	}
-	n.kills, n.blind = kills, !ok
-	fresh := n.notices.collect(kills, ok)
-	n.noteAll(fresh, false)
-	var top *dir
-	// The first tree that has a job has them all: those of other controllers are the same.
-	for _, t := range n.trees {
-		n.version, n.real = t.version, t.real
-		n.refresh(t.root)
-		n.noteAll(fresh, true)
-		found, jobs := n.readTree(t, now)
-		snap.Found = snap.Found || found
-		if found && snap.Where == "" || len(jobs) > 0 {
-			snap.Where, snap.Jobs, top = t.where(), jobs, t.root
-		}
-		if len(jobs) > 0 {
-			break
-		}
-	}
-	snap.Memory = slices.ContainsFunc(snap.Jobs, func(j Job) bool { return j.Measured })
-	snap.Ended, n.ended = n.ended, nil
-	for i := range snap.Ended {
-		snap.Ended[i].Last = now
-	}
-	if n.notices != nil {
-		n.conclude(&snap, fresh, now)
-	}
-	snap.Unheard, snap.Why = n.notices.unheard(jobsOf(top))
-	snap.Failures, snap.Failure = n.failures, n.failure
-	snap.Took = time.Since(began)
-	return snap, nil
-}
-
-// noteAll notes what was counted.
-func (n *Node) noteAll(fresh []news, listed bool) {
-	for i := range fresh {
-		if t := &fresh[i]; t.by == ByCounter {
-			n.note(t, listed)
-		}
-	}
-}
-
-// jobsOf are the directories of jobs.
-func jobsOf(top *dir) (jobs []*dir) {
-	if top == nil {
-		return nil
-	}
-	top.each(func(d *dir) {
-		if d.kind == kindJob {
-			jobs = append(jobs, d)
-		}
-	})
-	return jobs
-}
-
-func (t *tree) where() string {
-	if t.version == 2 {
-		return "cgroup v2"
-	}
-	return t.controller
-}
-
 // budget is how many files may be open.
 func budget() int {
 	var lim unix.Rlimit
@@ -195,370 +133,24 @@ func ofKernel(dir string) bool {
 	return err == nil && (st.Type == unix.CGROUP_SUPER_MAGIC || st.Type == unix.CGROUP2_SUPER_MAGIC)
 }
 
-// readTree reads all jobs of a tree. found says that Slurm has made a directory in it.
-func (n *Node) readTree(t *tree, now time.Time) (found bool, jobs []Job) {
-	var walk func(d *dir, node string, uid int, bound rss.Bytes)
-	walk = func(d *dir, node string, uid int, bound rss.Bytes) {
-		switch d.kind {
-		case kindTop:
-			found = true
-			if d.id != "" {
-				node = d.id
-			}
-		case kindUser:
-			uid, _ = strconv.Atoi(d.id)
-		case kindJob:
-			if j, ok := n.job(d, node, uid, bound, now); ok {
-				jobs = append(jobs, j)
-			}
-			return
-		}
-		if d.kind <= kindUser && t.version == 2 && len(d.kids) > 0 {
-			bound = min(bound, n.ceiling(d))
-		}
-		for _, c := range d.kids {
-			walk(c, node, uid, bound)
-		}
-	}
-	walk(t.root, n.name, -1, cgroup.Unlimited)
-	slices.SortFunc(jobs, func(a, b Job) int {
-		if c := strings.Compare(a.Node, b.Node); c != 0 {
-			return c
-		}
-		if c := compareIDs(a.ID, b.ID); c != 0 {
-			return c
-		}
-		return b.Processes - a.Processes
-	})
-	// A directory that was left behind may have the name of a job that runs: the one
-	// with processes is meant.
-	jobs = slices.CompactFunc(jobs, func(a, b Job) bool { return a.Node == b.Node && a.ID == b.ID })
-	return found, jobs
+// nodeKills is what is known of kills on the node, and whose they may be.
+type nodeKills struct {
+	kills   uint64 // by the node's count, as of the last look
+	blind   bool   // that is not to be had
+	changed bool   // it has changed since the look before, or is not known
+	killed  bool   // … or had in the look before
+
+	open   []news // what may be a kill or not
+	seen   uint64 // kills of jobs that were counted in this look
+	left   uint64 // kills on the node that are no job's so far
+	leftAt time.Time
+	doubt  bool    // the last look left kills that are nobody's
+	lately []Ended // the last that ended
 }
 
-// ceiling is the limit of a level above all jobs, v2 alone: v1 tells of it in each
-// level below.
-func (n *Node) ceiling(d *dir) rss.Bytes {
-	l := cgroup.Level{Version: 2, Dir: d.path}
-	defer l.Close()
-	lim, err := l.Limits()
-	if err != nil { // the root has none
-		return cgroup.Unlimited
-	}
-	return lim.Max
+// news is what the kernel told of one step, as a look takes it in.
+type news struct {
+	stepSeen
+	at          time.Time
+	base, kills uint64 // by the step's counters, before it was seen and at least by now
 }
-
-// Close gives the descriptors back.
-func (n *Node) Close() {
-	n.notices.close()
-	n.notices = nil
-	for _, t := range n.trees {
-		t.root.each(func(d *dir) {
-			if d.group != nil && d.group.level != nil {
-				d.group.level.Close()
-			}
-		})
-	}
-	n.trees = nil
-}
-
-// kind is what a directory of the cgroup tree is to Slurm.
-type kind int
-
-const (
-	kindMount kind = iota // of v1
-	kindSlice             // the mount of v2, and slices
-	kindTop               // of all jobs of a node: slurm_NODE, NODE_slurmstepd.scope
-	kindUser              // uid_N, of v1
-	kindJob
-	kindStep
-	kindInner // whatever is below a step
-)
-
-// Bounds on what is followed: below a step directories may be its user's (v1 before
-// Slurm 23.11), and whoever makes very many would have us read them all.
-const (
-	deepest   = 16   // levels below a step
-	maxInner  = 4096 // directories below a step, on all levels
-	maxSlices = 4    // levels of slices
-)
-
-// dir is one directory that is followed.
-type dir struct {
-	path, name string
-	kind       kind
-	id         string // of a node, user, job or step
-	depth      int    // below the mount, or below the step
-	ino, links uint64 // as of the last listing
-	kids       []*dir
-	inner      *int // of a step and all below it: how many directories that are
-	freshAt    int  // the look in which it was brought up to date
-
-	group   *group          // of a job and of a step
-	procs   int             // processes of its own, as of the last time they were counted
-	countAt int             // the look from which on they are counted again where there were none
-	kills   uint64          // v1: the directory's own count
-	gone    uint64          // v1: the counts of directories below that are no more
-	told    uint64          // of a step: its count as the kernel's notice had it read
-	lost    map[string]lost // of a job: steps that are gone, by their IDs
-}
-
-// child says what a subdirectory is, nil for one that is not followed.
-func (d *dir) child(name string) *dir {
-	c := &dir{name: name, path: filepath.Join(d.path, name), kind: kindInner, depth: d.depth + 1}
-	ok := true
-	switch d.kind {
-	case kindMount:
-		c.kind = kindTop
-		c.id, ok = strings.CutPrefix(name, "slurm")
-		if ok && c.id != "" {
-			c.id, ok = strings.CutPrefix(c.id, "_")
-		}
-	case kindSlice:
-		c.kind = kindTop
-		if c.id, ok = strings.CutSuffix(name, "slurmstepd.scope"); ok {
-			if c.id != "" {
-				c.id, ok = strings.CutSuffix(c.id, "_")
-			}
-			break
-		}
-		c.kind, ok = kindSlice, strings.HasSuffix(name, ".slice") && c.depth <= maxSlices
-	case kindTop, kindUser:
-		if uid, isUser := strings.CutPrefix(name, "uid_"); isUser && d.kind == kindTop {
-			_, err := strconv.ParseUint(uid, 10, 32)
-			c.kind, c.id, ok = kindUser, uid, err == nil
-			break
-		}
-		c.kind = kindJob
-		c.id, ok = slurm.JobOfDir(name)
-	case kindJob:
-		c.kind, c.depth = kindStep, 0
-		c.id, ok = slurm.StepOfDir(name)
-		c.inner = new(int)
-	default:
-		c.inner = d.inner
-		ok = c.depth <= deepest
-	}
-	if !ok || c.kind == kindTop && c.id != "" && !IsNodeName(c.id) {
-		return nil
-	}
-	return c
-}
-
-// IsNodeName recognizes what Slurm may call a node.
-func IsNodeName(name string) bool {
-	for _, c := range []byte(name) {
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("-_.", rune(c)) {
-			return false
-		}
-	}
-	return name != "" && len(name) <= 255
-}
-
-// update brings a directory and all below it up to date, but for what is below a step that
-// is there as before: that is looked at where the step has changed. It returns false where
-// the directory is gone, or another one has its name.
-func (n *Node) update(d *dir) bool {
-	return d.kind == kindStep && n.lives(d) || n.refresh(d)
-}
-
-// lives reports whether a step is surely there: a kept descriptor of a cgroup that is gone
-// gives ENODEV. The charge that was read is that of this look.
-func (n *Node) lives(d *dir) bool {
-	g := d.group
-	if !n.real || g == nil || !g.kept || !g.use.Measured {
-		return false
-	}
-	charged, err := g.level.Usage()
-	if err != nil {
-		return false
-	}
-	g.charged, g.chargedAt = charged, n.looks
-	return true
-}
-
-// refresh is update by the directory itself, whatever it is.
-func (n *Node) refresh(d *dir) bool {
-	var st unix.Stat_t
-	if err := unix.Lstat(d.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return false
-	}
-	if d.ino != 0 && d.ino != st.Ino {
-		return false
-	}
-	// What the file system does not count, or only for its own kind, is listed again.
-	listed := d.ino == 0 || uint64(st.Nlink) != d.links || st.Nlink < 2
-	d.ino, d.links, d.freshAt = st.Ino, uint64(st.Nlink), n.looks
-	if listed {
-		n.list(d)
-	}
-	if n.updateKids(d) && !listed {
-		// One ended and perhaps one began: the number of links may be the same.
-		n.list(d)
-		n.updateKids(d)
-	}
-	return true
-}
-
-// updateKids updates what is below a directory, and drops what is gone.
-func (n *Node) updateKids(d *dir) (lost bool) {
-	d.kids = slices.DeleteFunc(d.kids, func(c *dir) bool {
-		if n.update(c) {
-			return false
-		}
-		lost = true
-		n.drop(d, c)
-		return true
-	})
-	return lost
-}
-
-// list adds the subdirectories that are new. One that is in both lists stays: if
-// it is another by now, update finds out.
-func (n *Node) list(d *dir) {
-	if d.links == 2 { // a leaf
-		return
-	}
-	n.lists++
-	// What cannot be listed has nothing to follow; a directory that goes meanwhile gives
-	// what was read of it.
-	entries, _ := os.ReadDir(d.path)
-	known := make(map[string]bool, len(d.kids))
-	for _, c := range d.kids {
-		known[c.name] = true
-	}
-	for _, e := range entries {
-		if !e.IsDir() || known[e.Name()] {
-			continue
-		}
-		if d.inner != nil && *d.inner >= maxInner {
-			break
-		}
-		if c := d.child(e.Name()); c != nil {
-			d.kids = append(d.kids, c)
-			if d.inner != nil {
-				*d.inner++
-			}
-		}
-	}
-	slices.SortFunc(d.kids, func(a, b *dir) int { return compareIDs(a.name, b.name) })
-}
-
-// compareIDs orders names as people do: job_9 before job_10.
-func compareIDs(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return strings.Compare(a, b)
-}
-
-// each calls do for a directory and all below it.
-func (d *dir) each(do func(*dir)) {
-	do(d)
-	for _, c := range d.kids {
-		c.each(do)
-	}
-}
-
-// Snapshot is one look at all jobs.
-type Snapshot struct {
-	At   time.Time
-	Took time.Duration
-	Jobs []Job
-	// Ended are the jobs that are gone since the look before.
-	Ended []Ended
-	// Where says what hierarchy the jobs were found in: "cgroup v2", "memory", or
-	// another controller of v1. Memory says that it accounts memory. Found is false
-	// where Slurm has made no directory at all.
-	Where         string
-	Found, Memory bool
-	// Kills is how many processes of the node, in a job or not, the OOM killer ended since
-	// the look before; 0 before Linux 4.13.
-	Kills uint64
-	// Unheard counts the steps with a memory cgroup of which the kernel does not tell at
-	// once that the OOM killer is at work in them, so that only their counters can tell;
-	// Why says why, if at all.
-	Unheard int
-	Why     error
-	// Failures counts files that could not be read for another reason than that their
-	// job ended; Failure is the last one.
-	Failures int
-	Failure  error
-}
-
-// Job is a job as it stands on this node.
-type Job struct {
-	ID   string // a number, or the SLUID where directories are named by it and no slurmstepd tells the number
-	Node string
-	UID  int // -1 where the tree does not tell
-	Use
-	Steps []Step
-	// Over are steps that are gone and had kills; nothing else is known of them.
-	Over []Step
-	// KilledBy says how the kills are known, of all in the way that is least sure; empty
-	// for none.
-	KilledBy Source
-
-	path string
-	ino  uint64
-}
-
-// Step is a step of a job.
-type Step struct {
-	ID string // a number, "batch", "extern", "interactive"
-	Use
-}
-
-// Use is what a job or step uses and may use.
-type Use struct {
-	// Measured says that it has a memory cgroup; RSS is then 0, else all but RSS,
-	// Processes and Since is.
-	Measured bool
-	// Charged is all that counts, page cache with it; Unreclaimable is what of it reclaim
-	// cannot take back.
-	Charged, Unreclaimable rss.Bytes
-	// Used is what is compared with Limit, the least from here up to the root;
-	// [cgroup.Unlimited] for none.
-	Used, Limit rss.Bytes
-	// OOMKills counts the processes that the OOM killer ended since we came.
-	OOMKills  uint64
-	Processes int
-	RSS       rss.Bytes // summed over the processes
-
-	PerSecond float64 // bytes, where Growing
-	Growing   bool
-	ETA       time.Duration // until Limit is met, where Forecast
-	Forecast  bool
-
-	Since time.Time     // when it was seen first
-	Peak  rss.Bytes     // the most of Used that was seen
-	Near  time.Duration // for how long nine tenths of Limit are used
-}
-
-// Ended is a job that is gone, as it was last seen.
-type Ended struct {
-	Job
-	Last time.Time // when it was
-	// Unseen says that no look saw it: it came and went in between. What is known is what
-	// the kernel's notices tell: OOMKills at least, Since, and where they could be read
-	// Limit, and Charged when memory ran out.
-	Unseen bool
-}
-
-// Source says how a kill is known.
-type Source string
-
-// How kills are known, from sure to likely.
-const (
-	// ByCounter: oom_kill of the job's own cgroup counted them.
-	ByCounter Source = "counter"
-	// ByNotice: the kernel told that the step ran out of memory, the node's count rose, and
-	// the cgroup was gone before its counter could be read. One kill, or more.
-	ByNotice Source = "notice"
-	// ByEnd: nothing could be told, the node's count rose, and this job alone ended just
-	// then. One kill, or more, if it was this job's at all.
-	ByEnd Source = "end"
-)
-
-// Sources lists all.
-var Sources = []Source{ByCounter, ByNotice, ByEnd}

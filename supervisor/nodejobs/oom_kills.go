@@ -1,6 +1,7 @@
 package nodejobs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -324,4 +326,15 @@ func killsIn(name string) (uint64, bool) {
 func exists(dir string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(dir, &st) == nil
+}
+
+// oomKill finds the line "oom_kill N".
+func oomKill(text []byte) (kills uint64, ok bool) {
+	for line := range bytes.Lines(text) {
+		if value, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
+			kills, err := strconv.ParseUint(string(bytes.TrimSuffix(value, []byte("\n"))), 10, 64)
+			return kills, err == nil
+		}
+	}
+	return 0, false
 }

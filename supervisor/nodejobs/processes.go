@@ -51,19 +51,13 @@ func (n *Node) processes(d *dir, do func(pid int)) int {
 	if err != nil { // it ended, or is a threaded group of v2
 		return 0
 	}
-	if do == nil {
-		count := 0
-		for len(text) > 0 {
-			line, rest, _ := bytes.Cut(text, []byte("\n"))
-			if text = rest; isPID(line) {
-				count++
-			}
-		}
-		return count
-	}
-	var pids []int
+	count := 0
+	var pids []int // read before any is told, who may read another file
 	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSuffix(line, []byte("\n")); isPID(line) {
+		if line = bytes.TrimSuffix(line, []byte("\n")); !isPID(line) {
+			continue
+		}
+		if count++; do != nil {
 			pid, _ := strconv.Atoi(string(line))
 			pids = append(pids, pid)
 		}
@@ -71,7 +65,7 @@ func (n *Node) processes(d *dir, do func(pid int)) int {
 	for _, pid := range pids {
 		do(pid)
 	}
-	return len(pids)
+	return count
 }
 
 func isPID(line []byte) bool {
@@ -111,46 +105,19 @@ func (n *Node) oomKills(d *dir) (kills uint64, ok bool) {
 	if n.version == 1 {
 		name = "/memory.oom_control"
 	}
-	text, err := n.read(d.path + name)
-	if err != nil {
-		return 0, false
-	}
-	return oomKill(text)
+	return n.killsIn(d.path + name)
 }
 
 // readNodeKills reads how many processes the OOM killer has ended on the node, in whatever
 // cgroup: "oom_kill N" of /proc/vmstat (Linux 4.13).
 func (n *Node) readNodeKills() (kills uint64, ok bool) {
-	text, err := n.read(filepath.Join(n.proc, "vmstat"))
+	return n.killsIn(filepath.Join(n.proc, "vmstat"))
+}
+
+func (n *Node) killsIn(name string) (kills uint64, ok bool) {
+	text, err := n.read(name)
 	if err != nil {
 		return 0, false
 	}
 	return oomKill(text)
-}
-
-// Killed says that the OOM killer has ended a process of the node since the last look, or
-// had when that came, whosever it was. A step takes its count with it when it ends, in
-// tens of milliseconds where it was small: whoever wants to know of it looks again as
-// soon as this is so. It takes 40 µs; before Linux 4.13 it is never so.
-func (n *Node) Killed() bool {
-	kills, ok := n.readNodeKills()
-	if ok && n.notices != nil {
-		n.notices.mu.Lock()
-		n.notices.counted(kills)
-		n.notices.mu.Unlock()
-	}
-	return ok && n.looks > 0 && (kills != n.kills || n.changed && n.looks > 1)
-}
-
-// oomKill finds the line "oom_kill N".
-func oomKill(text []byte) (kills uint64, ok bool) {
-	for len(text) > 0 {
-		line, rest, _ := bytes.Cut(text, []byte("\n"))
-		text = rest
-		if value, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
-			kills, err := strconv.ParseUint(string(value), 10, 64)
-			return kills, err == nil
-		}
-	}
-	return 0, false
 }

@@ -1,0 +1,217 @@
+package nodejobs
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/cgroup"
+)
+
+// Look reads all jobs. now has a monotonic reading.
+func (n *Node) Look(now time.Time) (Snapshot, error) {
+	if n.trees == nil {
+		if err := n.find(); err != nil {
+			return Snapshot{}, err
+		}
+	}
+	if n.looks == 0 {
+		n.began, n.files = now, budget()
+		if n.notices != nil {
+			n.files -= n.files / share
+		}
+	}
+	began := time.Now()
+	snap := Snapshot{At: now}
+	n.failures, n.failure, n.levels, n.seen = 0, nil, 0, 0
+	n.looks++
+	// Where nothing was killed on the whole node, nothing was in any job.
+	kills, ok := n.readNodeKills()
+	// The kernel counts a kill for the node a little before it does for the cgroup.
+	before := n.changed
+	n.changed = !ok || n.looks == 1 || kills != n.kills
+	n.killed = n.changed || before
+	if n.looks > 1 && n.Hears() {
+		// What is told has been counted. What is nobody's then may be that of a directory
+		// below a step that has a limit of its own.
+		n.killed = n.doubt
+	}
+	if n.looks > 1 && kills > n.kills {
+		snap.Kills = kills - n.kills
+	}
+	n.kills, n.blind = kills, !ok
+	fresh := n.notices.collect(kills, ok)
+	n.noteAll(fresh, false)
+	var top *dir
+	// The first tree that has a job has them all: those of other controllers are the same.
+	for _, t := range n.trees {
+		n.version, n.real = t.version, t.real
+		n.refresh(t.root)
+		n.noteAll(fresh, true)
+		found, jobs := n.readTree(t, now)
+		snap.Found = snap.Found || found
+		if found && snap.Where == "" || len(jobs) > 0 {
+			snap.Where, snap.Jobs, top = t.where(), jobs, t.root
+		}
+		if len(jobs) > 0 {
+			break
+		}
+	}
+	snap.Memory = slices.ContainsFunc(snap.Jobs, func(j Job) bool { return j.Measured })
+	snap.Ended, n.ended = n.ended, nil
+	for i := range snap.Ended {
+		snap.Ended[i].Last = now
+	}
+	if n.notices != nil {
+		n.conclude(&snap, fresh, now)
+	}
+	snap.Unheard, snap.Why = n.notices.unheard(jobsOf(top))
+	snap.Failures, snap.Failure = n.failures, n.failure
+	snap.Took = time.Since(began)
+	return snap, nil
+}
+
+// noteAll notes what was counted.
+func (n *Node) noteAll(fresh []news, listed bool) {
+	for i := range fresh {
+		if t := &fresh[i]; t.by == ByCounter {
+			n.note(t, listed)
+		}
+	}
+}
+
+// jobsOf are the directories of jobs.
+func jobsOf(top *dir) (jobs []*dir) {
+	if top == nil {
+		return nil
+	}
+	top.each(func(d *dir) {
+		if d.kind == kindJob {
+			jobs = append(jobs, d)
+		}
+	})
+	return jobs
+}
+
+// readTree reads all jobs of a tree. found says that Slurm has made a directory in it.
+func (n *Node) readTree(t *tree, now time.Time) (found bool, jobs []Job) {
+	var walk func(d *dir, node string, uid int, bound rss.Bytes)
+	walk = func(d *dir, node string, uid int, bound rss.Bytes) {
+		switch d.kind {
+		case kindTop:
+			found = true
+			if d.id != "" {
+				node = d.id
+			}
+		case kindUser:
+			uid, _ = strconv.Atoi(d.id)
+		case kindJob:
+			if j, ok := n.job(d, node, uid, bound, now); ok {
+				jobs = append(jobs, j)
+			}
+			return
+		}
+		if d.kind <= kindUser && t.version == 2 && len(d.kids) > 0 {
+			bound = min(bound, n.ceiling(d))
+		}
+		for _, c := range d.kids {
+			walk(c, node, uid, bound)
+		}
+	}
+	walk(t.root, n.name, -1, cgroup.Unlimited)
+	slices.SortFunc(jobs, func(a, b Job) int {
+		if c := strings.Compare(a.Node, b.Node); c != 0 {
+			return c
+		}
+		if c := compareIDs(a.ID, b.ID); c != 0 {
+			return c
+		}
+		return b.Processes - a.Processes
+	})
+	// A directory that was left behind may have the name of a job that runs: the one
+	// with processes is meant.
+	jobs = slices.CompactFunc(jobs, func(a, b Job) bool { return a.Node == b.Node && a.ID == b.ID })
+	return found, jobs
+}
+
+// ceiling is the limit of a level above all jobs, v2 alone: v1 tells of it in each
+// level below.
+func (n *Node) ceiling(d *dir) rss.Bytes {
+	l := cgroup.Level{Version: 2, Dir: d.path}
+	defer l.Close()
+	lim, err := l.Limits()
+	if err != nil { // the root has none
+		return cgroup.Unlimited
+	}
+	return lim.Max
+}
+
+// Listen has the kernel tell of OOM kills from now on, beside what looks find. [Node.Told]
+// then yields when a look would find news. An error says why there is nothing to be told;
+// looks are as good as without.
+func (n *Node) Listen() error {
+	if n.trees == nil {
+		if err := n.find(); err != nil {
+			return err
+		}
+	}
+	for _, t := range n.trees {
+		if t.version == 1 && t.controller == "memory" || t.version == 2 {
+			kills, _ := n.readNodeKills()
+			var err error
+			n.notices, err = listen(t, n.proc, n.name, budget()/share, kills)
+			return err
+		}
+	}
+	return errors.New("cannot be told of OOM kills: no hierarchy accounts memory")
+}
+
+// Told yields when [Node.Look] would find a kill that the kernel has told of.
+func (n *Node) Told() <-chan struct{} {
+	if n.notices == nil {
+		return nil
+	}
+	return n.notices.wake
+}
+
+// Hears says that the kernel tells of kills in all steps that there are now, so that what is
+// killed on the node without its word is in none.
+func (n *Node) Hears() bool {
+	if n.notices == nil {
+		return false
+	}
+	n.notices.mu.Lock()
+	defer n.notices.mu.Unlock()
+	return n.notices.deaf == 0
+}
+
+// Killed says that the OOM killer has ended a process of the node since the last look, or
+// had when that came, whosever it was. A step takes its count with it when it ends, in
+// tens of milliseconds where it was small: whoever wants to know of it looks again as
+// soon as this is so. It takes 40 µs; before Linux 4.13 it is never so.
+func (n *Node) Killed() bool {
+	kills, ok := n.readNodeKills()
+	if ok && n.notices != nil {
+		n.notices.mu.Lock()
+		n.notices.counted(kills)
+		n.notices.mu.Unlock()
+	}
+	return ok && n.looks > 0 && (kills != n.kills || n.changed && n.looks > 1)
+}
+
+// Close gives the descriptors back.
+func (n *Node) Close() {
+	n.notices.close()
+	n.notices = nil
+	for _, t := range n.trees {
+		t.root.each(func(d *dir) {
+			if d.group != nil && d.group.level != nil {
+				d.group.level.Close()
+			}
+		})
+	}
+	n.trees = nil
+}
