@@ -11,7 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -89,21 +88,8 @@ func (w *watcher) answer(d event.Decision, l *event.Limit, r action.Result) {
 			o.After = now.Used // a command of exec= may have run for long
 		}
 	}
-	w.publish(&d, &o)
+	w.tell.Outcome(&d, &o)
 	w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+": "+phrase.Outcome(&d, &o))
-}
-
-// publish sums an outcome up and writes it.
-func (w *watcher) publish(d *event.Decision, o *event.Outcome) {
-	w.tell.Sum.Done.Add(d, o)
-	w.tell.Textfile.Count(d, o)
-	told := *o
-	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
-	w.tell.Put(event.NameOutcome, func(h event.Head) any {
-		told.Head = h
-		return outcomeOf(d.Limit, told)
-	})
-	w.tell.Status.Outcome(d, told)
 }
 
 func (w *watcher) beginRecycle(f *inFlight, l *event.Limit) {
@@ -168,32 +154,4 @@ func (w *watcher) world(now time.Duration) action.World {
 	}
 	w.said, w.came = nil, arrivals{}
 	return at
-}
-
-// skipped says that a rung was crossed and nothing can be done.
-func (w *watcher) skipped(s policy.Skipped) {
-	w.tell.Textfile.Count(&event.Decision{Limit: s.On.Name, Action: s.Rule.Action}, &event.Outcome{Reason: s.Reason})
-	// The verdict is about memory, and where a rung is none it was not crossed.
-	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
-		w.tell.Sum.Done.Skipped++
-	}
-	l := w.view.Limit(s.On)
-	if l == nil && s.On.Name != event.LimitTime {
-		return
-	}
-	why := string(s.Reason)
-	if s.Detail != "" {
-		why += ", " + s.Detail
-	}
-	w.tell.Put(event.NameOutcome, func(h event.Head) any {
-		return outcomeOf(s.On.Name, event.Outcome{
-			Head: h, Reason: s.Reason, Detail: s.Rule.String() + ": " + why,
-			Before: s.Used, After: s.Used,
-		})
-	})
-	// The detail may name another process each time, and faults share the room.
-	if !w.tell.Once("skip", s.Rule.String()+"@"+string(s.On.Name)+string(s.Reason)) {
-		return
-	}
-	w.tell.Say(w.now(), "skip", phrase.Occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+s.Rule.Action.Useless(s.Rule.Arg)+" ("+why+")")
 }

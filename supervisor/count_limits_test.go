@@ -196,24 +196,6 @@ func TestMappingsAreNotMemory(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfBytes keep their bytes, whichever way they go.
-func TestOutcomesOfBytes(t *testing.T) {
-	o := event.Outcome{Decision: 3, Before: 7, After: 5, Freed: 2, OK: true}
-	for _, l := range event.Limits {
-		b, err := json.Marshal(outcomeOf(l, o))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var back event.Outcome
-		if err := json.Unmarshal(b, &back); err != nil || back.Decision != 3 || !back.OK {
-			t.Errorf("%s: %s (%v)", l, b, err)
-		}
-		if has := strings.Contains(string(b), "_bytes"); has == l.Counts() {
-			t.Errorf("%s: %s", l, b)
-		}
-	}
-}
-
 // TestExecIsToldOfACount in variables of its own: bytes would be a lie.
 func TestExecIsToldOfACount(t *testing.T) {
 	dir := t.TempDir()

@@ -46,7 +46,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	}
 	out, lines := w.tell.Sum.End(&e)
 	if w.tell.Streams() {
-		out.Ours = w.ours()
+		out.Ours = w.tell.Costs(w.now())
 	}
 	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	for _, line := range lines {

@@ -13,9 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/population"
-	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
-	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
@@ -143,9 +141,7 @@ func (w *watcher) full() {
 	for _, err := range w.observe.PSS.Told() {
 		w.fault("pss", err)
 	}
-	w.putSample(w.Settings.Interval)
-	w.recordSample(false)
-	w.tell.Export(w.now(), false, w.figures)
+	w.tell.Look(w.looked())
 	w.goOn()
 	w.prefer()
 	w.diagnose()
@@ -195,8 +191,7 @@ func (w *watcher) read() {
 	w.view = before.Next(now, s, limits)
 	w.changed(before)
 	w.pace.Read(now)
-	w.tell.Sum.Peak(&w.view.Sample, w.view.Limits, w.observe.Counts.Pace)
-	w.tell.Sum.Apart(&w.view.Sample, w.view.Limits, w.observe.Limits.Outside)
+	w.tell.See(w.view)
 }
 
 // population reads the tree and what counts beside it.
@@ -216,43 +211,6 @@ func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err erro
 	return procs, extra, gaps.Add(more), err
 }
 
-// changed tells of limits that are new, or that somebody moved: Slurm 26.05 can
-// shrink a running job. Swap that the whole node uses moves a limit a little
-// all the time, and that is nobody's doing.
-func (w *watcher) changed(before *view.View) {
-	if w.view.Sample.Seq <= 1 && !w.node.Heir {
-		return // the start event has them all
-	}
-	for i := range w.view.Limits {
-		l := &w.view.Limits[i]
-		old := before.Limit(l.ID())
-		if l.Name == event.LimitTime {
-			w.tellEnd(l, old != nil)
-			continue
-		}
-		if !l.Name.Memory() {
-			if old != nil && old.PID != l.PID || old == nil && w.metSides[l.ID()] {
-				continue // another process is nearest now, or it is read again
-			}
-			w.metSides[l.ID()] = true
-		}
-		if old != nil && max(old.Limit, l.Limit)-min(old.Limit, l.Limit) <= old.Limit/100 {
-			continue
-		}
-		w.tell.Put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
-		if old == nil {
-			if err := hearPressed(w.bell, l); err != nil {
-				w.fault("inotify", err)
-			}
-			if l.Name == event.LimitCgroup && !w.observe.Pop.FollowsJob() {
-				w.tell.Say(w.now(), "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, text.Percent(l.Ratio())))
-			}
-		} else {
-			w.tell.Say(w.now(), "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), phrase.Against(l)))
-		}
-	}
-}
-
 // step lets the ladder judge the last reading and carries out what it says.
 func (w *watcher) step() {
 	w.stepAction()
@@ -267,22 +225,42 @@ func (w *watcher) step() {
 	w.tell.Helps.Heard(&in, res.Asked)
 	w.budget()
 	for _, s := range res.Skipped {
-		w.skipped(s)
+		w.tell.Skipped(now, &s, w.view.Limit(s.On))
 	}
 	w.layDown()
 	w.tell.Raise(now, w.ladder.Raised(w.view.Limits), w.view.Limits)
 	for _, d := range res.Decisions {
-		w.putSample(0)
-		w.recordSample(true)
+		w.tell.BeforeDecision(w.looked())
 		w.decide(d)
 	}
 	if len(res.Decisions) > 0 {
-		w.tell.Export(now, true, w.figures)
+		w.tell.AfterDecisions(w.looked())
 	}
 	w.layDown() // with what was over at once, and what waits for its turn
 	if res.Changed && len(res.Decisions) == 0 {
-		w.recordSample(true)
+		w.tell.Moved(w.looked())
 	}
+}
+
+// changed tells of limits that are new, and has the bell ring when one of them is met.
+func (w *watcher) changed(before *view.View) {
+	if w.view.Sample.Seq <= 1 && !w.node.Heir {
+		return // the start event has them all
+	}
+	for _, l := range w.tell.Limits(w.now(), before, w.view) {
+		if err := hearPressed(w.bell, l); err != nil {
+			w.fault("inotify", err)
+		}
+	}
+}
+
+// looked is the last look, for who is told.
+func (w *watcher) looked() *tell.Look {
+	l := &tell.Look{Now: w.now(), Took: w.runTime(), View: w.view}
+	if !w.observe.Pop.Attached() {
+		l.Ranks = 1 + len(w.node.Others)
+	}
+	return l
 }
 
 // tellSignal tells of a signal that reached the holder.
@@ -294,47 +272,4 @@ func (w *watcher) tellSignal(sig hold.Signal) {
 		r := w.view.Rate(l)
 		return r.PerSecond(now)
 	})
-}
-
-// figures are what the metrics are made of, as of the last full look.
-func (w *watcher) figures() tell.Figures {
-	f := tell.Figures{Limits: w.view.Limits, Procs: w.view.Sample.Procs, Kills: w.observe.Limits.OOMKills(), At: w.view.Sample.At}
-	if !w.observe.Pop.Attached() {
-		f.Ranks = 1 + len(w.node.Others)
-	}
-	return f
-}
-
-// recordSample gives the last look to the record, where it is due.
-func (w *watcher) recordSample(atDecision bool) {
-	w.tell.Record.Look(w.now(), w.Settings.Interval, &record.Look{
-		At: w.runTime(), AtDecision: atDecision, Sample: &w.view.Sample, Limits: w.view.Limits,
-		Self: w.Self, Holder: w.observe.Pop.Holder, Counts: w.observe.Counts.Of,
-	})
-}
-
-// putSample writes what the limits stand at, where the last time is so long ago.
-func (w *watcher) putSample(every time.Duration) {
-	w.tell.Sample(w.now(), every, func(cost bool) event.Sample {
-		var ours []event.Cost
-		if cost {
-			ours = w.ours()
-		}
-		roles := map[rss.Role]int{}
-		for i := range w.view.Sample.Procs {
-			roles[w.view.Sample.Procs[i].Role]++
-		}
-		return event.Sample{Limits: briefly(w.view.Limits), Procs: roles, Gaps: w.view.Sample.Gaps, Ours: ours}
-	})
-}
-
-// briefly leaves out of limits beside memory what their limit events have.
-func briefly(limits []event.Limit) []event.Limit {
-	limits = slices.Clone(limits)
-	for i := range limits {
-		if l := &limits[i]; !l.Name.Memory() && l.Name != event.LimitTime {
-			l.Enforcer, l.UsedSource, l.LimitSource, l.Note = "", "", "", ""
-		}
-	}
-	return limits
 }

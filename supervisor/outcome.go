@@ -74,6 +74,6 @@ func (w *watcher) conclude(r action.Result) (*inFlight, event.Outcome) {
 			w.tell.Status.CountRecycled(w.owner(f.acted.Procs[0].Parent).Holder)
 		}
 	}
-	w.publish(&f.decision, &o)
+	w.tell.Outcome(&f.decision, &o)
 	return f, o
 }

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/observe"
 )
 
 // heardCounts takes in what package counts has read, and says whether anything was, and
@@ -11,23 +10,6 @@ import (
 func (w *watcher) heardCounts() (news, reached bool) {
 	fresh, news := w.observe.Counts.Take(w.look)
 	return news, w.reached(fresh)
-}
-
-// countOutcome is an outcome about a limit on a number, which has no bytes to tell
-// of. The samples have the number before and after.
-type countOutcome struct {
-	event.Outcome
-	Before *struct{} `json:"before_bytes,omitempty"`
-	After  *struct{} `json:"after_bytes,omitempty"`
-	Freed  *struct{} `json:"freed_bytes,omitempty"`
-}
-
-// outcomeOf returns an outcome as the event of it is written.
-func outcomeOf(l event.LimitName, o event.Outcome) any {
-	if !l.Counts() {
-		return o
-	}
-	return countOutcome{Outcome: o}
 }
 
 // reached says whether one of these limits stands at or above the rung that was
@@ -85,13 +67,4 @@ func (w *watcher) tellSHMUsers() {
 		w.tell.Say(w.now(), "holders", text)
 		w.tell.Sum.Holders = text
 	}
-}
-
-// ours measures what the holder and the watcher cost.
-func (w *watcher) ours() []event.Cost {
-	out, err := observe.OwnCost(w.Proc, w.observe.Pop.Holder, w.Self)
-	if err != nil {
-		w.fault("ours", err)
-	}
-	return out
 }

@@ -11,18 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
-func TestMovedLimitIsTold(t *testing.T) {
-	s := opened(t, inSlurm(t))
-	before := &view.View{Limits: []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 1000}, {Name: event.LimitCgroup, Level: "/b", Limit: 1000}}}
-	s.view.Limits = []event.Limit{{Name: event.LimitCgroup, Level: "/a", Limit: 600}, {Name: event.LimitCgroup, Level: "/b", Limit: 1001}}
-	s.view.Sample.Seq = 2
-	s.changed(before)
-	told := named(s.events(), event.NameLimit)
-	if len(told) != 1 || told[0]["level"] != "/a" || told[0]["limit_bytes"] != 600.0 {
-		t.Errorf("told of %v, want the one that shrank", told)
-	}
-}
-
 // TestLimitSetLater: the kernel is to tell of a limit, too, that nobody had set at
 // the start.
 func TestLimitSetLater(t *testing.T) {

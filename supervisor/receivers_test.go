@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,8 +17,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -269,23 +266,6 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 	}
 	if !strings.Contains(s.stderr(), "USR2 sent to process "+itoa(cmd.Process.Pid)) {
 		t.Errorf("said:\n%s", s.stderr())
-	}
-}
-
-// TestSkipsLeaveRoomForFaults: what is said once must not be used up by what is
-// said of other processes each time.
-func TestSkipsLeaveRoomForFaults(t *testing.T) {
-	s := opened(t, nil)
-	u := s.user()
-	for pid := range tell.MaxKnown {
-		s.skipped(policy.Skipped{
-			Rule: mustRules("5%:signal=USR2")[0], On: u.ID(), Used: u.Used, LimitSize: u.Limit,
-			Reason: event.ReasonNotCaught, Detail: "USR2, process " + itoa(pid+1),
-		})
-	}
-	s.fault("loader", errors.New("it is broken"))
-	if !strings.Contains(s.stderr(), "loader: it is broken") {
-		t.Errorf("the fault is not in\n%s", s.stderr())
 	}
 }
 

@@ -284,7 +284,7 @@ func (w *watcher) checkpoint(cmd control.Command) (<-chan control.Result, error)
 		reason = event.ReasonError
 	}
 	o := event.Outcome{Decision: d.ID, OK: all, Reason: reason, Detail: h.Detail, Before: b.Used, After: b.Used}
-	w.publish(&d, &o)
+	w.tell.Outcome(&d, &o)
 	c <- control.Result{Task: -1, OK: all, Reason: reason, Detail: h.Detail, Done: true}
 	close(c)
 	return c, nil

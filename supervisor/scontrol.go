@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -54,32 +53,7 @@ const (
 	endAhead = time.Minute
 	// endHolds is how long an answer is believed.
 	endHolds = 5 * time.Minute
-	// endMoves is by how much the job's end must move to be told again.
-	endMoves = 5 * time.Second
 )
-
-// tellEnd tells of the job's end where it is new, or not where it was told to
-// be. known says that the reading before had one.
-func (w *watcher) tellEnd(l *event.Limit, known bool) {
-	if l.ETA == nil || *l.ETA <= 0 {
-		return // it has come: what is left stays 0 from now on
-	}
-	end := w.view.Sample.At.Add(time.Duration(*l.ETA * float64(time.Second)))
-	was := w.endTold
-	if known && was.IsZero() {
-		w.endTold = end // by the start event
-		return
-	}
-	if known && end.Sub(was).Abs() <= endMoves {
-		return
-	}
-	w.endTold = end
-	w.tell.Put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
-	if known {
-		w.tell.Say(w.now(), "limit", fmt.Sprintf("the job's end was %s and is %s now (%s)",
-			was.Format(time.DateTime), end.Format(time.DateTime), l.LimitSource))
-	}
-}
 
 // jobEnd is the time to the job's end, 0 where there is none, and whether it is
 // still being asked for: no rule acts on it then.

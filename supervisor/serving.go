@@ -45,7 +45,7 @@ func (w *watcher) standing() *tell.Standing {
 	st := &tell.Standing{
 		Since: w.started.Add(p.From), Sample: &w.view.Sample, Limits: w.view.Limits, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
 		Trainers: w.observe.Workers.Trainers(), NoHook: w.noHookWhy(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
-		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.ours(),
+		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.tell.Costs(w.now()),
 	}
 	if job, ok := w.observe.Limits.Job(); ok {
 		st.Job = job.ID

@@ -61,7 +61,7 @@ func TestTextfile(t *testing.T) {
 		`rsswarden_build_info{`+at+`,version="v1"} 1`,
 	)
 	// The reference says which are a run's.
-	for l := range strings.Lines(string(s.tell.Textfile.Metrics(s.figures()).Text())) {
+	for l := range strings.Lines(string(s.tell.Textfile.Metrics(s.looked(), nil).Text())) {
 		name, isName := strings.CutPrefix(l, "# HELP ")
 		name, _, _ = strings.Cut(name, " ")
 		if isName && !slices.ContainsFunc(metrics.OfRun, func(m *metrics.Metric) bool { return m.Name == name }) {

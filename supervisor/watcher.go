@@ -82,7 +82,6 @@ type watcher struct {
 	scontrol *probe.Reader[observe.SlurmQuestion, observe.SlurmAnswer]
 	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
 	endAskedAt time.Duration
-	endTold    time.Time // the job's end as an event has it
 
 	tell      *tell.Fan
 	slimmed   bool
@@ -93,7 +92,6 @@ type watcher struct {
 	flight    *inFlight
 	tracer    tracer
 	programs  *programs
-	metSides  map[event.LimitID]bool // limits beside memory that were told of
 	oom       oomPrefer
 	diagnosis diagnosing
 	requeue   requeuing
@@ -118,20 +116,19 @@ func Watch(opt Options) {
 func newWatcher(opt Options, begin hold.Begin) *watcher {
 	s := &opt.Settings
 	run := tell.Run{
-		ID: s.RunID, Version: s.Version, Command: s.Command, Begun: s.Begun, BegunMono: s.BegunMono,
-		Lookup: opt.Lookup, Node: slurm.NodeName(opt.Lookup), Job: tell.JobOf(opt.Lookup), Proc: opt.Proc, Holder: begin.Holder, Self: opt.Self,
+		ID: s.RunID, Version: s.Version, Command: s.Command, Begun: s.Begun, BegunMono: s.BegunMono, Interval: s.Interval,
+		Lookup: opt.Lookup, Node: slurm.NodeName(opt.Lookup), Job: tell.JobOf(opt.Lookup), Proc: opt.Proc, Holder: begin.Holder, Self: opt.Self, WholeJob: opt.Job != nil,
 	}
 	if run.Job != nil && run.Job.Nodes > 1 {
 		opt.Log = tell.OnNode(opt.Log, run.Node)
 	}
 	w := &watcher{
-		Options:  opt,
-		clock:    clock{started: time.Now()},
-		bell:     wake.New(),
-		view:     &view.View{Watched: -1},
-		pace:     cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
-		metSides: map[event.LimitID]bool{},
-		tell:     tell.New(opt.Log, s.Events, run),
+		Options: opt,
+		clock:   clock{started: time.Now()},
+		bell:    wake.New(),
+		view:    &view.View{Watched: -1},
+		pace:    cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
+		tell:    tell.New(opt.Log, s.Events, run),
 	}
 	command := rss.ProcID{PID: begin.PID, Start: begin.Start}
 	if command.Start == 0 {
@@ -180,6 +177,10 @@ func (w *watcher) open(begin hold.Begin) {
 	}
 	w.follow(fault)
 	w.observe.Counts = counts.New(&w.probes, w.Proc, w.Sys, begin.PID)
+	w.tell.Readers = tell.Readers{
+		Counts: w.observe.Counts.Of, Pace: w.observe.Counts.Pace, Outside: w.observe.Limits.Outside, Kills: w.observe.Limits.OOMKills,
+		Costs: func() ([]event.Cost, error) { return observe.OwnCost(w.Proc, begin.Holder, w.Self) },
+	}
 	w.diagnosis = newDiagnosing(w.Proc)
 	w.startRecording(begin)
 	if s.Textfile != "" {

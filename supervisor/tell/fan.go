@@ -17,6 +17,7 @@ import (
 type Fan struct {
 	*Log
 	Run      Run
+	Readers  Readers
 	Record   Record
 	Clients  Clients
 	Textfile Textfile
@@ -28,6 +29,7 @@ type Fan struct {
 	failed   failures
 	signals  signals
 	findings findings
+	limits   limits
 	stream   *event.Stream // nil without --events
 	seq      uint64        // of the last event
 	dropped  uint64        // events that the stream lost since the last sample in it
@@ -72,41 +74,6 @@ func (f *Fan) head(name event.Name) event.Head {
 
 // early is by how much what is told at intervals may come early, with a look that is due.
 const early = counts.Tolerance
-
-// costEvery is how often a sample tells what we cost ourselves.
-const costEvery = time.Minute
-
-// Sample hands on a sample, where the last is so long ago, with the number of events that
-// the stream lost. It has make measure what we cost where that is due. The record has
-// samples of its own.
-func (f *Fan) Sample(now, every time.Duration, make func(cost bool) event.Sample) {
-	if now-f.sampleAt < every {
-		return
-	}
-	f.sampleAt = now
-	if f.stream == nil && !f.Clients.Any() {
-		return
-	}
-	if f.stream != nil {
-		f.dropped += f.stream.Dropped()
-	}
-	cost := now-f.costAt >= costEvery
-	if cost {
-		f.costAt = now
-	}
-	e := make(cost)
-	e.Head, e.Dropped = f.head(event.NameSample), f.dropped
-	f.Clients.tell(e)
-	if f.stream == nil {
-		return
-	}
-	f.stream.Put(event.NameSample, e)
-	if n := f.stream.Dropped(); n > 0 {
-		f.dropped += n // this one among them: the next has the number
-		return
-	}
-	f.dropped = 0
-}
 
 // Note gives an event to the record alone. It has no number.
 func (f *Fan) Note(name event.Name, make func(event.Head) any) {

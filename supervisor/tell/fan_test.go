@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // stand is a Fan with a stream.
@@ -63,6 +65,11 @@ func (k *kept) Event(_ event.Name, e any)    { k.events = append(k.events, e) }
 func (k *kept) Begin()                       { k.begun = true }
 func (k *kept) Close(patience time.Duration) {}
 
+// looked is a look at that time that has seen nothing.
+func looked(now time.Duration) *Look {
+	return &Look{Now: now, View: &view.View{Sample: rss.Sample{Seq: 1}}}
+}
+
 func rank(h event.Head) any { return event.Rank{Head: h} }
 
 // TestPutReachesAll: stream, record and clients get the same events in the same order,
@@ -77,7 +84,7 @@ func TestPutReachesAll(t *testing.T) {
 	}
 	s.Put(event.NameRank, rank)
 	s.Note(event.NameHelp, rank)
-	s.Sample(0, 0, func(bool) event.Sample { return event.Sample{} })
+	s.sample(looked(0), 0)
 	s.Fault(0, "loader", errors.New("it is broken"))
 	want := []string{"1 rank", "2 sample", "3 fault"}
 	var live, streamed []string
@@ -106,7 +113,8 @@ func TestPutReachesAll(t *testing.T) {
 func TestPutMakesNothing(t *testing.T) {
 	f := New(&lines{}, "", Run{})
 	f.Put(event.NameRank, func(event.Head) any { t.Error("made"); return nil })
-	f.Sample(0, 0, func(bool) event.Sample { t.Error("made"); return event.Sample{} })
+	f.Readers.Costs = func() ([]event.Cost, error) { t.Error("made"); return nil, nil }
+	f.sample(looked(2*costEvery), 0)
 	client, err := f.Clients.Add(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -127,10 +135,12 @@ func TestSampleDue(t *testing.T) {
 		{9 * time.Second, 10 * time.Second}, {10 * time.Second, 10 * time.Second}, {19 * time.Second, 10 * time.Second}, {19 * time.Second, 0},
 		{28 * time.Second, 10 * time.Second}, {29 * time.Second, 10 * time.Second}, {time.Minute, 10 * time.Second}, {2*time.Minute - 1, 10 * time.Second}, {2 * time.Minute, 0},
 	} {
-		s.Sample(at.now, at.every, func(cost bool) event.Sample {
+		cost := false
+		s.Readers.Costs = func() ([]event.Cost, error) { cost = true; return nil, nil }
+		before := s.seq
+		if s.sample(looked(at.now), at.every); s.seq > before {
 			got = append(got, fmt.Sprint(at.now, cost))
-			return event.Sample{}
-		})
+		}
 	}
 	if want := []string{"10s false", "19s false", "29s false", "1m0s true", "1m59.999999999s false", "2m0s true"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -170,12 +180,11 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := New(&lines{}, fifo, Run{}) // without a reader
-	sample := func(bool) event.Sample { return event.Sample{} }
 	for f.dropped == 0 {
-		f.Sample(0, 0, sample)
+		f.sample(looked(0), 0)
 	}
 	for range 9 {
-		f.Sample(0, 0, sample)
+		f.sample(looked(0), 0)
 	}
 	if f.dropped != 10 {
 		t.Errorf("%d counted, want 10", f.dropped)
@@ -186,7 +195,7 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 // TestFaultsAreAllInTheStream: the event log has all, stderr a ration.
 func TestFaultsAreAllInTheStream(t *testing.T) {
 	s := newStand(t)
-	const kinds = 3*MaxKnown + 10
+	const kinds = 3*maxKnown + 10
 	for i := range kinds {
 		s.Fault(0, "limits", errors.New(fmt.Sprint("kind ", i)))
 		s.Fault(0, "limits", errors.New(fmt.Sprint("kind ", i)))
@@ -195,7 +204,7 @@ func TestFaultsAreAllInTheStream(t *testing.T) {
 	if n := s.said.count("different faults were told"); n != 1 {
 		t.Errorf("said %d times that there are too many", n)
 	}
-	if n := s.said.count("limits: kind "); n < MaxKnown || n > MaxKnown+2*freely {
+	if n := s.said.count("limits: kind "); n < maxKnown || n > maxKnown+2*freely {
 		t.Errorf("%d lines", n)
 	}
 	if s.said.count("loader: it is broken") != 1 {

@@ -47,8 +47,8 @@ const (
 	sameMoment = time.Second
 )
 
-// MaxKnown is how many faults are remembered, so that each is written once.
-const MaxKnown = 1000
+// maxKnown is how many faults are remembered, so that each is written once.
+const maxKnown = 1000
 
 // NewLog returns a log that writes to lines.
 func NewLog(lines Lines) *Log {
@@ -99,10 +99,10 @@ func (l *Log) Once(part, text string) bool {
 	if l.known[key] {
 		return false
 	}
-	if len(l.known) >= MaxKnown {
+	if len(l.known) >= maxKnown {
 		clear(l.known)
 		if !l.full {
-			l.Warn(fmt.Sprintf("%d different faults were told; from now on one may be told again, and here those of a part once a minute", MaxKnown))
+			l.Warn(fmt.Sprintf("%d different faults were told; from now on one may be told again, and here those of a part once a minute", maxKnown))
 		}
 		l.full = true
 	}

@@ -69,10 +69,10 @@ func TestOnce(t *testing.T) {
 	if !l.Once("part", "text") || l.Once("part", "text") || !l.Once("part", "other") || !l.Once("other", "text") {
 		t.Error("not each once")
 	}
-	for i := range 2 * MaxKnown {
+	for i := range 2 * maxKnown {
 		l.Once("part", strings.Repeat("x", i%7)+fmt.Sprint(i))
 	}
-	if len(l.known) > MaxKnown {
+	if len(l.known) > maxKnown {
 		t.Errorf("%d faults are remembered", len(l.known))
 	}
 }

@@ -47,13 +47,6 @@ func (f *Fan) OpenRecord(dir, fault string, attempt int) {
 	f.Record.To, f.Helps.note = store.New(opt), f.Note
 }
 
-// Look gives a full look to the record, where it is due.
-func (r *Record) Look(now, interval time.Duration, l *record.Look) {
-	if r.due(now, max(interval, recordEvery), l.Sample.Seq, l.AtDecision) {
-		r.To.Sample(l)
-	}
-}
-
 // due says whether the record takes the look of that number: each one once, at most one
 // in every, and each at a decision.
 func (r *Record) due(now, every time.Duration, seq uint64, atDecision bool) bool {

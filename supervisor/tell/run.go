@@ -24,6 +24,7 @@ type Run struct {
 	ID, Version string // ID names its record, see [RunID]
 	Command     []string
 	Begun       time.Time
+	Interval    time.Duration // of samples
 	BegunMono   time.Duration // … by CLOCK_MONOTONIC, 0 where that is not known
 	Lookup      func(string) (string, bool)
 	Node        string
@@ -31,6 +32,7 @@ type Run struct {
 	Proc        string
 	Process     rss.ProcID // the command
 	Holder      int        // its holder, 0 where this watcher has attached
+	WholeJob    bool       // … to a job
 	Self        int        // this watcher
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
@@ -27,15 +26,6 @@ type Textfile struct {
 	acted        metrics.Acted
 	some         bool          // a text was put
 	at           time.Duration // of the last that was due by its time
-}
-
-// Figures are what the metrics are made of.
-type Figures struct {
-	Limits []event.Limit
-	Procs  []rss.Proc
-	Kills  []limit.Kills
-	Ranks  int // 0 for none to tell
-	At     time.Time
 }
 
 // OpenTextfile begins the file in that directory. attached is what [Run.Place] takes; rules
@@ -90,17 +80,17 @@ func (x *Textfile) due(now time.Duration, decided bool) bool {
 	return true
 }
 
-// Metrics returns the metrics.
-func (x *Textfile) Metrics(f Figures) *metrics.Set {
+// Metrics returns the metrics. kills are the kernel's.
+func (x *Textfile) Metrics(l *Look, kills []limit.Kills) *metrics.Set {
 	s := metrics.NewSet()
-	s.Limits(x.place, f.Limits)
-	s.Processes(x.place, f.Procs)
+	s.Limits(x.place, l.View.Limits)
+	s.Processes(x.place, l.View.Sample.Procs)
 	s.Actions(x.place, &x.acted)
-	s.Put(&metrics.OOMKills, x.place, float64(limit.OwnKills(f.Kills)))
-	if f.Ranks > 0 {
-		s.Put(&metrics.Ranks, x.place, float64(f.Ranks))
+	s.Put(&metrics.OOMKills, x.place, float64(limit.OwnKills(kills)))
+	if l.Ranks > 0 {
+		s.Put(&metrics.Ranks, x.place, float64(l.Ranks))
 	}
-	s.Put(&metrics.LastLook, x.place, float64(f.At.UnixMilli())/1000)
+	s.Put(&metrics.LastLook, x.place, float64(l.View.Sample.At.UnixMilli())/1000)
 	s.Put(&metrics.BuildInfo, x.place, 1, x.version)
 	return s
 }
@@ -117,18 +107,18 @@ func (x *Textfile) Close() <-chan struct{} {
 	return done
 }
 
-// Export has the text file hold these figures, where that is due or something was
+// export has the text file hold what a look has, where that is due or something was
 // decided.
-func (f *Fan) Export(now time.Duration, decided bool, figures func() Figures) {
+func (f *Fan) export(l *Look, decided bool) {
 	x := &f.Textfile
 	if x.file == nil {
 		return
 	}
 	if why, news := x.file.Trouble(); news {
-		f.textfileNews(now, why)
+		f.textfileNews(l.Now, why)
 	}
-	if x.due(now, decided) {
-		x.file.Put(x.Metrics(figures()).Text())
+	if x.due(l.Now, decided) {
+		x.file.Put(x.Metrics(l, f.Readers.Kills()).Text())
 	}
 }
 

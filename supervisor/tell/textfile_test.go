@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
 
 // TestTextfileNews: each change is told, though it be for the same reason as before.
@@ -37,8 +39,8 @@ func TestTextfileNews(t *testing.T) {
 func TestTextfileDue(t *testing.T) {
 	s := newStand(t)
 	made := 0
-	figures := func() Figures { made++; return Figures{} }
-	s.Export(0, true, figures)
+	s.Readers.Kills = func() []limit.Kills { made++; return nil }
+	s.export(looked(0), true)
 	if made != 0 {
 		t.Error("made without a file")
 	}
@@ -50,12 +52,12 @@ func TestTextfileDue(t *testing.T) {
 	}{
 		{0, false, 1}, {14 * time.Second, false, 1}, {14 * time.Second, true, 2}, {15*time.Second - early, false, 3}, {29 * time.Second, false, 3}, {30*time.Second - early, false, 4},
 	} {
-		if s.Export(c.at, c.decided, figures); made != c.want {
+		if s.export(looked(c.at), c.decided); made != c.want {
 			t.Errorf("at %v %d texts, want %d", c.at, made, c.want)
 		}
 	}
 	<-s.Textfile.Close()
-	if s.Export(time.Hour, true, figures); made != 4 {
+	if s.export(looked(time.Hour), true); made != 4 {
 		t.Error("made after the end")
 	}
 }

@@ -1,0 +1,54 @@
+package tell
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
+)
+
+func viewOf(limits ...event.Limit) *view.View { return &view.View{Limits: limits} }
+
+// TestLimits: what is new or was moved is told; what moves a little by itself is not.
+func TestLimits(t *testing.T) {
+	cgroup := func(level string, size rss.Bytes) event.Limit {
+		return event.Limit{Name: event.LimitCgroup, Level: level, Limit: size}
+	}
+	maps := func(pid int) event.Limit { return event.Limit{Name: event.LimitMaps, PID: pid, Limit: 100} }
+	s := newStand(t)
+	before, after := viewOf(cgroup("/a", 1000), cgroup("/b", 1000)), viewOf(cgroup("/a", 600), cgroup("/b", 1001), cgroup("/c", 5), maps(7))
+	if found := s.Limits(0, before, after); len(found) != 2 || found[0].Level != "/c" || found[1].Name != event.LimitMaps {
+		t.Errorf("found %+v", found)
+	}
+	for _, later := range []*view.View{viewOf(), viewOf(maps(7)), viewOf(maps(8))} { // it is not read for a while, and nearest in another
+		if found := s.Limits(0, after, later); len(found) != 0 {
+			t.Errorf("found %+v", found)
+		}
+		after = later
+	}
+	all := s.events()
+	if len(all) != 3 || all[0]["level"] != "/a" || all[0]["limit_bytes"] != 600.0 || all[1]["level"] != "/c" || all[2]["limit"] != "maps" {
+		t.Errorf("told of %v", all)
+	}
+	if s.said.count("a process of the tree runs in cgroup /c: limit 5 B") != 1 || s.said.count("the limit cgroup was 1000 B and is 600 B now") != 1 {
+		t.Errorf("%q", s.said.all)
+	}
+}
+
+// TestJobEndMoves: the end that the start event has is not told again, one that was moved
+// is, and one that has come is not.
+func TestJobEndMoves(t *testing.T) {
+	s := newStand(t)
+	at := func(left float64) *view.View { return viewOf(event.Limit{Name: event.LimitTime, ETA: &left}) }
+	for i, c := range []struct {
+		was, is float64
+		told    int
+	}{{600, 600, 0}, {600, 604, 0}, {604, 660, 1}, {660, 60, 2}, {60, 0, 2}} {
+		s.Limits(time.Duration(i)*time.Minute, at(c.was), at(c.is))
+		if n := s.said.count("the job's end was "); n != c.told {
+			t.Errorf("%d: told %d times, want %d", i, n, c.told)
+		}
+	}
+}
