@@ -57,7 +57,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	next.tell.Alerts.Close(false)
 	next.pass(&hold.Exit{})
 	last.isGivenTheLead()
-	last.endStandBy(&hold.Exit{})
+	last.end(&hold.Exit{})
 	m := carried(t, place, 3)
 	i := slices.IndexFunc(m, func(m alert.Message) bool { return m.Status == alert.Resolved })
 	if len(m) != 3 || i < 0 || m[i].ID != m[(i+1)%3].ID {

@@ -53,6 +53,9 @@ func (w *watcher) paced(now time.Duration) *cadence.Input {
 
 // pause is how long to wait before the next look, of whatever kind.
 func (w *watcher) pause(now time.Duration) time.Duration {
+	if !w.node.Leads() {
+		return max(w.node.Within(now, w.pace.HolderDue(now, followedHolderEvery)), cadence.MinPause)
+	}
 	in := w.paced(now)
 	if count, ok := w.observe.Counts.Next(now); ok {
 		in.Wake = count

@@ -16,6 +16,10 @@ import (
 // end emits the exit event and the summary. exit is nil if the holder has gone without a
 // word.
 func (w *watcher) end(exit *hold.Exit) {
+	if !w.node.Leads() {
+		w.endFollowing(exit)
+		return
+	}
 	removed := w.tell.Textfile.Close()
 	w.tell.Alerts.Close(len(w.node.Others) == 0) // else the next leader goes on with them
 	w.pass(exit)                                 // others' commands may live on

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
@@ -14,13 +13,12 @@ import (
 // While another watcher of the node leads, this one waits for the end of its own command,
 // carries out the leader's orders for it, and takes the lead when it falls to it.
 
-// standUnstick is how often the holder is looked after meanwhile: two calls see that
+// followedHolderEvery is how often the holder is looked after meanwhile: two calls see that
 // it alone was stopped.
-const standUnstick = 3 * time.Second
+const followedHolderEvery = 3 * time.Second
 
-// standBy returns true when the lead has fallen to us, and false when our command
-// has ended.
-func (w *watcher) standBy(begin hold.Begin) bool {
+// openFollowing begins to follow.
+func (w *watcher) openFollowing(begin hold.Begin) {
 	if dir := w.Settings.Textfile; dir != "" && begin.Attempt > 1 {
 		w.tell.DropTextfile(dir)
 	}
@@ -31,59 +29,30 @@ func (w *watcher) standBy(begin hold.Begin) bool {
 		w.fault("start", &said{text})
 	}
 	w.heardNode(w.node.Follow())
-	w.followed() // what was written before the bell could ring for it
-	timer := time.NewTimer(w.sleep(w.standPause()))
-	defer timer.Stop()
-	for {
-		select {
-		case m := <-w.Link.Messages():
-			switch m := m.(type) {
-			case hold.Exit:
-				w.endStandBy(&m)
-				return false
-			case hold.Gone:
-				w.endStandBy(nil)
-				return false
-			case hold.Signal:
-				w.tellSignal(m)
-			case hold.TrimAnswer:
-				if err := w.node.Answer(m.ID, m, nil); err != nil {
-					w.fault("leader", err)
-				}
-			}
-		case <-w.bell.C():
-		case <-w.probes.C():
-		case <-timer.C:
-			w.standTick()
+	w.follow(woken{}) // what was asked for before the bell could ring for it
+}
+
+// follow does what the leader asks for, and takes the lead where it has fallen to us.
+func (w *watcher) follow(by woken) {
+	if a, ok := by.message.(hold.TrimAnswer); ok {
+		if err := w.node.Answer(a.ID, a, nil); err != nil {
+			w.fault("leader", err)
 		}
-		if w.followed(); w.node.Leads() {
-			w.due, w.gap = 0, 0 // nothing was to be seen so far
-			return true
-		}
-		timer.Reset(w.sleep(w.standPause()))
 	}
-}
-
-// standPause is how long who stands by waits for what nobody tells it of.
-func (w *watcher) standPause() time.Duration {
-	now := w.now()
-	return max(w.node.Within(now, w.pace.HolderDue(now, standUnstick)), cadence.MinPause)
-}
-
-func (w *watcher) followed() { w.heardNode(w.node.Advance(w.now())) }
-
-// standTick does what is due by the time.
-func (w *watcher) standTick() {
-	if w.pace.Holder(w.now(), standUnstick) {
+	if by.timer && w.pace.Holder(w.now(), followedHolderEvery) {
 		if err := w.Link.Unstick(); err != nil {
 			w.fault("holder", err)
 		}
 		w.slim()
 	}
+	if w.heardNode(w.node.Advance(w.now())); w.node.Leads() {
+		w.due, w.gap = 0, 0 // nothing was to be seen so far
+		w.open(w.Link.Begin())
+	}
 }
 
-// endStandBy says the last words. What memory did is the leader's to tell.
-func (w *watcher) endStandBy(exit *hold.Exit) {
+// endFollowing says the last words. What memory did is the leader's to tell.
+func (w *watcher) endFollowing(exit *hold.Exit) {
 	w.beginBriefRecord()
 	w.resolveLeft()
 	w.tellSignals()

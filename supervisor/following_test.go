@@ -16,15 +16,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/node"
 )
 
-// TestStandByKills: what was told to stop and has not ended gets KILL from its own
+// TestFollowerKills: what was told to stop and has not ended gets KILL from its own
 // watcher, with all of its tree, though the leader does nothing any more.
-func TestStandByKills(t *testing.T) {
+func TestFollowerKills(t *testing.T) {
 	first, s, command := twoRanks(t)
 	_, childID := sleeper(t)
 	theirs, theirsID := sleeper(t)
 	s.fs.Put(rsstest.Process{PID: childID.PID, Start: childID.Start, Parent: command.PID, Comm: "python"})
 	s.fs.Put(rsstest.Process{PID: theirsID.PID, Start: theirsID.Start, Parent: first.id.PID, Comm: "python"})
-	led := s.standsBy()
+	led := s.startsToFollow()
 	first.orders(s, stop)
 	if line, err := command.Line(); line != "TERM" {
 		t.Fatal(line, err)
@@ -56,17 +56,16 @@ func TestHeirKills(t *testing.T) {
 	o.Grace = time.Minute
 	first.orders(s, o)
 	first.pass(&hold.Exit{})
-	if !s.standBy(s.holder.begin) {
+	if !s.waits() {
 		t.Fatal("it does not lead")
 	}
 	if n := terms(t, command); n != 1 {
 		t.Errorf("%d times TERM", n)
 	}
 	newRank(t, s, s.runtime(), 2, "0", thirdID).follows()
-	s.open(s.holder.begin)
 	s.meets(1, 0)
 	s.later(30 * time.Second)
-	s.followed()
+	s.node.Advance(s.now())
 	if n := terms(t, command); n != 0 {
 		t.Errorf("%d times TERM", n) // and it lives
 	}
@@ -97,10 +96,9 @@ func TestHeirStopsAgain(t *testing.T) {
 		o.Grace = time.Minute
 		first.orders(s, o)
 		first.pass(&hold.Exit{})
-		if !s.standBy(s.holder.begin) {
+		if !s.waits() {
 			t.Fatal("it does not lead")
 		}
-		s.open(s.holder.begin)
 		var third *rankStand
 		if others > 0 {
 			_, id := sleeper(t)
@@ -132,17 +130,17 @@ func TestGraceWhileSuspended(t *testing.T) {
 	o := stop
 	o.Grace = 10 * time.Second
 	first.orders(s, o)
-	s.followed()
-	s.sleep(s.standPause())
+	s.follow(woken{})
+	s.sleep(s.pause(s.now()))
 	s.later(time.Hour)
-	s.followed()
+	s.follow(woken{})
 	if n := terms(t, command); n != 1 {
 		t.Errorf("%d times TERM", n)
 	}
 	for range 12 {
-		s.sleep(s.standPause())
+		s.sleep(s.pause(s.now()))
 		s.later(time.Second)
-		s.followed()
+		s.follow(woken{})
 	}
 	dead(t, s.id)
 }
@@ -151,9 +149,9 @@ func TestGraceWhileSuspended(t *testing.T) {
 // and what was asked last of all.
 func TestOrdersBeforeNews(t *testing.T) {
 	for name, carried := range map[string]func(first, s *rankStand){
-		"before it stands by": func(_, s *rankStand) {
+		"before it follows": func(_, s *rankStand) {
 			s.holder.messages <- hold.Exit{}
-			s.standBy(s.holder.begin)
+			s.waits()
 		},
 		"as it takes over": func(first, s *rankStand) {
 			first.pass(&hold.Exit{})
@@ -186,7 +184,7 @@ func TestOrdersWithoutNews(t *testing.T) {
 	first, s, command := twoRanks(t)
 	first.untold()
 	s.holder.messages = make(chan hold.Message)
-	led := s.standsBy()
+	led := s.startsToFollow()
 	s.holder.messages <- hold.Signal{Signal: int(unix.SIGUSR1)} // taken once all is set up
 	first.orders(s, node.Order{Stop: true, StopStatus: 137, Grace: time.Minute})
 	if line, err := command.Line(); line != "TERM" {
@@ -241,13 +239,13 @@ func (h unstuckHolder) Unstick() error {
 	return nil
 }
 
-// TestStandByLooksAfterTheHolder: two looks see a holder that alone was stopped; the
+// TestFollowerLooksAfterTheHolder: two looks see a holder that alone was stopped; the
 // end of its command must not wait for them for long.
-func TestStandByLooksAfterTheHolder(t *testing.T) {
+func TestFollowerLooksAfterTheHolder(t *testing.T) {
 	_, s, _ := twoRanks(t)
 	h := unstuckHolder{s.holder, make(chan time.Time, 10)}
 	s.Link = h
-	led := s.standsBy()
+	led := s.startsToFollow()
 	began := time.Now()
 	yields(t, h.unstuck, 10*time.Second)
 	if took := yields(t, h.unstuck, 10*time.Second).Sub(began); took > 9*time.Second {

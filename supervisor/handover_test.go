@@ -18,7 +18,7 @@ import (
 
 // twoUsing are the watchers of two ranks of one node with these rules, where RUNTIME
 // is the folder that they meet below, each with a command of so much memory. The
-// first leads and is opened, the second stands by.
+// first leads and is opened, the second follows.
 func twoUsing(t *testing.T, used rss.Bytes, rules ...string) (first, second *stand) {
 	t.Helper()
 	dir := runtimeDir(t)

@@ -87,7 +87,7 @@ func leading(t *testing.T, change ...func(*Options)) *stand {
 }
 
 // leadAndFollow are the watchers of two ranks that meet below a folder: the first
-// leads, the second stands by.
+// leads, the second follows.
 func leadAndFollow(t *testing.T, dir string, change ...func(*Options)) (first, second *stand) {
 	t.Helper()
 	first = leading(t, append([]func(*Options){inJob(t, 0, dir)}, change...)...)
@@ -221,12 +221,12 @@ func TestNoMeetingPlace(t *testing.T) {
 	}
 }
 
-// TestStandBy: who stands by looks at nothing, stops its command when it is told to,
+// TestFollower: who follows looks at nothing, stops its command when it is told to,
 // and takes the lead when it falls to it.
-func TestStandBy(t *testing.T) {
+func TestFollower(t *testing.T) {
 	first, s := leadAndFollow(t, runtimeDir(t))
 	led := make(chan bool)
-	go func() { led <- s.standBy(s.holder.begin) }()
+	go func() { led <- s.waits() }()
 	first.fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
 	if !first.meet() || len(first.node.Others) != 1 || first.node.Others[0].Task != 1 {
 		t.Fatalf("met %+v", first.node.Others)
@@ -240,7 +240,6 @@ func TestStandBy(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the lead was not taken over")
 	}
-	s.open(s.holder.begin)
 	t.Cleanup(func() { s.pass(nil) })
 	s.full()
 	all := s.events()
@@ -263,13 +262,13 @@ func TestNodeBeforeLines(t *testing.T) {
 	}
 }
 
-// TestStandByEnds: the last word of who stood by has the exit status, and says that
+// TestFollowerEnds: the last word of who followed has the exit status, and says that
 // another watched.
-func TestStandByEnds(t *testing.T) {
+func TestFollowerEnds(t *testing.T) {
 	first, s := leadAndFollow(t, runtimeDir(t))
 	first.meet()
 	s.holder.messages <- hold.Exit{Code: 3}
-	if s.standBy(s.holder.begin) {
+	if s.waits() {
 		t.Fatal("it leads")
 	}
 	first.fs.End(theHolder + 500)

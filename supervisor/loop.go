@@ -15,55 +15,85 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/view"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // loop runs until the command has ended.
 func (w *watcher) loop() {
 	timer := time.NewTimer(w.sleep(w.pause(w.now())))
-	for {
-		select {
-		case m := <-w.Link.Messages():
-			switch m := m.(type) {
-			case hold.Exit:
-				w.end(&m)
-				return
-			case hold.Gone:
-				w.end(nil)
-				return
-			case hold.Signal:
-				w.tellSignal(m)
-				continue // nothing that is measured has changed
-			case hold.TrimAnswer:
-				if w.taken(m); !w.advance() {
-					continue
-				}
-				w.full()
-			}
-		case r := <-w.programs.Ended():
-			w.ran(r)
-			w.programs.Next()
-			w.layDown()
-			continue // nothing that is measured has changed
-		case e := <-w.tell.Failures():
-			w.tell.Failed(w.now(), e)
-			continue // nothing that is measured has changed
-		case r := <-w.tell.Status.Requests():
-			w.answerClient(r)
-			continue // nothing that is measured has changed
-		case <-w.bell.C():
-			if !w.woken(w.bell.Causes()) {
-				continue // the timer runs on: news must not put looks off
-			}
-		case <-w.probes.C():
-			if !w.heardProbes() {
-				continue
-			}
-		case <-timer.C:
-			w.tick()
-		}
-		w.heardNode(w.node.Advance(w.now()))
-		timer.Reset(w.sleep(w.pause(w.now())))
+	for !w.turn(timer) {
 	}
+}
+
+// woken is what has woken the loop, where that is not over at once.
+type woken struct {
+	message hold.Message
+	why     wake.Cause
+	probes  bool
+	timer   bool
+}
+
+// turn waits for what comes next and does what follows from it, as who leads or as who
+// follows. It says whether the command has ended.
+func (w *watcher) turn(timer *time.Timer) (ended bool) {
+	var by woken
+	select {
+	case by.message = <-w.Link.Messages():
+	case r := <-w.programs.Ended():
+		w.ran(r)
+		w.programs.Next()
+		w.layDown()
+	case e := <-w.tell.Failures():
+		w.tell.Failed(w.now(), e)
+	case r := <-w.tell.Status.Requests():
+		w.answerClient(r)
+	case <-w.bell.C():
+		by.why = w.bell.Causes()
+	case <-w.probes.C():
+		by.probes = true
+	case <-timer.C:
+		by.timer = true
+	}
+	switch m := by.message.(type) {
+	case hold.Exit:
+		w.end(&m)
+		return true
+	case hold.Gone:
+		w.end(nil)
+		return true
+	case hold.Signal:
+		w.tellSignal(m)
+	}
+	if !w.node.Leads() {
+		w.follow(by)
+	} else if w.lead(by) {
+		w.heardNode(w.node.Advance(w.now()))
+	} else {
+		return false // the timer runs on: news must not put looks off
+	}
+	timer.Reset(w.sleep(w.pause(w.now())))
+	return false
+}
+
+// lead has memory read where that is called for, and says whether the loop is to think again
+// about when to wake.
+func (w *watcher) lead(by woken) bool {
+	switch {
+	case by.timer:
+		w.tick()
+		return true
+	case by.probes:
+		return w.heardProbes()
+	case by.why != 0:
+		return w.rung(by.why)
+	}
+	if a, ok := by.message.(hold.TrimAnswer); ok {
+		if w.taken(a); w.advance() {
+			w.full()
+			return true
+		}
+	}
+	return false // nothing that is measured has changed
 }
 
 // heardProbes takes in what was read beside the loop, with a full look where that calls for

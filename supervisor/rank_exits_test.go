@@ -38,12 +38,12 @@ func TestRanksEndTogether(t *testing.T) {
 	run := &last.tell.Run
 	run.Begun = time.Now()
 	last.Settings.Record, run.ID = t.TempDir(), record.NewID(run.Begun, nil, "n1", 1)
-	all[1].endStandBy(&hold.Exit{Signal: 9})
+	all[1].end(&hold.Exit{Signal: 9})
 	all[0].pass(&hold.Exit{})
 	last.fs.End(theHolder)
 	last.fs.End(theHolder + 500)
 	last.isGivenTheLead()
-	last.endStandBy(&hold.Exit{Code: 3})
+	last.end(&hold.Exit{Code: 3})
 
 	journals, err := filepath.Glob(submit + "/.rsswarden/*")
 	if err != nil || len(journals) != 1 {

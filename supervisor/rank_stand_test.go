@@ -158,7 +158,7 @@ func terms(t *testing.T, c *rsstest.Child) (n int) {
 	}
 }
 
-// twoRanks are a leader and who stands by in the same step, whose command lives on
+// twoRanks are a leader and a follower in the same step, whose command lives on
 // after TERM.
 func twoRanks(t *testing.T, rules ...string) (first, s *rankStand, command *rsstest.Child) {
 	t.Helper()
@@ -189,11 +189,11 @@ func (r *rankStand) orders(other *rankStand, o node.Order) {
 // stop is what a leader asks for, with KILL a second after TERM at the earliest.
 var stop = node.Order{Stop: true, StopStatus: 137}
 
-// standsBy starts standing by. It is over before the test is.
-func (r *rankStand) standsBy() <-chan bool {
+// startsToFollow has a rank follow beside the test. It is over before the test is.
+func (r *rankStand) startsToFollow() <-chan bool {
 	led, over := make(chan bool, 1), make(chan struct{})
 	go func() {
-		led <- r.standBy(r.holder.begin)
+		led <- r.waits()
 		close(over)
 	}()
 	r.t.Cleanup(func() {
@@ -204,6 +204,18 @@ func (r *rankStand) standsBy() <-chan bool {
 		<-over
 	})
 	return led
+}
+
+// waits has a rank follow until it leads. It returns false where its command has ended.
+func (s *stand) waits() (leads bool) {
+	s.openFollowing(s.holder.begin)
+	timer := time.NewTimer(s.sleep(s.pause(s.now())))
+	for !s.node.Leads() {
+		if s.turn(timer) {
+			return false
+		}
+	}
+	return true
 }
 
 // yields waits for what comes within a time.

@@ -37,7 +37,7 @@ func (w *watcher) inquire(job slurm.Job, open bool, end time.Time) {
 func (w *watcher) answered(a observe.SlurmAnswer) {
 	if a.Open {
 		w.observe.Limits.SetEnforcement(a.Rules, a.RulesErr)
-		w.follow(w.fault)
+		w.applyEnforcement(w.fault)
 	}
 	if a.EndErr == nil || errors.Is(a.EndErr, slurm.ErrNoEnd) {
 		w.observe.Limits.SetEnd(a.End)

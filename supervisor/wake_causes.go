@@ -22,8 +22,8 @@ const (
 // newsMask is what happens to files that are renamed into place, or written.
 const newsMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_MODIFY
 
-// woken does what the bell has rung for, and says whether that was anything.
-func (w *watcher) woken(why wake.Cause) (done bool) {
+// rung does what the bell has rung for, and says whether that was anything.
+func (w *watcher) rung(why wake.Cause) (done bool) {
 	full := false
 	if why&rankNews != 0 {
 		done, full = true, w.answers() && w.advance() || w.meet()

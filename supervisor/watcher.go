@@ -105,12 +105,15 @@ func Watch(opt Options) {
 		s.Warnings = append(s.Warnings, "loaders are not talked to: the environment leaves no room for our variables (E2BIG)")
 	}
 	w := newWatcher(opt, begin)
-	if w.join(begin); !w.node.Leads() && !w.standBy(begin) {
-		return
+	if w.join(begin); w.node.Leads() {
+		w.open(begin)
+	} else {
+		w.openFollowing(begin)
 	}
-	w.open(begin)
 	w.loop()
-	w.observe.Limits.Close()
+	if limits := w.observe.Limits; limits != nil {
+		limits.Close()
+	}
 }
 
 func newWatcher(opt Options, begin hold.Begin) *watcher {
@@ -175,7 +178,7 @@ func (w *watcher) open(begin hold.Begin) {
 	if err := w.observe.Workers.Pools.Match(s.WorkerMatch, w.Proc); err != nil {
 		fault("worker-match", err)
 	}
-	w.follow(fault)
+	w.applyEnforcement(fault)
 	w.observe.Counts = counts.New(&w.probes, w.Proc, w.Sys, begin.PID)
 	w.tell.Readers = tell.Readers{
 		Counts: w.observe.Counts.Of, Pace: w.observe.Counts.Pace, Outside: w.observe.Limits.Outside, Kills: w.observe.Limits.OOMKills,
@@ -234,7 +237,7 @@ func (w *watcher) startRecording(begin hold.Begin) {
 	w.tell.OpenRecord(dir, s.RecordFault, begin.Attempt)
 }
 
-// openAlerts begins to tell receivers. Who only stands by has no limits, and so no name for
+// openAlerts begins to tell receivers. A follower has no limits, and so no name for
 // the job from there.
 func (w *watcher) openAlerts() {
 	s := &w.Settings
@@ -276,8 +279,8 @@ func (w *watcher) warn(all []limit.Warning) {
 	}
 }
 
-// follow does what follows from who enforces what here.
-func (w *watcher) follow(fault func(part string, err error)) {
+// applyEnforcement does what follows from who enforces what here.
+func (w *watcher) applyEnforcement(fault func(part string, err error)) {
 	if w.observe.PSS == nil && w.observe.Limits.NeedsPSS() {
 		w.observe.PSS = observe.NewPSS(&w.probes, w.Proc)
 	}

@@ -1,5 +1,5 @@
 // Package node has the watchers of one job on one node find each other: one of
-// them leads, watches all that a limit counts and acts, the others stand by.
+// them leads, watches all that a limit counts and acts, the others follow.
 //
 // They meet in a directory on node-local storage that only this user can enter,
 // named after job and node. Who holds the lock on the file "lock" in it leads;
