@@ -27,7 +27,7 @@ type quantity struct {
 }
 
 // quantities are the rows. CPU and switches are of each run, all else
-// is as it stands at a run's end.
+// is the value at a run's end.
 var quantities = []quantity{
 	{"CPU, by schedstat", "% of a core", func(was, now usage, took time.Duration) float64 {
 		return 100 * (now.ran - was.ran).Seconds() / took.Seconds()

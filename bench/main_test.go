@@ -8,7 +8,7 @@
 // meet the same machine; what is watched for a minute is watched at the same time. What
 // follows from the runs is in lines that begin with #, with its goal if it has one. A missed
 // goal is no error: figures of one machine prove nothing on another. -short takes few and
-// short runs, which only show that all works. What a benchmark measures is told at its
+// short runs, which only show that all works. What a benchmark measures stands at its
 // function; those of the readers alone are run by go test ./rss/... -bench .
 //
 // What not to conclude: SumRSS, procfs with PIDs known and the C loop do less than psutil:

@@ -171,7 +171,7 @@ const (
 )
 
 // newNodeTree makes the top. What an earlier run that was killed has left is removed:
-// nobody is in it.
+// no process is in it.
 func (b *bench) newNodeTree() (*nodeTree, error) {
 	if _, err := os.Stat(nodeMemory + "/memory.usage_in_bytes"); err != nil {
 		return nil, errors.New("cannot make jobs: no memory hierarchy of cgroup v1 here")

@@ -43,7 +43,7 @@ func measureTraining(b *bench) {
 		}
 		return t
 	}
-	// The first makes the data, and brings all into the page cache.
+	// The first makes the data, and reads all into the page cache.
 	trainOnce(b, nil, job)
 	pairs := pick(b, *pairsFlag, 2)
 	var bare, ours, ratios, bareWork, oursWork, cpu, hook, start []float64

@@ -177,7 +177,7 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 	if err != nil {
 		return err
 	}
-	silent := len(a.Failed) > 0 // whoever did not answer may have it
+	silent := len(a.Failed) > 0 // one that did not answer may have the rank
 	for _, r := range q.Ranks {
 		if !slices.Contains(a.Ranks, r) && a.Signal == 0 && !silent {
 			a.Failed = append(a.Failed, remote.Answer{Node: strings.Join(shortList(a.Nodes, " nodes"), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})

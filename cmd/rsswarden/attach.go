@@ -152,21 +152,17 @@ func (t *target) describe(p process, pid int, job string) {
 		noHook string
 		cannot []string
 	}
-	c := make(chan found, 1)
-	go func() {
+	f, ok := within(preparePatience, func() found {
 		env := population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF"))
 		hook := noHook("/proc", pid)
-		c <- found{env, hook, cannotDo("/proc", pid, job, hook, env)}
-	}()
-	select {
-	case f := <-c:
-		t.env, t.able = f.env, attachment.FromOutside(f.noHook, f.cannot)
-	case <-time.After(preparePatience):
-		t.env = &population.Environment{}
-		t.able = attachment.FromOutside("its environment could not be read", []string{
+		return found{env, hook, cannotDo("/proc", pid, job, hook, env)}
+	})
+	if !ok {
+		f = found{&population.Environment{}, "its environment could not be read", []string{
 			fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience),
-		})
+		}}
 	}
+	t.env, t.able = f.env, attachment.FromOutside(f.noHook, f.cannot)
 	if conf, ok := t.env.Lookup("SLURM_CONF"); ok && p.get("SLURM_CONF") == "" {
 		t.process.Conf = conf
 	}

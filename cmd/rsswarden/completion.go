@@ -93,23 +93,18 @@ func printWords(p process, all []*cli.Command) int {
 	if len(args) == 0 {
 		return fail(p, usagef("rsswarden completion bash", "%s is not for use by hand", wordsCommand))
 	}
-	found := make(chan candidates, 1)
-	go func() { found <- offers(p, all, args) }()
-	select {
-	case o := <-found:
-		for _, w := range o.words {
-			text := w.text
-			if w.says != "" {
-				text += "\t" + oneLine(w.says)
-			}
-			if strings.HasPrefix(w.text, args[len(args)-1]) && oneLine(w.text) == w.text {
-				fmt.Fprintln(p.stdout, text)
-			}
+	o, _ := within(wordsPatience, func() candidates { return offers(p, all, args) })
+	for _, w := range o.words {
+		text := w.text
+		if w.says != "" {
+			text += "\t" + oneLine(w.says)
 		}
-		if o.kind != "" {
-			fmt.Fprintln(p.stdout, ":"+o.kind)
+		if strings.HasPrefix(w.text, args[len(args)-1]) && oneLine(w.text) == w.text {
+			fmt.Fprintln(p.stdout, text)
 		}
-	case <-time.After(wordsPatience):
+	}
+	if o.kind != "" {
+		fmt.Fprintln(p.stdout, ":"+o.kind)
 	}
 	return exitOK
 }

@@ -165,14 +165,10 @@ func (q *ioRequest) answer(patience time.Duration, here bool) (ioReply, error) {
 		}
 		// There is no room for a process.
 	}
-	c := make(chan ioReply, 1)
-	go func() { c <- q.look() }()
-	select {
-	case r := <-c:
+	if r, ok := within(patience, q.look); ok {
 		return r, nil
-	case <-time.After(patience):
-		return ioReply{}, fmt.Errorf("no answer from its file system within %v", patience)
 	}
+	return ioReply{}, fmt.Errorf("no answer from its file system within %v", patience)
 }
 
 // readAside reads a file of options.

@@ -79,7 +79,7 @@ func manual(p process, all []*cli.Command) string {
 }
 
 func writeCommands(m page, all []*cli.Command) {
-	told := map[string]string{} // an option of run, by where it is told of
+	told := map[string]string{} // options of a watch, by the command that explains them
 	for _, c := range all {
 		m.Sub(programName + " " + c.Name)
 		m.Text(sentence(c.Usage))

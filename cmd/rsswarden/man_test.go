@@ -13,7 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// shownManual is the page as a reader has it. What man warns of fails the test.
+// shownManual is the page as a reader sees it. What man warns of fails the test.
 func shownManual(t *testing.T, page string) string {
 	t.Helper()
 	if _, err := exec.LookPath("man"); err != nil {

@@ -34,7 +34,7 @@ type option struct {
 	// one screen, only names the option.
 	usage   string
 	about   string   // for the manual and examples/rsswarden.toml
-	example string   // a value as a configuration file has it
+	example string   // a value as a configuration file writes it
 	values  []string // all values it takes; empty for any
 	foreign []string // what Slurm, other tools and habit call it, "NAME" or "NAME VALUE" where VALUE is what they mean
 	// set checks the values and puts them into the settings. Only a list has other

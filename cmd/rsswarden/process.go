@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const programName = "rsswarden"
@@ -27,6 +28,18 @@ type process struct {
 func (p process) get(name string) string {
 	v, _ := p.lookup(name)
 	return strings.TrimSpace(v)
+}
+
+// within asks what may hang, such as a file system; false if there is no answer in time.
+func within[T any](patience time.Duration, ask func() T) (answer T, ok bool) {
+	c := make(chan T, 1)
+	go func() { c <- ask() }()
+	select {
+	case answer = <-c:
+		return answer, true
+	case <-time.After(patience):
+		return answer, false
+	}
 }
 
 // candidates are the files that execvp(3) tries for name, in that order.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
@@ -42,22 +41,12 @@ func dieBy(s syscall.Signal) {
 // commandLine is the command line of a process for people, or its name if that cannot be
 // read in time.
 func commandLine(pid int) []string {
-	c := make(chan []string, 1)
-	go func() {
-		b, err := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)
-		line := strings.TrimRight(string(b), "\x00")
-		if err != nil || line == "" {
-			c <- nil
-			return
-		}
-		c <- clipped(strings.Split(line, "\x00"))
-	}()
-	select {
-	case args := <-c:
-		if len(args) > 0 {
-			return args
-		}
-	case <-time.After(preparePatience):
+	line, _ := within(preparePatience, func() string {
+		b, _ := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)
+		return strings.TrimRight(string(b), "\x00")
+	})
+	if line != "" {
+		return clipped(strings.Split(line, "\x00"))
 	}
 	b, err := procfile.Read(fmt.Sprintf("/proc/%d/comm", pid), procfile.Small)
 	if err != nil {
@@ -66,7 +55,7 @@ func commandLine(pid int) []string {
 	return []string{strings.TrimSpace(string(b))}
 }
 
-// ours says that a process has the same user as we.
+// sameUser says that a process has the same user as we.
 func sameUser(pid int) bool {
 	i, err := proctree.Identify("/proc", pid)
 	return err == nil && i.UID == os.Geteuid()

@@ -232,7 +232,7 @@ func findRun(p process, arg string) ([]record.Found, error) {
 	f, err := record.At(arg)
 	switch {
 	case err == nil:
-		return []record.Found{withOther(p, f)}, nil
+		return withOthers(p, []record.Found{f}), nil
 	case errors.Is(err, record.ErrNone):
 		return findIn(p, arg)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -244,7 +244,7 @@ func findRun(p process, arg string) ([]record.Found, error) {
 	}
 	word := ""
 	if len(list) == 0 {
-		if job, err := endedJob(arg); err == nil {
+		if job, err := askSlurm(slurm.Ended, arg); err == nil {
 			// Of an array task, 12_3, records have the number.
 			list = findByName(p, job.ID)
 			word = fmt.Sprintf("; %s says that the job is %s, exit code %s", job.Source, job.State, job.ExitCode)
@@ -259,7 +259,7 @@ func findRun(p process, arg string) ([]record.Found, error) {
 	return list, nil
 }
 
-// recordsOf finds what one job, one step or one run has left.
+// findByName finds what one job, one step or one run has left.
 func findByName(p process, name string) []record.Found {
 	var list []record.Found
 	for _, f := range record.Find(recordPlaces(p)...) {
@@ -316,12 +316,8 @@ func listed(dirs []string) string {
 	return strings.Join(names, ", ")
 }
 
-// withOther finds the record of a journal, and the journal of a record.
-func withOther(p process, f record.Found) record.Found {
-	return withOthers(p, []record.Found{f})[0]
-}
-
-// withOthers does so for several, and looks through each directory once.
+// withOthers finds the records of journals, and the journals of records. It looks through
+// each directory once.
 func withOthers(p process, list []record.Found) []record.Found {
 	dirs := recordPlaces(p)
 	for _, f := range list {
@@ -340,7 +336,7 @@ func withOthers(p process, list []record.Found) []record.Found {
 	return list
 }
 
-// sameJob are the runs of one job, or one run outside Slurm.
+// runsOfJob are the runs of one job, or one run outside Slurm.
 func runsOfJob(all []record.Found, one record.Found) []record.Found {
 	if one.Job == "" {
 		return []record.Found{one}
@@ -380,18 +376,11 @@ func recordPlaces(p process) []string {
 // slurmPatience is how long Slurm may take to answer; a report does without.
 const slurmPatience = 10 * time.Second
 
-// endedJob asks Slurm about one job.
-func endedJob(job string) (slurm.EndedJob, error) {
+// askSlurm asks Slurm about one job, by [slurm.Ended] or [slurm.JobNodes].
+func askSlurm[T any](about func(context.Context, slurm.Ask, string) (T, error), job string) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
 	defer cancel()
-	return slurm.Ended(ctx, output, job)
-}
-
-// jobNodes asks Slurm which nodes a job had.
-func jobNodes(job string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
-	defer cancel()
-	return slurm.JobNodes(ctx, output, job)
+	return about(ctx, output, job)
 }
 
 // output runs a command of Slurm's and returns what it prints.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -93,10 +94,10 @@ func printReport(p process, args []string, o reportOptions) error {
 		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
 	}
 	now := time.Now()
-	rep := analysis.Analyze(analysis.Input{Runs: runs, Slurm: askSlurm(runs, o.noSlurm), Now: now, Timeline: files})
+	rep := analysis.Analyze(analysis.Input{Runs: runs, Slurm: slurmSays(runs, o.noSlurm), Now: now, Timeline: files})
 	render.Explain(rep, now)
 	if len(args) == 0 && !o.json && !o.csv {
-		// Whoever has just seen a short run end may take this for that one.
+		// After a short run ended its user may take this report for that run.
 		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(render.Which(rep, time.Now()))+
 			"; one of less than a minute in which no rule fired leaves none", ""))
 	}
@@ -162,20 +163,20 @@ func advise(p process, dirs []string, asJSON bool) error {
 	})
 }
 
-// askSlurm asks how the job ended, nil if there is no answer.
-func askSlurm(runs []*record.Run, no bool) *analysis.SlurmSays {
+// slurmSays is how the job ended, nil if there is no answer.
+func slurmSays(runs []*record.Run, no bool) *analysis.SlurmSays {
 	job := runs[0].Meta.Job
 	if no || job == nil {
 		return nil
 	}
-	ended, err := endedJob(job.ID)
+	ended, err := askSlurm(slurm.Ended, job.ID)
 	if err != nil {
 		return nil
 	}
 	said := analysis.Says(ended)
 	if lacksNodes(runs) {
 		// Without an answer the report still says how many are missing.
-		said.Nodes, _ = jobNodes(job.ID)
+		said.Nodes, _ = askSlurm(slurm.JobNodes, job.ID)
 	}
 	return &said
 }

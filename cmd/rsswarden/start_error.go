@@ -91,6 +91,7 @@ func missingCommandHint(name string) string {
 	run := programName + " run -- "
 	_, err := os.Stat(name)
 	there := !strings.Contains(name, "/") && executable("./"+name) == nil
+	_, noPython3 := exec.LookPath("python3")
 	first, size := utf8.DecodeRuneInString(name)
 	switch {
 	case slices.Contains(typographic, first):
@@ -105,7 +106,7 @@ func missingCommandHint(name string) string {
 		return fmt.Sprintf("%s is a shell's own: give it a line before %s run, whose command inherits what it sets", name, programName)
 	case suffix.MatchString(name):
 		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)
-	case name == "python" && inPath("python3"):
+	case name == "python" && noPython3 == nil:
 		return "python3 is there: " + run + "python3 …"
 	case there:
 		return "it is in this directory, which PATH does not name: " + run + "./" + name
@@ -117,9 +118,4 @@ func missingCommandHint(name string) string {
 		return "quotes make one name of several words; leave them out: " + run + name
 	}
 	return "check the name and PATH: " + run + "COMMAND [ARG...]"
-}
-
-func inPath(name string) bool {
-	_, err := exec.LookPath(name)
-	return err == nil
 }

@@ -34,31 +34,29 @@ func suggestOption(c *cli.Context, flags []cli.Flag, word string) string {
 	if c.Command != nil {
 		name = c.Command.Name
 	}
-	if (name == "report" || name == "replay") && slices.Contains([]string{"j", "job", "jobid", "job-id"}, word) {
-		return "a job is named by its number alone: " + programName + " " + name + " 46"
-	}
-	if name == "attach" && slices.Contains([]string{"p", "pid", "process"}, word) {
-		return "a process is named by its number alone: " + programName + " attach 4711"
-	}
-	if word == alertToken {
-		return "everybody on this node can read a command line: put the token into the variable RSSWARDEN_ALERT_TOKEN, or into a file of --alert-token-file"
-	}
-	if likely := slurmFlagHint(c, word); likely != "" {
-		return likely
-	}
-	if list := suggestFlags(all, word); len(list) > 0 {
-		return "did you mean " + strings.Join(list, " or ") + "?"
-	}
-	if slices.Contains(flagNames(c.App.Flags), dashed(word)) {
-		return "it stands alone: " + programName + " " + dashed(word)
-	}
 	var others []string
 	for _, o := range c.App.Commands {
 		if slices.Contains(flagNames(o.Flags), dashed(word)) {
 			others = append(others, o.Name)
 		}
 	}
-	if len(others) > 0 {
+	likely := suggestFlags(all, word)
+	switch ofSlurm := name == "run" && slices.Contains(slurmFlags, word); {
+	case (name == "report" || name == "replay") && slices.Contains([]string{"j", "job", "jobid", "job-id"}, word):
+		return "a job is named by its number alone: " + programName + " " + name + " 46"
+	case name == "attach" && slices.Contains([]string{"p", "pid", "process"}, word):
+		return "a process is named by its number alone: " + programName + " attach 4711"
+	case word == alertToken:
+		return "everybody on this node can read a command line: put the token into the variable RSSWARDEN_ALERT_TOKEN, or into a file of --alert-token-file"
+	case ofSlurm && word == "c":
+		return "a command line for a shell is written " + programName + " run -- sh -c '…'; -c of srun stands before " + programName + ": srun -c 4 " + programName + " run -- COMMAND"
+	case ofSlurm:
+		return "if srun's is meant, it stands before " + programName + ": srun " + dashed(word) + " … " + programName + " run -- COMMAND"
+	case len(likely) > 0:
+		return "did you mean " + strings.Join(likely, " or ") + "?"
+	case slices.Contains(flagNames(c.App.Flags), dashed(word)):
+		return "it stands alone: " + programName + " " + dashed(word)
+	case len(others) > 0:
 		return dashed(word) + " is an option of " + programName + " " + strings.Join(others, ", ")
 	}
 	return ""
@@ -175,19 +173,6 @@ var slurmFlags = []string{
 	"N", "nodes", "ntasks", "ntasks-per-node", "c", "cpus-per-task", "G", "gpus", "gpus-per-node", "gpus-per-task", "gres",
 	"p", "partition", "A", "account", "t", "time", "w", "nodelist", "J", "job-name", "o", "exclusive", "overlap", "mpi", "cpu-bind",
 	"mem-per-cpu", "mem-per-gpu", "export", "jobid", "qos", "constraint", "chdir", "D", "l", "label", "u", "unbuffered",
-}
-
-// slurmFlagHint is the hint for an option of srun or of a shell given to `run`.
-func slurmFlagHint(c *cli.Context, word string) string {
-	switch {
-	case c.Command == nil || c.Command.Name != "run":
-		return ""
-	case word == "c":
-		return "a command line for a shell is written " + programName + " run -- sh -c '…'; -c of srun stands before " + programName + ": srun -c 4 " + programName + " run -- COMMAND"
-	case slices.Contains(slurmFlags, word):
-		return "if srun's is meant, it stands before " + programName + ": srun " + dashed(word) + " … " + programName + " run -- COMMAND"
-	}
-	return ""
 }
 
 // misplacedFlag asks about an option of ours after the command, with a value that it

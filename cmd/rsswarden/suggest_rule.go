@@ -56,7 +56,7 @@ func suggestCond(text string) string {
 	cond = strings.TrimLeft(cond, ">=")
 	if share, err := strconv.ParseFloat(cond, 64); err == nil {
 		if share <= 1 {
-			share *= 100 // a share of one, which nobody means in percent
+			share *= 100 // a fraction: such a percentage makes no sense
 		}
 		cond = strconv.FormatFloat(math.Round(share*100)/100, 'f', -1, 64) + "%"
 	}

@@ -30,7 +30,7 @@ func TestSuggestFlags(t *testing.T) {
 }
 
 // TestSuggestRule: a guess is a rule, and none is made of what may mean anything. What is
-// told of the others stands in mistakesrules.txtar.
+// said about the others is in mistakesrules.txtar.
 func TestSuggestRule(t *testing.T) {
 	for text, want := range map[string]string{
 		"recycle:90%":           "did you mean '90%:recycle'?",
@@ -59,7 +59,7 @@ func TestSuggestRule(t *testing.T) {
 }
 
 // TestMisplacedFlag: an option of ours that stands behind the command is asked about, once, and
-// only where nobody said by -- where the command begins.
+// only where no -- says where the command begins.
 func TestMisplacedFlag(t *testing.T) {
 	for line, want := range map[string]string{
 		"run | train.py --limit 4G":                          "--limit 4G stands behind train.py and is left to it; if rsswarden is meant: rsswarden run --limit 4G -- train.py …; if not, write -- before train.py",

@@ -5,8 +5,8 @@
 // It finds jobs and steps in the cgroup tree and reads what they are charged, what of it
 // can end in an OOM kill, their limits and the time that is left; no privilege is
 // needed, and no file of a user or process's environment is read. Each job that
-// loses a process to the OOM killer is told of on stderr and, with --records, in a
-// file. It is the node's, and refuses to run inside a job.
+// loses a process to the OOM killer is reported on stderr and, with --records, in a
+// file. It belongs to the node, and refuses to run inside a job.
 //
 //	rsswardend send
 //

@@ -21,14 +21,14 @@ type daemon struct {
 	killed map[string]killed
 	file   *recordFile
 	text   *promfile
-	where  string            // as it was told last
+	where  string            // as it was logged last
 	before string            // as the last look found it
 	failed map[string]string // what does not work, as it was said last, by part
 	extra  time.Time         // until then no look but those of the interval
 
-	told    bool   // the kernel told of a kill, and no look was taken since
-	heard   bool   // it tells of those of all steps of the last look
-	unheard string // why it does not, as it was said last
+	told    bool   // the kernel reported a kill, and no look was taken since
+	heard   bool   // it reports those of all steps of the last look
+	unheard string // why it does not, as it was logged last
 }
 
 func newDaemon(s settings, log *slog.Logger) *daemon {
@@ -43,7 +43,7 @@ func newDaemon(s settings, log *slog.Logger) *daemon {
 	return d
 }
 
-// look takes a snapshot, and tells what it says to whom.
+// look takes a snapshot and passes it on: to the log, the records, scrapes and the textfile.
 func (d *daemon) look() {
 	snap, err := d.jobs.Look(time.Now())
 	if err != nil {
@@ -67,8 +67,8 @@ func (d *daemon) look() {
 }
 
 // lookForKills looks before it is time where the OOM killer was at work in a job: on v1
-// a step that it hit takes its count with it. told says that the kernel has told of one;
-// where it tells of all steps, a kill elsewhere on the node is no reason. Where the OOM
+// a step that it hit takes its count with it. told says that the kernel has reported one;
+// where it reports those of all steps, a kill elsewhere on the node is no reason. Where the OOM
 // killer is at work all the time the looks take a fiftieth of a core.
 func (d *daemon) lookForKills(told bool) {
 	d.told = d.told || told
@@ -91,7 +91,7 @@ func (d *daemon) complain(part string, err error) {
 	}
 }
 
-// tellWhere says in which way jobs can be seen here, when that changes.
+// tellWhere logs how jobs can be seen here, when that changes.
 func (d *daemon) tellWhere(s *nodejobs.Snapshot) {
 	where := s.Where
 	if len(s.Jobs) > 0 && !s.Memory {
@@ -117,7 +117,7 @@ func (d *daemon) tellWhere(s *nodejobs.Snapshot) {
 	}
 }
 
-// tellUnheard says where the kernel does not tell of kills, when that changes.
+// tellUnheard logs that the kernel reports no kills in some steps, when that changes.
 func (d *daemon) tellUnheard(s *nodejobs.Snapshot) {
 	d.heard = s.Unheard == 0 && d.jobs.Told() != nil
 	why := ""
@@ -133,7 +133,7 @@ func (d *daemon) tellUnheard(s *nodejobs.Snapshot) {
 	}
 }
 
-// stale is after how many intervals without a look nothing is told of jobs.
+// stale is the number of intervals without a look after which jobs are not reported.
 const stale = 5
 
 func (d *daemon) isFresh(v *view) bool { return time.Since(v.At) <= stale*d.interval }

@@ -12,7 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
-// view is what scrapes are told of. Nobody changes it.
+// view is what scrapes read. It does not change.
 type view struct {
 	*nodejobs.Snapshot
 	killed []killed
@@ -23,8 +23,8 @@ func limited(u *nodejobs.Use) bool {
 	return u.Measured && u.Limit != cgroup.Unlimited && u.Limit > 0
 }
 
-// killed is what is told of a job that the OOM killer hit and that has ended. Most end
-// within the second, which no scrape is in: an alert on the count would never fire.
+// killed is a job that the OOM killer hit and that has ended. Most end within the second,
+// between two scrapes: an alert on the count would never fire.
 type killed struct {
 	id, node string
 	kills    uint64
@@ -35,7 +35,7 @@ type killed struct {
 type put func(m *metrics.Metric, at metrics.Place, v float64, labels ...string)
 
 // fill puts all that is known of jobs. A sum over the series of one scope counts nothing
-// twice: what has no scope is told of steps alone, and kills of jobs alone, as the
+// twice: what has no scope is reported of steps only, and kills of jobs only, as the
 // counter of a step ends with it.
 func fill(v *view, put put) {
 	s := v.Snapshot
@@ -50,7 +50,7 @@ func fill(v *view, put put) {
 			step := &j.Steps[k]
 			at.Step = step.ID
 			fillUse(&step.Use, at, event.ScopeStep, put)
-			// Whoever cannot look into processes knows no roles.
+			// The daemon cannot look into processes, so it knows no roles.
 			put(&metrics.Processes, at, float64(step.Processes), "")
 			if !step.Measured {
 				put(&metrics.MemoryRSS, at, float64(step.RSS), "")
@@ -103,7 +103,7 @@ func (t *promfile) write(v *view) error {
 	return err
 }
 
-// remove has nobody read what is no longer so.
+// remove removes the file at the end: its values hold no more.
 func (t *promfile) remove() {
 	if t.written {
 		os.Remove(t.name())

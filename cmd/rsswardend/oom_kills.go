@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
-// It is told for long enough that several scrapes see it, of maxKilled jobs at most.
+// Such a job is reported for so long that several scrapes see it, maxKilled jobs at most.
 const (
 	toldFor   = 5 * time.Minute
 	maxKilled = 1000

@@ -27,7 +27,7 @@ const sendCommand = alert.SendCommand
 
 const (
 	maxAnswer    = 4 << 10 // bytes read of an answer
-	maxSaid      = 200     // runes told of what a server said
+	maxSaid      = 200     // runes shown of what a server answered
 	maxRedirects = 3
 	maxLater     = 5 * time.Minute // believed of Retry-After
 )
@@ -51,7 +51,7 @@ func send(in io.Reader, out io.Writer) int {
 		_ = answer(out, alert.Answer{Error: fmt.Sprintf("cannot read the request: %v", err)}) // that says it already
 		return 2
 	}
-	// A resolver in C can hang where no context reaches, and nobody may wait for us.
+	// A resolver in C can hang where no context reaches; the sender must not wait for it.
 	time.AfterFunc(r.Timeout+time.Second, func() { os.Exit(1) })
 	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
 	defer cancel()

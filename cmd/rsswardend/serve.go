@@ -134,7 +134,7 @@ func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, faile
 }
 
 // Scrapes hold a page each: maxScrapes are answered at once. Others wait their turn, as
-// long as Prometheus does by default; else whoever asks most would keep all others out.
+// long as Prometheus does by default; else one busy client would keep all others out.
 const (
 	maxScrapes     = 4
 	scrapePatience = 10 * time.Second
@@ -263,7 +263,7 @@ func shutdown(server *http.Server) {
 	}
 }
 
-// listenHint says what to do where nobody may listen at that address.
+// listenHint says what to do where the address cannot be listened at.
 func listenHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -88,7 +88,7 @@ func (d *prober) trial() (checks []Check) {
 	t.Took = fmt.Sprintf("%.0f ms", time.Since(began).Seconds()*1e3)
 	write.Close()
 	var events text.Bounded
-	_ = read.SetReadDeadline(time.Now().Add(time.Second)) // whoever still has the other end
+	_ = read.SetReadDeadline(time.Now().Add(time.Second)) // a process may still have the other end
 	_, _ = events.ReadFrom(read)
 	t.Err, t.Said, d.trialLimits = err, errs.LastLine(), out.String()
 	// A site may lock either of the two.

@@ -206,7 +206,7 @@ func (n *Node) takeKills(d *dir, j *Job) {
 	g.last = *j
 }
 
-// tally adds up what counters of a directory and below it say, and what was told of them.
+// tally adds up the counters of a directory and below it, and the kernel's notices of them.
 func (n *Node) tally(d *dir) (kills uint64) {
 	below := d.gone
 	for _, c := range d.kids {

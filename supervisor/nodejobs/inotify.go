@@ -40,7 +40,7 @@ type notices struct {
 	due     []*oomCounter         // to be read again
 	news    []*oomCounter
 	refused error // why something is not told
-	deaf    int   // steps of which nothing is told, and directories of which nothing ever will be
+	deaf    int   // steps that the kernel reports nothing of, and directories that it never will
 
 	// kills is the node's count as it was last read, by whomever, and rose when it was
 	// found to have risen.
@@ -104,7 +104,7 @@ func (n *notices) listen() {
 		if over {
 			return
 		}
-		// A job whose page cache stands at its limit has the kernel tell of it a hundred
+		// Where page cache fills a job up to its limit the kernel reports it a hundred
 		// times a second: the queue may fill up a little.
 		switch {
 		case !calm:
@@ -229,7 +229,7 @@ type watchedDir struct {
 	ooms  *oomCounter // of a step
 }
 
-// maxWatched bounds what is told of: users of old Slurm may make directories as they like,
+// maxWatched bounds what is watched: users of old Slurm may make directories as they like,
 // though not where a step's would be.
 const maxWatched = 1 << 16
 

@@ -136,8 +136,8 @@ func (n *Node) count(d *dir, of, job *group) {
 // never has one.
 const ownerLooks = 6
 
-// owner is whom a task of a job belongs to, by the owner of its directory: -1 where that
-// is root's, which says nothing.
+// owner is the user of a job, by the owner of a task's directory: -1 where that is root,
+// which says nothing.
 func (n *Node) owner(job *dir) int {
 	g := job.group
 	if g.uid >= 0 || g.asked >= ownerLooks {
@@ -154,7 +154,7 @@ func (n *Node) owner(job *dir) int {
 }
 
 // near is the share of a limit from which on a job counts as about to meet it, in what
-// is told of one that did.
+// is reported of one that did.
 const near = 0.9
 
 // trendFrom is the share of a limit from which on growth is followed. A forecast is made
@@ -281,7 +281,7 @@ func (n *Node) failed(err error) {
 }
 
 // often is the longest time between two looks with which growth that has held for
-// [rss.HoldTime] is told from a step; where looks are rarer, it must have held for
+// [rss.HoldTime] is distinguished from a step; where looks are rarer, it must have held for
 // rareLooks of them.
 const (
 	often     = 10 * time.Second

@@ -35,7 +35,7 @@ func (n *Node) Look(now time.Time) (Snapshot, error) {
 	n.changed = !ok || n.looks == 1 || kills != n.kills
 	n.killed = n.changed || before
 	if n.looks > 1 && n.Hears() {
-		// What is told has been counted. What is nobody's then may be that of a directory
+		// What the kernel reported has been counted. A kill that is left may be of a directory
 		// below a step that has a limit of its own.
 		n.killed = n.doubt
 	}
@@ -169,7 +169,7 @@ func (n *Node) Listen() error {
 	return errors.New("cannot be told of OOM kills: no hierarchy accounts memory")
 }
 
-// Told yields when [Node.Look] would find a kill that the kernel has told of.
+// Told yields when [Node.Look] would find a kill that the kernel has reported.
 func (n *Node) Told() <-chan struct{} {
 	if n.notices == nil {
 		return nil
@@ -190,7 +190,7 @@ func (n *Node) Hears() bool {
 
 // Killed says that the OOM killer has ended a process of the node since the last look, or
 // had when that came, whosever it was. A step takes its count with it when it ends, in
-// tens of milliseconds where it was small: whoever wants to know of it looks again as
+// tens of milliseconds where it was small: to learn of it, look again as
 // soon as this is so. It takes 40 µs; before Linux 4.13 it is never so.
 func (n *Node) Killed() bool {
 	kills, ok := n.readNodeKills()

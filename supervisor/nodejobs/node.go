@@ -11,13 +11,13 @@
 // uid_N/job_N/step_X/task_N. On v2 below slurmstepd.scope or NODE_slurmstepd.scope of
 // whatever slice, as job_N/step_X/user/task_N, where the step's limit and its
 // processes are in user, and slurmstepd itself is beside it. From Slurm 26.05 on a job's
-// directory has the job's SLUID for its name (CgroupJobIdPaths=yes brings the number back,
+// directory has the job's SLUID for its name (CgroupJobIdPaths=yes restores the number,
 // 26.05.2). The title of slurmstepd, which is in step_X/slurm, tells the number: see
 // [slurm.JobOfSLUID].
 //
 // Where the memory controller has no directory of a job, that of another controller
 // (freezer, cpuset, …) tells its processes alone: their number and the sum of their RSS.
-// There is no limit to tell then, and none is told. With neither proctrack/cgroup nor
+// No limit is known then. With neither proctrack/cgroup nor
 // task/cgroup there is nothing to be seen.
 //
 // # What a look costs
@@ -144,11 +144,11 @@ type nodeKills struct {
 	seen   uint64 // kills of jobs that were counted in this look
 	left   uint64 // kills on the node that are no job's so far
 	leftAt time.Time
-	doubt  bool    // the last look left kills that are nobody's
+	doubt  bool    // the last look left kills that no job has
 	lately []Ended // the last that ended
 }
 
-// news is what the kernel told of one step, as a look takes it in.
+// news is what the kernel reported of one step, as a look takes it in.
 type news struct {
 	stepSeen
 	at          time.Time

@@ -31,7 +31,7 @@ type stepSeen struct {
 	used            rss.Bytes // the charge as it was last read, 0 for never
 }
 
-// oomCounter is what the kernel told of the OOM killer in one step.
+// oomCounter is what the kernel reported of the OOM killer in one step.
 type oomCounter struct {
 	stepSeen
 	of *watchedDir
@@ -90,15 +90,15 @@ func (n *notices) register(s *watchedDir) {
 }
 
 // armV2 has inotify tell of memory.events. The file comes when the controller is given to
-// what is in the directory above, which may be after the step's directory and which
-// nobody tells of.
+// what is in the directory above, which may be after the step's directory, and no
+// notice says when.
 func (n *notices) armV2(t *oomCounter) error {
 	err := n.watch(t.of, filepath.Join(t.path, "memory.events"), unix.IN_MODIFY)
 	t.armed = t.of.watch >= 0
 	return err
 }
 
-// control has an eventfd told of memory.oom_control of a directory of v1
+// control connects an eventfd to memory.oom_control of a directory of v1
 // (Documentation/admin-guide/cgroup-v1/memory.rst, 10. OOM Control): before each kill for
 // the limit of this directory or of one above, and once when the directory is gone.
 func (n *notices) control(dir string) (fd int, err error) {
@@ -134,7 +134,7 @@ func (n *notices) heard(t *oomCounter) {
 	}
 	t.count += binary.NativeEndian.Uint64(b[:])
 	if !exists(t.path) {
-		// One of the count is that the directory is gone, which is told of after it went.
+		// One of the count is that the directory is gone, which is reported afterwards.
 		if t.count > 1 {
 			t.heardAt = time.Now()
 		}
@@ -189,7 +189,7 @@ func (n *notices) soon(t *oomCounter, after time.Duration) {
 	}
 }
 
-// read reads the counters of a step that the kernel told of.
+// read reads the counters of a step that the kernel reported.
 func (n *notices) read(t *oomCounter, now time.Time) {
 	if n.version == 2 && !t.armed && !t.gone {
 		if err := n.armV2(t); err != nil {

@@ -44,15 +44,15 @@ func (n *Node) read(name string) ([]byte, error) {
 	}
 }
 
-// processes counts the processes of a directory itself; each is told where do is
-// given. A process that our PID namespace does not show has the number 0.
+// processes counts the processes of a directory itself, and calls do, if given, for
+// each. A process that our PID namespace does not show has the number 0.
 func (n *Node) processes(d *dir, do func(pid int)) int {
 	text, err := n.read(d.path + "/cgroup.procs")
 	if err != nil { // it ended, or is a threaded group of v2
 		return 0
 	}
 	count := 0
-	var pids []int // read before any is told, who may read another file
+	var pids []int // do may read another file into the same buffer
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSuffix(line, []byte("\n")); !isPID(line) {
 			continue

@@ -137,7 +137,7 @@ const (
 type kind int
 
 // Bounds on what is followed: below a step directories may be its user's (v1 before
-// Slurm 23.11), and whoever makes very many would have us read them all.
+// Slurm 23.11), and a user who makes very many would have us read them all.
 const (
 	deepest   = 16   // levels below a step
 	maxInner  = 4096 // directories below a step, on all levels

@@ -113,7 +113,7 @@ func askEach(ctx context.Context, found []leaderDir, job, node string) []*Reply 
 			return true
 		}
 		if m.status == nil {
-			return job != "" && m.job != job // whoever it is
+			return job != "" && m.job != job // it is another job's
 		}
 		return job != "" && m.status.Job != job || node != "" && m.status.Node != node
 	})
@@ -126,7 +126,7 @@ func (m *Reply) askUntilTakenOver(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, localPatience)
 	defer cancel()
 	for end := time.Now().Add(takeover); ; {
-		// Whoever takes the lead makes a socket of its own.
+		// The next leader makes a socket of its own.
 		if m.client == nil {
 			m.client, m.err = control.Dial(m.dir)
 		}

@@ -156,8 +156,8 @@ func (o srunStep) run(ctx context.Context, each func(Answer)) (silent []string, 
 	return silent, cmp.Or(why, "it ended without an answer"), nil
 }
 
-// maxServe bounds the time that one step repeats the status: whoever asked may have gone
-// without ending it.
+// maxServe bounds the time that one step repeats the status: the asking process may have
+// ended without ending it.
 const maxServe = 10 * time.Minute
 
 // Serve answers for this node, in a step that [Ask] started: it writes what the leaders
@@ -172,7 +172,7 @@ func Serve(c Caller, q Request, out io.Writer) error {
 	broken := false
 	put := func(a Answer) {
 		a.Node = node
-		broken = broken || writePieces(out, a) != nil // whoever asked has gone
+		broken = broken || writePieces(out, a) != nil // the asking process has ended
 	}
 	put(Answer{Begun: true})
 	for end := time.Now().Add(maxServe); ; {
