@@ -44,7 +44,7 @@ func (w *watcher) decide(d event.Decision) {
 		w.tell.Textfile.Count(&d, &event.Outcome{OK: true})
 		w.foresee(0)
 		if d.Limit == event.LimitTime || l != nil {
-			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+phrase.Coming(&d, counts.FullSoon)+phrase.Forecast(&d)+w.because(l))
+			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+phrase.Coming(&d, counts.FullSoon)+phrase.Forecast(&d)+w.observe.Diagnosis.Because(l))
 			if d.Limit == event.LimitSHM {
 				w.askSHMUsers()
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
@@ -349,23 +348,16 @@ func TestWarningOfTheJobsEnd(t *testing.T) {
 	}
 }
 
-func TestHeardIsSummedUp(t *testing.T) {
-	s := opened(t, withLoader(t))
-	trimmed := loader.Said{Count: 3}
-	trimmed.What, trimmed.Freed = event.LoaderTrimmed, 300*rss.MiB
-	s.heard(trimmed)
-	trimmed.Request = 9 // asked for: an outcome counts it
-	s.heard(trimmed)
-	if s.tell.Sum.Done.BudgetTrims != 3 || s.tell.Sum.Done.BudgetFreed != 300*rss.MiB {
-		t.Errorf("summary %+v", s.tell.Sum)
+// TestHookThatSwitchedItselfOff is told of once for each reason.
+func TestHookThatSwitchedItselfOff(t *testing.T) {
+	s := newStand(t, withLoader(t))
+	id := s.trainer(100*rss.MiB, worker1)
+	s.open(s.holder.begin)
+	for range 2 {
+		s.log(id, `"what":"off","why":"its own reason"`)
+		s.poll(true)
 	}
-	off := loader.Said{}
-	off.What, off.Reason = event.LoaderOff, "its own reason"
-	s.heard(off)
-	hello := loader.Said{}
-	hello.What, hello.PID = event.LoaderHello, 1 // of nobody that is known
-	s.heard(hello)
-	if !strings.Contains(s.stderr(), "switched itself off, training goes on without it: its own reason") {
-		t.Errorf("said:\n%s", s.stderr())
+	if n := strings.Count(s.stderr(), "switched itself off, training goes on without it: its own reason"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, s.stderr())
 	}
 }

@@ -51,7 +51,7 @@ func (w *watcher) look() time.Duration {
 		return now
 	}
 	w.view = w.view.Skip()
-	w.endAskedAt = 0 // the job's end has moved if the job was suspended
+	w.observe.Slept()
 	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))
 	w.gap = 0
 	w.tell.Say(now, "gap", text)

@@ -309,7 +309,7 @@ func TestPicklingHurries(t *testing.T) {
 	if list := decisions(s.events(), event.LimitMaps); len(list) != 1 {
 		t.Errorf("decisions %v", list)
 	}
-	s.later(picklingFor)
+	s.later(30 * time.Second)
 	s.mappings(id.PID, 100)
 	s.recount()
 	s.recount()
@@ -343,7 +343,7 @@ func TestRaised(t *testing.T) {
 		t.Errorf("cures %v", cures)
 	}
 	for i := range 3 * tell.MostCures {
-		s.cured(event.Cure{Remedy: event.RemedyNoFile, PID: i}, fmt.Sprint("cure ", i))
+		s.tell.Cured(s.now(), event.Cure{Remedy: event.RemedyNoFile, PID: i}, fmt.Sprint("cure ", i))
 	}
 	if len(s.tell.Sum.Cures) != tell.MostCures {
 		t.Errorf("the summary has %d lines of them", len(s.tell.Sum.Cures))

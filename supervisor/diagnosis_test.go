@@ -48,7 +48,7 @@ func TestFoundIsTold(t *testing.T) {
 					Finding: c.finding, Role: rss.RoleWorker, Confidence: f.confidence, Bytes: f.bytes * rss.MiB,
 					Evidence: []string{"a number", "another", "one too many"}, Advice: []string{"this", "that", "one too many"},
 				}
-				s.tell.Finding(s.now(), d, presses(&d, bindingOf(s.view.Limits)))
+				s.tell.Findings(s.now(), []event.Diagnosis{d}, s.view.Binding())
 				s.later(time.Second)
 			}
 			told := named(s.events(), event.NameDiagnosis)
@@ -73,7 +73,7 @@ func TestFindingsByRole(t *testing.T) {
 	s := opened(t, nil)
 	for range 3 {
 		for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
-			s.tell.Finding(s.now(), event.Diagnosis{Finding: event.FindingMapped, Role: role, Confidence: event.Likely, Bytes: rss.GiB}, false)
+			s.tell.Findings(s.now(), []event.Diagnosis{{Finding: event.FindingMapped, Role: role, Confidence: event.Likely, Bytes: rss.GiB}}, nil)
 		}
 	}
 	if told := named(s.events(), event.NameDiagnosis); len(told) != 2 {
@@ -127,8 +127,8 @@ func TestCloseReadingHangs(t *testing.T) {
 		s.later(2 * time.Second)
 		s.full()
 	}
-	if !s.diagnosis.reader.Busy() {
-		t.Errorf("a pipe that nobody writes was read; wanted %+v", s.diagnosis.state.Wants())
+	if !s.observe.Diagnosis.Busy() {
+		t.Errorf("a pipe that nobody writes was read; wanted %+v", s.observe.Diagnosis.State.Wants())
 	}
 	if f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 		f.Close() // the reader goes on

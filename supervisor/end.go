@@ -43,7 +43,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	e.Limits, e.Read, e.Now = w.view.Limits, w.view.Sample.Mono, w.now()
 	e.Kills, e.NodeKills = w.observe.Limits.OOMKills(), w.observe.Limits.NodeKills()
 	_, e.InJob = w.observe.Limits.Job()
-	e.Findings, e.Took = w.diagnosis.state.Findings(), w.runTime()
+	e.Findings, e.Took = w.observe.Diagnosis.State.Findings(), w.runTime()
 	w.tell.LastFindings(e.Findings)
 	if w.observe.Pop.Attached() {
 		e.Attached = phrase.AttachEnded(w.observe.Pop.Command.PID, w.observe.Pop.Name, exit != nil, w.tell.Sum.Stopped, time.Since(w.started))

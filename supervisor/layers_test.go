@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"supervisor/node":              {"rss", "rss/procfile", "rss/proctree", "slurm", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/text", "supervisor/view", "supervisor/wake", "golang.org/x/sys"},
 	"supervisor/nodejobs":          {"rss", "rss/procfile", "rss/cgroup", "slurm", "golang.org/x/sys"},
 	"supervisor/cadence":           {"rss", "supervisor/event"},
-	"supervisor/observe":           {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "slurm", "supervisor/cadence", "supervisor/counts", "supervisor/diagnosis", "supervisor/event", "supervisor/fault", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/phrase", "supervisor/population", "supervisor/probe", "supervisor/settings", "supervisor/text", "supervisor/view", "supervisor/wake", "supervisor/workers"},
+	"supervisor/observe":           {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "slurm", "supervisor/cadence", "supervisor/counts", "supervisor/diagnosis", "supervisor/event", "supervisor/fault", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/phrase", "supervisor/population", "supervisor/probe", "supervisor/settings", "supervisor/text", "supervisor/view", "supervisor/wake", "supervisor/workers", "golang.org/x/sys"},
 	"supervisor/counts":            {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "supervisor/event", "supervisor/fault", "supervisor/probe", "supervisor/text"},
 	"supervisor/memfile":           {"golang.org/x/sys"},
 	"supervisor/nodedir":           {"rss", "rss/procfile", "golang.org/x/sys"},
@@ -104,7 +104,7 @@ var layers = map[string][]string{
 	"supervisor/probe/probetest": {"supervisor/probe"},
 	"supervisor/text":            {},
 	"supervisor/phrase":          {"rss", "slurm", "supervisor/event", "supervisor/text"},
-	"supervisor/tell":            {"supervisor/settings", "rss", "rss/procfile", "slurm", "supervisor/alert", "supervisor/control", "supervisor/counts", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/probe", "supervisor/record", "supervisor/record/store", "supervisor/text", "supervisor/textfile", "supervisor/view", "golang.org/x/sys"},
+	"supervisor/tell":            {"supervisor/settings", "supervisor/loader", "rss", "rss/procfile", "slurm", "supervisor/alert", "supervisor/control", "supervisor/counts", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/probe", "supervisor/record", "supervisor/record/store", "supervisor/text", "supervisor/textfile", "supervisor/view", "golang.org/x/sys"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"supervisor/text", "rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 

@@ -98,11 +98,7 @@ func (w *watcher) heardNode(n node.News) (changed bool) {
 		case event.RankJoined:
 			w.talkTo(c.Dir)
 		case event.RankEnded:
-			if w.observe.Loader != nil && c.Dir != "" {
-				for _, s := range w.observe.Loader.Drop(c.Dir) {
-					w.heard(s)
-				}
-			}
+			w.heard(w.observe.DropLoaders(w.now(), w.view, c.Dir))
 		}
 	}
 	if n.Changed {
@@ -143,14 +139,7 @@ func (w *watcher) talkTo(dir string) {
 	if dir == "" || !w.Settings.Loader {
 		return
 	}
-	var err error
-	if w.observe.Loader == nil {
-		err = w.openLoader(dir)
-	} else if err = w.observe.Loader.Add(dir); err == nil {
-		err = w.bell.Watch(loaderNews, newsMask, dir)
-		w.observe.Hears = w.observe.Hears && err == nil
-	}
-	if err != nil {
+	if err := w.observe.OpenLoaders(dir); err != nil {
 		w.fault("loader", err)
 	}
 }

@@ -105,7 +105,7 @@ func TestLeastOf(t *testing.T) {
 	s.staff(0, 11)
 	s.view.Sample.Procs[1].Anon += 100 * rss.MiB
 	for a, want := range map[event.Accounting]rss.Bytes{event.AccountingPSS: rss.GiB + 100*rss.MiB, event.AccountingRSS: 0} {
-		if got := s.leastOf(&event.Limit{Name: event.LimitUser, Accounting: a}); got != want {
+		if got := s.observe.LeastOf(&event.Limit{Name: event.LimitUser, Accounting: a}); got != want {
 			t.Errorf("%s: %v, want %v", a, got, want)
 		}
 	}

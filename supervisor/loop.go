@@ -1,20 +1,14 @@
 package supervisor
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
-	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
@@ -99,9 +93,9 @@ func (w *watcher) lead(by woken) bool {
 // heardProbes takes in what was read beside the loop, with a full look where that calls for
 // one, and says whether the loop is to think again about when to wake.
 func (w *watcher) heardProbes() bool {
-	w.tryTorch()
+	w.tell.Tell(w.now(), w.observe.TryTorch(w.now(), w.view))
 	pss := w.heardPSS()
-	answer, full := w.scontrol.Take()
+	answer, full := w.observe.Slurm.Take()
 	if full {
 		w.answered(answer)
 	}
@@ -142,17 +136,11 @@ func (w *watcher) tick() {
 	if w.view.Watched < 0 {
 		return
 	}
-	b := &w.view.Limits[w.view.Watched]
-	next := w.next(b, w.view.From)
+	next := w.next(&w.view.Limits[w.view.Watched], w.view.From)
 	began := time.Now()
-	fast, ok := w.observe.Limits.Fast(now, next, w.observe.Pop.SumRSS)
+	v, full := w.observe.Fast(now, w.view, next)
 	w.pace.Fast.Add(time.Since(began))
-	if !ok || fast.Limit.ID() != b.ID() {
-		w.full()
-		return
-	}
-	w.view = w.view.Fast(now, &fast.Limit)
-	if view.Growing(&fast.Limit) >= next {
+	if w.view = v; full {
 		w.full()
 	}
 }
@@ -167,17 +155,14 @@ func (w *watcher) full() {
 	w.read()
 	w.step()
 	w.observe.PSS.Hurry(w.straddles() || w.flight != nil)
-	w.warn(w.observe.Limits.Warnings())
-	for _, err := range w.observe.PSS.Told() {
-		w.fault("pss", err)
-	}
+	w.tell.Tell(w.now(), w.observe.Warnings())
 	w.tell.Look(w.looked())
 	w.goOn()
 	w.prefer()
-	w.diagnose()
+	w.tell.Findings(w.now(), w.observe.Diagnose(w.now(), sameWake, w.view), w.view.Binding())
 	w.tellSHMUsers()
 	w.checkHook()
-	w.tryTorch()
+	w.tell.Tell(w.now(), w.observe.TryTorch(w.now(), w.view))
 	w.slim()
 }
 
@@ -188,57 +173,21 @@ func (s *said) Error() string { return s.text }
 
 // read takes a sample and reads the limits against it.
 func (w *watcher) read() {
-	at, now := time.Now(), w.look()
+	now := w.look()
 	if w.node.MeetDue(now+sameWake, &w.view.Sample) {
 		w.meet()
 	}
-	procs, extra, gaps, err := w.population()
-	if err != nil {
-		w.fault("proctree", err)
-		// What is a little old is nearer to the truth than nothing, or than a part.
-		last := &w.view.Sample
-		procs, extra, gaps = slices.Clone(last.Procs), slices.Clone(last.Extra), last.Gaps
-	}
-	w.observe.PSS.Update(now, procs, extra)
-	s := rss.Sample{
-		Seq: w.view.Sample.Seq + 1, At: at, Mono: now, Took: time.Since(at),
-		Procs: procs, Extra: extra, Gaps: gaps,
-	}
-	var roles map[int]rss.Role
-	if w.observe.Loader != nil {
-		roles = w.observe.Loader.Roles()
-		w.observe.Workers.SetTrainers(w.observe.Loader.Trainers())
-	}
-	for _, owner := range w.observe.Workers.Update(&s, roles, append(slices.Clone(w.observe.Pop.Tasks()), w.observe.Pop.Command)...) {
-		w.fault("worker-match", &said{fmt.Sprintf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID)})
-	}
-	limits := append(w.observe.Limits.Read(&s), w.observe.Counts.Read(now, procs, w.observe.Pop.Command.PID, len(w.observe.Workers.Trainers()) > 0)...)
-	for i := range limits {
-		l := &limits[i] // what is certain of a sum of PSS may be more than readings say that are seconds old
-		l.Used = max(l.Used, min(w.leastOf(l), l.UsedMax))
-	}
 	before := w.view
-	w.view = before.Next(now, s, limits)
-	w.changed(before)
-	w.pace.Read(now)
-	w.tell.See(w.view)
-}
-
-// population reads the tree and what counts beside it.
-func (w *watcher) population() (procs, extra []rss.Proc, gaps rss.Gaps, err error) {
-	procs, gaps, err = w.observe.Pop.Read()
-	w.observe.FollowSteps()
-	if err != nil {
-		return nil, nil, gaps, err
-	}
-	// The first look is before the first line.
-	if _, in := w.observe.Limits.Job(); in && w.view.Sample.Seq > 0 && !w.observe.Pop.FollowsJob() {
-		if srun := population.Srun(procs); srun != 0 && w.tell.Once("srun", "") {
-			w.tell.Warn(phrase.SrunInside(srun))
+	v, news := w.observe.Full(now, before)
+	w.view = v
+	w.tell.Tell(w.now(), news)
+	if v.Sample.Seq > 1 || w.node.Heir { // the start event has those of the first read
+		if err := w.observe.WatchLimits(w.tell.Limits(w.now(), before, v)); err != nil {
+			w.fault("inotify", err)
 		}
 	}
-	extra, more, err := w.observe.Limits.Extra(w.observe.Pop.Tree, procs)
-	return procs, extra, gaps.Add(more), err
+	w.pace.Read(now)
+	w.tell.See(v)
 }
 
 // step lets the ladder judge the last reading and carries out what it says.
@@ -247,7 +196,7 @@ func (w *watcher) step() {
 	now := w.now()
 	w.view = w.view.Forecast(w.ladder.Observe(now, w.view.Limits))
 	in := policy.Input{Now: now, Limits: w.view.Limits, Lead: w.leads()}
-	in.JobEnd, in.EndUnsure = w.jobEnd()
+	in.JobEnd, in.EndUnsure = w.observe.JobEnd(now, w.view, w.ladder.JobEndAhead(), w.node.Joined())
 	for due := range w.ladder.Asks(&in) {
 		in.Feasible[due.Ask] = w.can(due.Rule, due.Reading)
 	}
@@ -269,18 +218,6 @@ func (w *watcher) step() {
 	w.layDown() // with what was over at once, and what waits for its turn
 	if res.Changed && len(res.Decisions) == 0 {
 		w.tell.Moved(w.looked())
-	}
-}
-
-// changed tells of limits that are new, and has the bell ring when one of them is met.
-func (w *watcher) changed(before *view.View) {
-	if w.view.Sample.Seq <= 1 && !w.node.Heir {
-		return // the start event has them all
-	}
-	for _, l := range w.tell.Limits(w.now(), before, w.view) {
-		if err := hearPressed(w.bell, l); err != nil {
-			w.fault("inotify", err)
-		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -251,10 +252,8 @@ func TestPressedLooks(t *testing.T) {
 	}
 	write(0)
 	s := opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
-	for _, l := range []event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}} {
-		if err := hearPressed(s.bell, &l); err != nil {
-			t.Fatal(err)
-		}
+	if err := s.observe.WatchLimits([]*event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}); err != nil {
+		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	before := s.view.Sample.Seq
@@ -323,5 +322,17 @@ func TestWakesForTheSidesLookAtNothing(t *testing.T) {
 	}
 	if s.tick(); s.view.Sample.Seq == seq && s.pace.Fast == looks {
 		t.Error("the look that was due did not come")
+	}
+}
+
+// TestSiteRulesAreForAllJobs: that a limit of theirs is not there is not told.
+func TestSiteRulesAreForAllJobs(t *testing.T) {
+	for origin, want := range map[string]bool{"flag": true, "site": false, "site (locked)": false} {
+		s := opened(t, func(o *Options) {
+			o.Settings.Rules, o.Settings.Origins = mustRules("throttle 80%:trim"), []event.Setting{{Name: "at", Origin: origin}}
+		})
+		if told := strings.Contains(s.stderr(), `the rule "throttle 80%:trim" does not fire now`); told != want {
+			t.Errorf("rules of %s: told %v, want %v", origin, told, want)
+		}
 	}
 }

@@ -101,7 +101,7 @@ func (w *watcher) notRaised(pid, was int, err error) {
 		cause = errno.Error()
 	}
 	if w.tell.Once("oom-prefer", cause) {
-		w.cured(event.Cure{Remedy: event.RemedyOOMPrefer, PID: pid, Before: int64(was), After: int64(was), Reason: err.Error()},
+		w.tell.Cured(w.now(), event.Cure{Remedy: event.RemedyOOMPrefer, PID: pid, Before: int64(was), After: int64(was), Reason: err.Error()},
 			fmt.Sprintf("--oom-prefer: %v", err))
 	}
 }

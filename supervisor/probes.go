@@ -3,6 +3,7 @@ package supervisor
 import (
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
 )
 
 // heardCounts takes in what package counts has read, and says whether anything was, and
@@ -67,4 +68,20 @@ func (w *watcher) tellSHMUsers() {
 		w.tell.Say(w.now(), "holders", text)
 		w.tell.Sum.Holders = text
 	}
+}
+
+// answered takes in what scontrol said.
+func (w *watcher) answered(a observe.SlurmAnswer) {
+	news := w.observe.HearSlurm(a, w.ladder.JobEndAhead())
+	if a.Open {
+		w.applyEnforcement(w.fault)
+	}
+	w.tell.Tell(w.now(), news)
+}
+
+// heardSteps takes in the limits of other steps, and says whether any were found.
+func (w *watcher) heardSteps() bool {
+	warnings, found := w.observe.HearSteps()
+	w.warn(warnings)
+	return found > 0
 }

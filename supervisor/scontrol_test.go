@@ -40,7 +40,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 				o.Settings.Rules = mustRules("time eta<10m:warn")
 			})
 			hand := probetest.New[observe.SlurmQuestion, observe.SlurmAnswer](&s.probes)
-			s.scontrol = hand.Reader
+			s.observe.Slurm = hand.Reader
 			s.open(s.holder.begin)
 			s.full()
 			hand.Answer(t, test.answer)
@@ -48,7 +48,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 				t.Error("the answer is not taken")
 			}
 			s.full()
-			if s.scontrol.Busy() {
+			if s.observe.Slurm.Busy() {
 				t.Error("asked twice within 5 minutes")
 			}
 			all := s.events()

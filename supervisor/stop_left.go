@@ -55,7 +55,7 @@ func (w *watcher) left(ended []rss.ProcID) []event.Left {
 	}
 	var all []event.Left
 	for end := time.Now().Add(leftPatience); ; time.Sleep(leftPatience / 8) {
-		procs, _, _, err := w.population()
+		procs, _, err := w.observe.Pop.Read()
 		if err != nil {
 			return nil
 		}

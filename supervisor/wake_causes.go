@@ -1,12 +1,6 @@
 package supervisor
 
 import (
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
@@ -18,9 +12,6 @@ const (
 	stalled                           // tasks of the node wait for memory
 	actionDue                         // the action in flight goes on
 )
-
-// newsMask is what happens to files that are renamed into place, or written.
-const newsMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_MODIFY
 
 // rung does what the bell has rung for, and says whether that was anything.
 func (w *watcher) rung(why wake.Cause) (done bool) {
@@ -49,17 +40,4 @@ func (w *watcher) hinted() bool {
 	}
 	w.full()
 	return true
-}
-
-// hearPressed has the bell ring when the kernel says that a limit was met: it does so in
-// memory.events of each level of cgroup v2, every 10 ms at most.
-func hearPressed(bell *wake.Bell, l *event.Limit) error {
-	if l.Level == "" {
-		return nil
-	}
-	file := filepath.Join(l.Level, "memory.events")
-	if _, err := os.Stat(file); err != nil {
-		return nil
-	}
-	return bell.Watch(limitMet, unix.IN_MODIFY, file)
 }

@@ -2,8 +2,8 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
 	"slices"
 	"strings"
@@ -19,7 +19,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
-	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -72,29 +71,25 @@ type watcher struct {
 	Options
 	clock
 
-	early    []limit.Warning // what was met before anything could be said
-	node     *node.Place
-	serving  serving
-	observe  *observe.Observer
-	ladder   *policy.State
-	probes   probe.Set
-	bell     *wake.Bell // rings for what is in wakes.go
-	scontrol *probe.Reader[observe.SlurmQuestion, observe.SlurmAnswer]
-	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
-	endAskedAt time.Duration
+	early   []limit.Warning // what was met before anything could be said
+	node    *node.Place
+	serving serving
+	observe *observe.Observer
+	ladder  *policy.State
+	probes  probe.Set
+	bell    *wake.Bell // rings for what is in wakes.go
 
-	tell      *tell.Fan
-	slimmed   bool
-	view      *view.View // what was seen last
-	pace      cadence.Pace
-	said      []action.Said // by loaders, since the action in flight looked last
-	came      arrivals      // of the tracer, since then
-	flight    *inFlight
-	tracer    tracer
-	programs  *programs
-	oom       oomPrefer
-	diagnosis diagnosing
-	requeue   requeuing
+	tell     *tell.Fan
+	slimmed  bool
+	view     *view.View // what was seen last
+	pace     cadence.Pace
+	said     []action.Said // by loaders, since the action in flight looked last
+	came     arrivals      // of the tracer, since then
+	flight   *inFlight
+	tracer   tracer
+	programs *programs
+	oom      oomPrefer
+	requeue  requeuing
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -147,11 +142,11 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
 		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
 	}
-	w.scontrol = observe.NewSlurm(&w.probes, opt.Lookup, scontrol)
 	w.requeue.asking = newFactsReader(opt.Proc, scontrol)
 	w.observe = observe.New(observe.Options{
 		Settings: &w.Settings, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup,
 		Holder: begin.Holder, Command: command, Job: opt.Job, Probes: &w.probes, Scontrol: scontrol,
+		Bell: w.bell, LimitMet: limitMet, LoaderNews: loaderNews, Start: opt.Link.Start,
 	})
 	w.tell.Sum.Watched = begin.Attempt <= 1 && !w.observe.Pop.Attached()
 	return w
@@ -163,15 +158,14 @@ func (w *watcher) open(begin hold.Begin) {
 	s := &w.Settings
 	var faults []limit.Warning
 	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
-	var warnings []limit.Warning
-	warnings = w.observe.Find(begin.Holder, begin.PID, w.node.Me.Step)
+	warnings := w.observe.Find(begin.Holder, begin.PID, w.node.Me.Step)
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
 	}
 	w.ladder = policy.New(s.Rules, options)
 	if s.Dir != "" {
-		if err := w.openLoader(s.Dir); err != nil {
+		if err := w.observe.OpenLoaders(s.Dir); err != nil {
 			fault("loader", err)
 		}
 	}
@@ -184,7 +178,7 @@ func (w *watcher) open(begin hold.Begin) {
 		Counts: w.observe.Counts.Of, Pace: w.observe.Counts.Pace, Outside: w.observe.Limits.Outside, Kills: w.observe.Limits.OOMKills,
 		Costs: func() ([]event.Cost, error) { return observe.OwnCost(w.Proc, begin.Holder, w.Self) },
 	}
-	w.diagnosis = newDiagnosing(w.Proc)
+	w.observe.Diagnosis = observe.NewDiagnosis(w.Proc)
 	w.startRecording(begin)
 	if s.Textfile != "" {
 		w.tell.OpenTextfile(s.Textfile, w.observe.Pop.Name, s.Rules, s.TextfileFault)
@@ -201,11 +195,12 @@ func (w *watcher) open(begin hold.Begin) {
 	if w.node.Heir {
 		w.sayHeir(begin)
 	}
-	for i := range w.view.Limits {
-		if err := hearPressed(w.bell, &w.view.Limits[i]); err != nil {
-			fault("inotify", err)
-			break
-		}
+	limits := make([]*event.Limit, len(w.view.Limits))
+	for i := range limits {
+		limits[i] = &w.view.Limits[i]
+	}
+	if err := w.observe.WatchLimits(limits); err != nil {
+		fault("inotify", err)
 	}
 	if err := w.bell.Stalls(stalled, w.Proc); err != nil {
 		fault("pressure", err)
@@ -220,7 +215,10 @@ func (w *watcher) open(begin hold.Begin) {
 	}
 	w.openAlerts()
 	w.full()
-	w.askScontrol()
+	w.sayLastLife()
+	// Late and on the side: thousands of ranks that all ask at their start are a storm.
+	w.foresee(rand.N(5 * time.Second))
+	w.observe.AskSlurm(w.now(), w.node.Joined())
 }
 
 // startRecording begins the record of this run.
@@ -256,22 +254,6 @@ func (w *watcher) openAlerts() {
 	w.tell.OpenAlerts(opt, bootTime())
 }
 
-// openLoader opens the first run directory that loaders talk through.
-func (w *watcher) openLoader(dir string) (err error) {
-	s := &w.Settings
-	if w.observe.Loader, err = loader.Open(dir); err != nil {
-		return err
-	}
-	w.observe.Loader.Trials = loader.NewTrials(&w.probes, hold.Environ, w.Link.Start, s.DryRun)
-	err = w.bell.Watch(loaderNews, newsMask, dir)
-	w.observe.Hears = err == nil
-	err = errors.Join(err, w.observe.Loader.SetPrivate(s.TrimPrivate))
-	if s.NoFile > 0 {
-		err = errors.Join(err, w.observe.Loader.SetNoFile(s.NoFile))
-	}
-	return err
-}
-
 // warn says each of these once.
 func (w *watcher) warn(all []limit.Warning) {
 	for _, warning := range all {
@@ -281,9 +263,7 @@ func (w *watcher) warn(all []limit.Warning) {
 
 // applyEnforcement does what follows from who enforces what here.
 func (w *watcher) applyEnforcement(fault func(part string, err error)) {
-	if w.observe.PSS == nil && w.observe.Limits.NeedsPSS() {
-		w.observe.PSS = observe.NewPSS(&w.probes, w.Proc)
-	}
+	w.observe.NeedPSS()
 	// A subreaper brings orphans back under the task, where slurmstepd counts
 	// them; so only where nobody sums by parent.
 	if !w.observe.Limits.SumsByPPID() {

@@ -2,6 +2,8 @@ package observe
 
 import (
 	"context"
+	"os/exec"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -13,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -28,6 +31,11 @@ type Options struct {
 	Job      func() population.Job
 	Probes   *probe.Set
 	Scontrol Scontrol
+	// Bell rings for LimitMet when the kernel says that a limit was met, and for LoaderNews
+	// when loaders have written something.
+	Bell                 *wake.Bell
+	LimitMet, LoaderNews wake.Cause
+	Start                func(*exec.Cmd) error // has the holder start a program
 }
 
 // Observer owns everything that is read of processes and limits. All methods are for one
@@ -42,8 +50,13 @@ type Observer struct {
 	PSS      *PSS            // nil where no limit is compared in PSS
 	SHMUsers *SHMUsers
 
+	Slurm     *probe.Reader[SlurmQuestion, SlurmAnswer]
+	Diagnosis Diagnosis
+
 	opt   Options
 	steps stepLimits
+	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
+	endAskedAt time.Duration
 }
 
 // New returns an observer that has read nothing yet.
@@ -59,6 +72,7 @@ func New(opt Options) *Observer {
 		Counts:   &counts.Counts{},
 		Workers:  workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook}),
 		SHMUsers: NewSHMUsers(opt.Probes, opt.Proc),
+		Slurm:    NewSlurm(opt.Probes, opt.Lookup, opt.Scontrol),
 	}
 }
 
@@ -102,13 +116,6 @@ func (o *Observer) Find(holder, command int, step string) []limit.Warning {
 		o.Pop.Name = job.ID
 	}
 	return warnings
-}
-
-// FollowSteps has the limits be those of the steps that there are now.
-func (o *Observer) FollowSteps() {
-	if o.steps.of(o.Pop.Job(), false) {
-		o.Limits.Replace(o.steps.parts(o.Pop.Name))
-	}
 }
 
 // HearSteps takes in the limits of other steps that were found, and says of how many.

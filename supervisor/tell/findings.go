@@ -24,9 +24,21 @@ type toldFinding struct {
 	said  bool      // … on stderr
 }
 
-// Finding tells of a finding where it is new, more certain, or has cost twice as much, and
+// pressing is how full the binding limit is when a finding is told on stderr: with
+// much left it can wait for the summary.
+const pressing = 0.5
+
+// Findings tells of what a diagnosis has found, binding being the limit that binds, nil for
+// none. What runs out of mappings or descriptors has said so itself.
+func (f *Fan) Findings(now time.Duration, all []event.Diagnosis, binding *event.Limit) {
+	for _, d := range all {
+		f.finding(now, d, d.Finding != event.FindingSpawn && binding != nil && binding.Ratio() >= pressing)
+	}
+}
+
+// finding tells of a finding where it is new, more certain, or has cost twice as much, and
 // in a line once it presses. What is only possible waits for the end.
-func (f *Fan) Finding(now time.Duration, d event.Diagnosis, presses bool) {
+func (f *Fan) finding(now time.Duration, d event.Diagnosis, presses bool) {
 	if d.Confidence == event.Possible {
 		return
 	}

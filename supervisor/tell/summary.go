@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
 // Summary is what is remembered of a whole run, for its last lines and the exit event.
@@ -93,6 +94,29 @@ func (s *Summary) Sharing(pid int, what *event.Sharing, now time.Duration) {
 func (s *Summary) Shared(pid int) {
 	if s.sharing.pid == pid {
 		s.sharing.what = nil
+	}
+}
+
+// Loader takes in what a loader said.
+func (s *Summary) Loader(now time.Duration, r *loader.Said) {
+	switch r.What {
+	case event.LoaderTrimmed:
+		if r.Request == 0 { // else an outcome counts it
+			s.Done.BudgetTrims += max(r.Count, 1)
+			s.Done.BudgetFreed += r.Freed
+		}
+	case event.LoaderRecycled:
+		if r.Reason == string(event.ReasonDeferred) && !r.Old {
+			s.Done.Recycles++ // no action waited for it
+			s.Done.Forked++
+			s.Done.Paused += time.Duration(r.Paused * float64(time.Second))
+		}
+	case event.LoaderIter:
+		s.Shared(r.PID)
+	case event.LoaderPickling:
+		if r.Sharing != nil {
+			s.Sharing(r.PID, r.Sharing, now)
+		}
 	}
 }
 

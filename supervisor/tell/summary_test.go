@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
 func TestPeaks(t *testing.T) {
@@ -167,5 +168,27 @@ func TestApart(t *testing.T) {
 		if c.do(&s); s.elsewhere["/g"] != c.want {
 			t.Errorf("%s: %v, want %v", c.what, s.elsewhere["/g"], c.want)
 		}
+	}
+}
+
+// TestLoadersAreSummedUp: what workers trimmed by themselves; what was asked for is summed up
+// by its outcome.
+func TestLoadersAreSummedUp(t *testing.T) {
+	var s Summary
+	trimmed := loader.Said{Count: 3}
+	trimmed.What, trimmed.Freed = event.LoaderTrimmed, 300*rss.MiB
+	s.Loader(0, &trimmed)
+	trimmed.Request = 9
+	s.Loader(0, &trimmed)
+	if s.Done.BudgetTrims != 3 || s.Done.BudgetFreed != 300*rss.MiB {
+		t.Errorf("summary %+v", s.Done)
+	}
+	recycled := loader.Said{}
+	recycled.What, recycled.Reason, recycled.Paused = event.LoaderRecycled, string(event.ReasonDeferred), 0.5
+	s.Loader(0, &recycled)
+	recycled.Reason = ""
+	s.Loader(0, &recycled)
+	if s.Done.Recycles != 1 || s.Done.Forked != 1 || s.Done.Paused != 500*time.Millisecond {
+		t.Errorf("summary %+v", s.Done)
 	}
 }

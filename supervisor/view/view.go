@@ -39,6 +39,16 @@ func (v *View) index(of event.LimitID) int {
 	return -1
 }
 
+// Binding is the limit that binds, nil where none does.
+func (v *View) Binding() *event.Limit {
+	for i := range v.Limits {
+		if v.Limits[i].Binding {
+			return &v.Limits[i]
+		}
+	}
+	return nil
+}
+
 // Rate is how fast a limit grows, zero where it was not read.
 func (v *View) Rate(l *event.Limit) (r rss.Rate) {
 	if i := v.index(l.ID()); i >= 0 {

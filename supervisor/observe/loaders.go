@@ -1,0 +1,186 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/view"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
+)
+
+// picklingFor is for how long a process is counted often that is about to send its data set
+// to workers that are not forked. torch.multiprocessing then moves each tensor to shared
+// memory by itself, and thousands of small ones run out of mappings or descriptors within
+// seconds: 60,000 mappings take six.
+const picklingFor = 30 * time.Second
+
+// newsMask is what happens to files that are renamed into place, or written.
+const newsMask = unix.IN_MOVED_TO | unix.IN_CREATE | unix.IN_MODIFY
+
+// OpenLoaders opens a run directory that loaders talk through, the first or another rank's.
+func (o *Observer) OpenLoaders(dir string) (err error) {
+	if o.Loader != nil {
+		if err = o.Loader.Add(dir); err != nil {
+			return err
+		}
+		err = o.opt.Bell.Watch(o.opt.LoaderNews, newsMask, dir)
+		o.Hears = o.Hears && err == nil
+		return err
+	}
+	s := o.opt.Settings
+	if o.Loader, err = loader.Open(dir); err != nil {
+		return err
+	}
+	o.Loader.Trials = loader.NewTrials(o.opt.Probes, hold.Environ, o.opt.Start, s.DryRun)
+	err = o.opt.Bell.Watch(o.opt.LoaderNews, newsMask, dir)
+	o.Hears = err == nil
+	err = errors.Join(err, o.Loader.SetPrivate(s.TrimPrivate))
+	if s.NoFile > 0 {
+		err = errors.Join(err, o.Loader.SetNoFile(s.NoFile))
+	}
+	return err
+}
+
+// HearLoaders takes in what loaders have said, and returns what is new to this run: watched
+// says that no watcher before this one has told of anything. rung says that there is news.
+func (o *Observer) HearLoaders(now time.Duration, v *view.View, rung, watched bool) (said []loader.Said, news view.News) {
+	if o.Loader == nil {
+		return nil, nil
+	}
+	heard := o.Loader.Poll(rung || !o.Hears)
+	if o.Loader.Malformed() > 0 {
+		news.Fault("loader", errors.New("files in the run directory could not be understood"))
+	}
+	if slices.ContainsFunc(heard, func(s loader.Said) bool { return s.What == loader.Grown }) {
+		// Whose those are may be among the same news: of a worker that is new, and of
+		// all of them where this watcher is.
+		o.Workers.SetTrainers(o.Loader.Trainers())
+	}
+	for _, s := range heard {
+		// A training may begin before its first watcher does.
+		s.Old = s.Old && !watched
+		if s.What == loader.Grown {
+			o.Workers.Grown(s.Trainer, s.Worker, s.Batches, s.Half, s.Own) // what an earlier watcher was told too
+			continue
+		}
+		if s.Old || s.What == loader.Private { // kept with its loader
+			continue
+		}
+		o.heard(now, v, &s, &news)
+		said = append(said, s)
+	}
+	return said, news
+}
+
+// DropLoaders lets go of the run directory of a rank that has ended.
+func (o *Observer) DropLoaders(now time.Duration, v *view.View, dir string) (said []loader.Said, news view.News) {
+	if o.Loader == nil || dir == "" {
+		return nil, nil
+	}
+	said = o.Loader.Drop(dir)
+	for i := range said {
+		o.heard(now, v, &said[i], &news)
+	}
+	return said, news
+}
+
+// heard tells of what a loader said and remembers what follows from it.
+func (o *Observer) heard(now time.Duration, v *view.View, s *loader.Said, news *view.News) {
+	e := s.LoaderSaid
+	e.Count, e.Exit = s.Count, s.Exit
+	news.Add(e)
+	if o.Diagnosis.State != nil {
+		o.Diagnosis.State.Tell(now, &s.LoaderSaid)
+	}
+	switch s.What {
+	case event.LoaderTrimmed:
+		if p := v.Sample.Find(s.Worker); p != nil && !s.Old {
+			o.Workers.Trimmed(s.Worker, s.After.Sub(p.Shmem))
+		}
+	case event.LoaderRecycled:
+		o.Workers.Replaced(s.Worker, s.New)
+	case event.LoaderHello, event.LoaderIter:
+		o.refused(s.PID, news)
+	case event.LoaderPickling:
+		if s.Sharing != nil {
+			o.Counts.Hurry(s.PID, now+picklingFor)
+			news.Add(view.Line{Kind: "pickling", Text: phrase.Sharing(s.PID, s.Sharing)})
+		}
+	case event.LoaderRaised:
+		if s.Sharing != nil {
+			c, text := workers.RaisedFiles(&s.LoaderSaid)
+			news.Add(view.Cured{Cure: c, Text: text})
+		}
+	case event.LoaderOff:
+		news.Add(view.Line{Warn: true, Once: "off", Key: s.Reason,
+			Text: fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason)})
+	}
+}
+
+// refused says once why nothing is recycled with the torch of a process, where it is
+// so for good.
+func (o *Observer) refused(pid int, news *view.News) {
+	if line, why := workers.Trainers(o.Loader.Trainers()).NotRecycled(pid); line != "" {
+		news.Add(view.Line{Text: line, Once: "hello", Key: why})
+	}
+}
+
+// CheckHook tells of trainings that the loader hook does not reach: once for each cause,
+// whatever number of ranks it meets. commands are those of the ranks.
+func (o *Observer) CheckHook(commands []rss.ProcID) (news view.News) {
+	if o.Loader == nil || o.Pop.Attached() {
+		return nil
+	}
+	if u := o.Workers.CheckHook(o.opt.Settings.Dir, commands); u != nil {
+		news.Add(event.LoaderSaid{What: event.LoaderUnreached, PID: u.PID, Reason: u.Why},
+			view.Line{Text: u.Line(o.opt.Settings.Trim.Ptrace()), Warn: true, Once: "unreached", Key: u.Why})
+	}
+	return news
+}
+
+// TryTorch has the torches of trainers tried that are not known, and tells what came of
+// that once.
+func (o *Observer) TryTorch(now time.Duration, v *view.View) (news view.News) {
+	if o.Loader == nil {
+		return nil
+	}
+	for _, n := range o.Loader.Trials.Advance(now, leastLeft(v.Limits), o.Loader) {
+		for _, err := range n.Errs {
+			news.Fault("trial", err)
+		}
+		if n.Why != "" {
+			news.Add(view.Line{Text: fmt.Sprintf("PyTorch %s has not been tried here: workers are trimmed, not recycled (%s); rsswarden doctor --torch -- %s tries it",
+				n.Torch.Torch, n.Why, n.Torch.Executable)})
+			continue
+		}
+		o.Workers.SetTrainers(o.Loader.Trainers())
+		for _, t := range o.Workers.Trainers() {
+			if t.Key != n.Torch.Key || n.Again {
+				continue
+			}
+			news.Add(event.LoaderSaid{What: event.LoaderTried, PID: t.ID.PID, Trial: t.Trial, Reason: t.Why})
+			o.refused(t.ID.PID, &news)
+		}
+	}
+	return news
+}
+
+// leastLeft is what the fullest limit on memory leaves.
+func leastLeft(limits []event.Limit) rss.Bytes {
+	least := rss.Bytes(1) << 62
+	for i := range limits {
+		if l := &limits[i]; l.Name.Memory() {
+			least = min(least, l.Limit.Sub(l.Used))
+		}
+	}
+	return least
+}

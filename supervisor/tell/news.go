@@ -1,0 +1,50 @@
+package tell
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
+)
+
+// Tell tells what the parts of the watcher have to say.
+func (f *Fan) Tell(now time.Duration, news view.News) {
+	for _, n := range news {
+		switch n := n.(type) {
+		case view.Fault:
+			f.Fault(now, n.Part, n.Err)
+		case view.Line:
+			f.line(now, &n)
+		case view.Cured:
+			f.Cured(now, n.Cure, n.Text)
+		case event.Found:
+			f.Put(event.NameLimit, func(h event.Head) any { n.Head = h; return n })
+		case event.LoaderSaid:
+			f.Put(event.NameLoader, func(h event.Head) any { n.Head = h; return n })
+		default:
+			panic(fmt.Sprintf("internal error: no way to tell of a %T", n))
+		}
+	}
+}
+
+func (f *Fan) line(now time.Duration, l *view.Line) {
+	switch {
+	case l.Once != "" && !f.Once(l.Once, l.Key):
+	case l.Kind != "":
+		f.Say(now, l.Kind, l.Text)
+	case l.Warn:
+		f.Warn(l.Text)
+	default:
+		f.Info(l.Text)
+	}
+}
+
+// Cured tells of a cure: an event each time, a line and a place in the summary once.
+func (f *Fan) Cured(now time.Duration, c event.Cure, text string) {
+	f.Put(event.NameCure, func(h event.Head) any { c.Head = h; return c })
+	if f.Once("cure", text) {
+		f.Sum.Cure(text)
+		f.Say(now, "cure", text)
+	}
+}
