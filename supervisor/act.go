@@ -46,7 +46,11 @@ func (w *watcher) decide(d event.Decision) {
 		if d.Limit == event.LimitTime || l != nil {
 			w.tell.Say(w.now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+phrase.Coming(&d, counts.FullSoon)+phrase.Forecast(&d)+w.observe.Diagnosis.Because(l))
 			if d.Limit == event.LimitSHM {
-				w.askSHMUsers()
+				level := ""
+				if leaf := w.leafLimit(); leaf != nil {
+					level = leaf.Level
+				}
+				w.observe.AskSHMUsers(w.view, level)
 			}
 		}
 		return

@@ -65,14 +65,3 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 	}
 	return max(w.node.Within(now, w.pace.Next(in)), cadence.MinPause)
 }
-
-// straddles says that only a reading of PSS can tell on which side of a rung
-// use stands.
-func (w *watcher) straddles() bool {
-	for i := range w.view.Limits {
-		if w.ladder.Straddles(&w.view.Limits[i]) {
-			return true
-		}
-	}
-	return false
-}

@@ -416,28 +416,3 @@ func TestWarnedAheadOfTheNextCount(t *testing.T) {
 		})
 	}
 }
-
-// TestReached: the loop takes a full look for what stands at a rung, or is new, and
-// for nothing else.
-func TestReached(t *testing.T) {
-	s := opened(t, nil)
-	at := func(used rss.Bytes) []event.Limit {
-		return []event.Limit{{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}}
-	}
-	s.view.Limits = append(s.view.Limits, at(100)...)
-	for _, c := range []struct {
-		used rss.Bytes
-		want bool
-	}{{100, false}, {799, false}, {800, true}, {1000, true}} {
-		if got := s.reached(at(c.used)); got != c.want {
-			t.Errorf("at %d: %v", c.used, got)
-		}
-	}
-	s.view.Limits = append(s.view.Limits[:len(s.view.Limits)-1], at(960)...)
-	if s.reached(at(990)) || !s.reached(at(1000)) {
-		t.Error("above the last rung the next is the limit")
-	}
-	if !s.reached([]event.Limit{{Name: event.LimitTasks, Used: 1, Limit: 1000}}) {
-		t.Error("what is new asks for a look")
-	}
-}

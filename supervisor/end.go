@@ -24,7 +24,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.tell.Alerts.Close(len(w.node.Others) == 0) // else the next leader goes on with them
 	w.pass(exit)                                 // others' commands may live on
 	w.poll(true)
-	w.tellSHMUsers()
+	w.tell.SHMUsers(w.now(), w.observe.SHMUsers.Told())
 	w.tellSignals()
 	ended := w.endFlight(exit != nil)
 	if w.observe.Loader != nil {

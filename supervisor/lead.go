@@ -98,7 +98,8 @@ func (w *watcher) heardNode(n node.News) (changed bool) {
 		case event.RankJoined:
 			w.talkTo(c.Dir)
 		case event.RankEnded:
-			w.heard(w.observe.DropLoaders(w.now(), w.view, c.Dir))
+			said, news := w.observe.DropLoaders(w.now(), w.view, c.Dir)
+			w.tell.Loaders(w.now(), said, news)
 		}
 	}
 	if n.Changed {

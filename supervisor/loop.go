@@ -93,18 +93,22 @@ func (w *watcher) lead(by woken) bool {
 // heardProbes takes in what was read beside the loop, with a full look where that calls for
 // one, and says whether the loop is to think again about when to wake.
 func (w *watcher) heardProbes() bool {
-	w.tell.Tell(w.now(), w.observe.TryTorch(w.now(), w.view))
-	pss := w.heardPSS()
-	answer, full := w.observe.Slurm.Take()
-	if full {
-		w.answered(answer)
+	now := w.look()
+	h := w.observe.Hear(now, w.view, w.ladder)
+	w.tell.Tell(now, h.News)
+	if h.Enforcement {
+		w.applyEnforcement(w.fault)
 	}
-	counts, reached := w.heardCounts()
-	plan, steps, unmanaged := w.heardPlan(), w.heardSteps(), w.observe.Pop.Heard()
-	if full = full || reached || plan || steps || unmanaged; full {
+	if h.Woken {
+		w.observe.PSS.Spend(w.pace.Full.Cost())
+	}
+	plan := w.heardPlan()
+	hurry := h.PSS && w.pace.Hurry(now)
+	if plan || hurry || h.Full {
 		w.full()
+		return true
 	}
-	return pss || full || counts
+	return h.Any
 }
 
 // tick takes a fast look, and a full one where that is due or called for.
@@ -154,14 +158,14 @@ func (w *watcher) full() {
 	w.poll(false)
 	w.read()
 	w.step()
-	w.observe.PSS.Hurry(w.straddles() || w.flight != nil)
+	w.observe.PSS.Hurry(w.ladder.Uncertain(w.view.Limits) || w.flight != nil)
 	w.tell.Tell(w.now(), w.observe.Warnings())
 	w.tell.Look(w.looked())
 	w.goOn()
 	w.prefer()
 	w.tell.Findings(w.now(), w.observe.Diagnose(w.now(), sameWake, w.view), w.view.Binding())
-	w.tellSHMUsers()
-	w.checkHook()
+	w.tell.SHMUsers(w.now(), w.observe.SHMUsers.Told())
+	w.tell.Tell(w.now(), w.observe.CheckHook())
 	w.tell.Tell(w.now(), w.observe.TryTorch(w.now(), w.view))
 	w.slim()
 }
@@ -202,7 +206,11 @@ func (w *watcher) step() {
 	}
 	res := w.ladder.Judge(in)
 	w.tell.Helps.Heard(&in, res.Asked)
-	w.budget()
+	if b, err := w.observe.SetBudget(w.view, w.ladder); err != nil {
+		w.fault("loader", err)
+	} else if b != nil {
+		w.tell.Budget(b.Each, b.Rung, b.N)
+	}
 	for _, s := range res.Skipped {
 		w.tell.Skipped(now, &s, w.view.Limit(s.On))
 	}

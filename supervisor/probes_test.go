@@ -26,13 +26,13 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 	s.fs.Write(fmt.Sprintf("proc/%d/smaps_rollup", theCommand), "0-1 ---p 0 00:00 0 [rollup]\nRss: 102400 kB\nPss: 97280 kB\n")
 	s.Settings.Limit = 110 * rss.MiB
 	s.open(s.holder.begin)
-	for s.straddles() { // the answer may be there already
+	for s.ladder.Uncertain(s.view.Limits) { // the answer may be there already
 		if !s.observe.PSS.Wait(10*time.Second) || !s.observe.PSS.TakeOne(s.now()) {
 			t.Fatal("no reading came")
 		}
 		s.full()
 	}
-	if s.straddles() || s.user().Used != 95*rss.MiB {
+	if s.ladder.Uncertain(s.view.Limits) || s.user().Used != 95*rss.MiB {
 		t.Errorf("reading %+v, want 95 MiB for certain", s.user())
 	}
 	if d := named(s.events(), event.NameDecision); len(d) != 1 {
@@ -58,7 +58,7 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	}
 	s.pace.FullAt = s.now()
 	looks := s.view.Sample.Seq
-	if !s.heardPSS() {
+	if !s.heardProbes() {
 		t.Error("the reading is not taken")
 	}
 	if s.view.Sample.Seq != looks {
@@ -70,8 +70,8 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	s.later(2 * time.Second)
 	s.gap = 0
 	s.tick()
-	if s.view.Sample.Seq == looks || s.straddles() {
-		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.view.Sample.Seq-looks, s.straddles())
+	if s.view.Sample.Seq == looks || s.ladder.Uncertain(s.view.Limits) {
+		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.view.Sample.Seq-looks, s.ladder.Uncertain(s.view.Limits))
 	}
 	if pause := s.pace.FullPause(s.paced(s.now())); pause <= 2*time.Second {
 		t.Errorf("the next look within %v, and nothing is to be seen", pause)
@@ -93,7 +93,7 @@ func TestSHMUsersAreTold(t *testing.T) {
 		t.Skip(err)
 	}
 	s := opened(t, nil)
-	s.tellSHMUsers() // nobody was asked
+	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told()) // nobody was asked
 	s.observe.SHMUsers = observe.NewSHMUsers(&s.probes, "/proc")
 	s.view.Sample.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
 	s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
@@ -104,8 +104,8 @@ func TestSHMUsersAreTold(t *testing.T) {
 	if strings.Contains(s.stderr(), "this job holds") {
 		t.Error("it is said before a look")
 	}
-	s.tellSHMUsers()
-	s.tellSHMUsers()
+	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told())
+	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told())
 	if n := strings.Count(s.stderr(), "in /dev/shm this job holds torch 3.00 MiB (1 segment, 1 without a name"); n != 1 {
 		t.Errorf("said %d times\n%s", n, s.stderr())
 	}

@@ -278,7 +278,7 @@ func (r *rateStand) answerPSS() {
 		got = observe.PSSAnswer{Ask: ask, PSS: rss.PSS{PSS: anon + file, RSS: p.Anon + p.File, Anon: anon, File: file, Mapped: p.File, Split: true, Cost: cost, Held: held}}
 	}
 	r.pssHand.Answer(r.t, got)
-	r.heardPSS()
+	r.heardProbes()
 }
 
 // proportional is the PSS of a process: what is its own and its part of the

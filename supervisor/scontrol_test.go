@@ -149,3 +149,13 @@ func TestScontrolsAnswerIsTold(t *testing.T) {
 		t.Errorf("told of %v", told)
 	}
 }
+
+// answered has scontrol answer.
+func (s *stand) answered(a observe.SlurmAnswer) {
+	s.t.Helper()
+	hand := probetest.New[observe.SlurmQuestion, observe.SlurmAnswer](&s.probes)
+	s.observe.Slurm = hand.Reader
+	hand.Ask(observe.SlurmQuestion{}, true)
+	hand.Answer(s.t, a)
+	s.heardProbes()
+}

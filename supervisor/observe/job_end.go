@@ -61,8 +61,8 @@ func (o *Observer) JobEnd(now time.Duration, v *view.View, ahead time.Duration, 
 // job was suspended.
 func (o *Observer) Slept() { o.endAskedAt = 0 }
 
-// HearSlurm takes in what scontrol said. ahead is that of JobEnd.
-func (o *Observer) HearSlurm(a SlurmAnswer, ahead time.Duration) (news view.News) {
+// heardSlurm takes in what scontrol said. ahead is that of JobEnd.
+func (o *Observer) heardSlurm(a *SlurmAnswer, ahead time.Duration, news *view.News) {
 	if a.Open {
 		o.Limits.SetEnforcement(a.Rules, a.RulesErr)
 	}
@@ -71,5 +71,4 @@ func (o *Observer) HearSlurm(a SlurmAnswer, ahead time.Duration) (news view.News
 	} else if ahead > 0 {
 		news.Fault("scontrol", a.EndErr) // a rule waits for that end
 	}
-	return news
 }

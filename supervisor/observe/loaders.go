@@ -134,13 +134,42 @@ func (o *Observer) refused(pid int, news *view.News) {
 	}
 }
 
+// Budget is what each worker was told to keep mapped at most.
+type Budget struct {
+	Each rss.Bytes // 0 for as much as it likes
+	Rung rss.Bytes // so that all stays below it
+	N    int       // of so many workers
+}
+
+// SetBudget writes what each worker may keep mapped, and returns it where that differs from
+// what they had, else nil: growth faster than our reads is met in the worker itself.
+func (o *Observer) SetBudget(v *view.View, ladder Ladder) (*Budget, error) {
+	if s := o.opt.Settings; o.Loader == nil || !s.Trim.Hook() || s.DryRun {
+		return nil, nil
+	}
+	o.Workers.SetTrainers(o.Loader.Trainers())
+	var bounds []workers.Bound
+	for i := range v.Limits {
+		l := &v.Limits[i]
+		if rung, ok := ladder.Rung(event.ActionTrim, l); ok {
+			bounds = append(bounds, workers.Bound{Limit: *l, Rung: rung, Rest: o.LeastOf(l)})
+		}
+	}
+	last := o.Loader.Budget()
+	each, rung, n := o.Workers.Budget(bounds, last)
+	if each == last {
+		return nil, nil
+	}
+	return &Budget{each, rung, n}, o.Loader.SetBudget(each)
+}
+
 // CheckHook tells of trainings that the loader hook does not reach: once for each cause,
-// whatever number of ranks it meets. commands are those of the ranks.
-func (o *Observer) CheckHook(commands []rss.ProcID) (news view.News) {
+// whatever number of ranks it meets.
+func (o *Observer) CheckHook() (news view.News) {
 	if o.Loader == nil || o.Pop.Attached() {
 		return nil
 	}
-	if u := o.Workers.CheckHook(o.opt.Settings.Dir, commands); u != nil {
+	if u := o.Workers.CheckHook(o.opt.Settings.Dir, o.Pop.RankCommands()); u != nil {
 		news.Add(event.LoaderSaid{What: event.LoaderUnreached, PID: u.PID, Reason: u.Why},
 			view.Line{Text: u.Line(o.opt.Settings.Trim.Ptrace()), Warn: true, Once: "unreached", Key: u.Why})
 	}

@@ -51,6 +51,12 @@ func (u *SHMUsers) AskOf(pid int, procs []rss.Proc, level string) {
 	u.Ask(ask, false)
 }
 
+// Told is what was found since the last call, empty for nothing.
+func (u *SHMUsers) Told() string {
+	text, _ := u.Take()
+	return text
+}
+
 // read words what the tree holds: "in /dev/shm the job holds torch 80.0 MiB (10
 // segments, 10 without a name: in processes 12 and 13); 80.0 MiB of shared memory
 // are charged to …".

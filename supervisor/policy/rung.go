@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -235,6 +236,11 @@ func (s *State) NextRung(l *event.Limit) rss.Bytes {
 // it uses at most, so that only a closer reading can tell.
 func (s *State) Straddles(l *event.Limit) bool {
 	return l.UsedMax > l.Used && s.NextRung(l) <= l.UsedMax
+}
+
+// Uncertain says whether [State.Straddles] holds for any of these.
+func (s *State) Uncertain(limits []event.Limit) bool {
+	return slices.ContainsFunc(limits, func(l event.Limit) bool { return s.Straddles(&l) })
 }
 
 // Rung returns the lowest use at which a rule with that action fires for l.

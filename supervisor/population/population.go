@@ -184,6 +184,15 @@ func (p *Population) roots() []rss.ProcID {
 	return []rss.ProcID{p.Command}
 }
 
+// RankCommands are our command and those of the other ranks.
+func (p *Population) RankCommands() []rss.ProcID {
+	all := []rss.ProcID{p.Command}
+	for i := range p.others {
+		all = append(all, p.others[i].Command)
+	}
+	return all
+}
+
 func (p *Population) withoutOurs(procs []rss.Proc) []rss.Proc {
 	ours, lineage := map[rss.ProcID]bool{}, view.Lineage(procs)
 	p.oursRSS = 0

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
@@ -37,6 +39,34 @@ func (f *Fan) line(now time.Duration, l *view.Line) {
 		f.Warn(l.Text)
 	default:
 		f.Info(l.Text)
+	}
+}
+
+// Loaders tells of what loaders said, and sums it up.
+func (f *Fan) Loaders(now time.Duration, said []loader.Said, news view.News) {
+	f.Tell(now, news)
+	for i := range said {
+		f.Sum.Loader(now, &said[i])
+	}
+}
+
+// Budget tells once that workers keep to one, n of them to each of mapped pages.
+func (f *Fan) Budget(each, rung rss.Bytes, n int) {
+	if each != 0 {
+		f.Sum.Done.Budget = each
+	}
+	if n > 0 && f.Once("budget", "") {
+		f.Sum.Done.BudgetTold = each
+		f.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
+			n, each, rung))
+	}
+}
+
+// SHMUsers tells who holds what in /dev/shm, if that is known now.
+func (f *Fan) SHMUsers(now time.Duration, text string) {
+	if text != "" {
+		f.Say(now, "holders", text)
+		f.Sum.Holders = text
 	}
 }
 
