@@ -172,7 +172,7 @@ func TestOrdersBeforeNews(t *testing.T) {
 // untold hides the place where the ranks meet from inotify. What is open stays usable.
 func (r *rankStand) untold() {
 	r.t.Helper()
-	path := r.node.Path()
+	path := r.node.Dir().Name()
 	if err := os.Rename(path, path+".moved"); err != nil {
 		r.t.Fatal(err)
 	}

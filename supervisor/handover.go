@@ -18,20 +18,16 @@ func (w *watcher) layDown() {
 		return
 	}
 	is := node.Handover{Changes: w.ladder.Changes(), Waiting: w.programs.Waiting(), Alerts: w.tell.Alerts.OpenIDs()}
-	if !w.node.KeepDue(is) {
-		return
-	}
-	m := w.ladder.Snapshot(w.now(), bootTime(), is.Waiting)
-	w.tell.Alerts.Remember(&m)
-	for i := range m.Rungs {
-		if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Scope == event.ScopeStep && e.Level == "" {
-			e.Level = w.ownPart()
+	err := w.node.Keep(is, func() ([]byte, error) {
+		m := w.ladder.Snapshot(w.now(), bootTime(), is.Waiting)
+		w.tell.Alerts.Remember(&m)
+		for i := range m.Rungs {
+			if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Scope == event.ScopeStep && e.Level == "" {
+				e.Level = w.ownPart()
+			}
 		}
-	}
-	data, err := m.Encode()
-	if err == nil {
-		err = w.node.Keep(is, data)
-	}
+		return m.Encode()
+	})
 	if err != nil {
 		w.fault("leader", err)
 	}

@@ -118,7 +118,7 @@ func TestLaidDownBeforeTheAct(t *testing.T) {
 	if b, err := os.ReadFile(out); err != nil || !strings.Contains(string(b), `:exec=cat`) {
 		t.Errorf("when the command ran there stood %q, %v", b, err)
 	}
-	path := filepath.Join(first.node.Path(), "fired")
+	path := filepath.Join(first.node.Dir().Name(), "fired")
 	before, err := os.Stat(path)
 	if err != nil || before.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, %v", before, err)
@@ -135,10 +135,10 @@ func TestLaidDownBeforeTheAct(t *testing.T) {
 // carried out all the same.
 func TestCannotLayDown(t *testing.T) {
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=true")
-	if err := os.MkdirAll(filepath.Join(first.node.Path(), "fired.tmp", "x"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(first.node.Dir().Name(), "fired.tmp", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(filepath.Join(first.node.Path(), "fired.tmp")) })
+	t.Cleanup(func() { os.RemoveAll(filepath.Join(first.node.Dir().Name(), "fired.tmp")) })
 	first.put(theCommand, theHolder, 900*rss.MiB, 0)
 	first.full()
 	first.ran(<-first.programs.Ended())
@@ -158,7 +158,7 @@ func TestCannotLayDown(t *testing.T) {
 // ended before any of these began, as nothing at all.
 func TestHeirOfGarbage(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn")
-	path := filepath.Join(first.node.Path(), "fired")
+	path := filepath.Join(first.node.Dir().Name(), "fired")
 	was, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestHandOverOfStep(t *testing.T) {
 		if decided(l) != 1 {
 			t.Fatal("it did not warn")
 		}
-		_ = s.node.Keep(node.Handover{}, nil) // something else was kept last
+		_ = s.node.Keep(node.Handover{Waiting: 1}, func() ([]byte, error) { return []byte("null"), nil }) // something else was kept last
 		s.layDown()
 		s.ladder = policy.New(s.ladder.Rules(), policy.Options{})
 		s.takeOver()

@@ -53,7 +53,7 @@ const (
 
 // otherRank lays another rank down in the place where the stand's watcher meets
 // others, with a command of so much memory.
-func (s *stand) otherRank(task int, anon rss.Bytes) (*node.Post, node.Member) {
+func (s *stand) otherRank(task int, anon rss.Bytes) *node.Place {
 	s.t.Helper()
 	s.fs.Put(rsstest.Process{PID: otherHolder, Parent: 1, Start: 5, Comm: "rsswarden"})
 	s.fs.Put(rsstest.Process{PID: otherCommand, Parent: otherHolder, Start: 10, Comm: "python", Anon: anon})
@@ -62,12 +62,12 @@ func (s *stand) otherRank(task int, anon rss.Bytes) (*node.Post, node.Member) {
 		Command: rss.ProcID{PID: otherCommand, Start: 10}, Step: "0", Task: task, Words: []string{"python"}, Since: time.Now(),
 	}
 	runtime, _ := s.Lookup("RSSWARDEN_RUNTIME")
-	p, err := node.Join(s.Proc, []string{runtime}, placeName(&s.Options, s.holder.begin.Holder), m)
-	if err != nil {
+	p := node.New(node.Options{Proc: s.Proc})
+	if err := p.Join([]string{runtime}, placeName(&s.Options, s.holder.begin.Holder), m); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(p.Leave)
-	return p, m
+	s.t.Cleanup(func() { p.Leave(nil) })
+	return p
 }
 
 // leading is a stand that leads. Its holder has a start time, as any process.
@@ -114,7 +114,7 @@ func TestLeaderWatchesAll(t *testing.T) {
 	s := leading(t, inJob(t, 0, runtimeDir(t)))
 	s.open(s.holder.begin)
 	alone := s.watchedRSS()
-	other, m := s.otherRank(1, 300*rss.MiB)
+	other := s.otherRank(1, 300*rss.MiB)
 	if !s.meet() {
 		t.Fatal("nobody was met")
 	}
@@ -125,7 +125,7 @@ func TestLeaderWatchesAll(t *testing.T) {
 	if l := s.user(); l.Used < 400*rss.MiB {
 		t.Errorf("--limit counts %v", l.Used)
 	}
-	other.End(m, node.Ended{Signal: 9})
+	other.Leave(&node.Ended{Signal: 9})
 	s.fs.Remove(fmt.Sprintf("proc/%d", otherHolder))
 	s.fs.Remove(fmt.Sprintf("proc/%d", otherCommand))
 	if !s.meet() {

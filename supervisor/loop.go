@@ -125,7 +125,7 @@ func (w *watcher) tick() {
 			w.fault("holder", err)
 		}
 	}
-	if w.node.Blind() && w.answers() && w.advance() {
+	if w.answers() && w.advance() {
 		w.full()
 		return
 	}

@@ -75,13 +75,9 @@ func TestRanksEndTogether(t *testing.T) {
 func TestEndIsToldOnce(t *testing.T) {
 	s := leading(t, inJob(t, 0, runtimeDir(t)))
 	s.open(s.holder.begin)
-	other, m := s.otherRank(1, 300*rss.MiB)
+	other := s.otherRank(1, 300*rss.MiB)
 	s.meet()
-	end := m
-	end.Ended = &node.Ended{Code: 1}
-	if err := other.Put(end); err != nil {
-		t.Fatal(err)
-	}
+	other.Leave(&node.Ended{Code: 1})
 	s.meet()
 	s.fs.End(otherHolder)
 	s.meet()

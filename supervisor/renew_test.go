@@ -13,7 +13,7 @@ import (
 func TestSocketComesBack(t *testing.T) {
 	s := leading(t, inJob(t, 0, runtimeDir(t)))
 	s.open(s.holder.begin)
-	path := filepath.Join(s.node.Path(), control.SocketName)
+	path := filepath.Join(s.node.Dir().Name(), control.SocketName)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func (s *stand) status() *control.Status { return s.tell.StatusOf(s.now(), s.sta
 // TestStatus: what is said of ranks and processes is what was read of them.
 func TestStatus(t *testing.T) {
 	s, id := answering(t)
-	_, m := s.otherRank(1, 300*rss.MiB)
+	m := s.otherRank(1, 300*rss.MiB).Me
 	s.meet()
 	s.full()
 	st, err := asks(t, s, s.tell.Source().Status)
@@ -218,7 +218,7 @@ func TestAskedInVain(t *testing.T) {
 func TestCheckpointOfOneRank(t *testing.T) {
 	s := leading(t, inJob(t, 0, runtimeDir(t)))
 	s.open(s.holder.begin)
-	_, m := s.otherRank(1, 300*rss.MiB)
+	m := s.otherRank(1, 300*rss.MiB).Me
 	s.meet()
 	s.full()
 	ask := func(rank int) ([]control.Result, error) {

@@ -1,9 +1,16 @@
 package node
 
 import (
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"slices"
 	"time"
 )
+
+// firedName is the file in which the leader keeps what who leads next must know to
+// do nothing twice. It goes with the directory.
+const firedName = "fired"
 
 // Handover tells what the leader keeps for who leads next from what it kept before.
 type Handover struct {
@@ -13,33 +20,38 @@ type Handover struct {
 	kept    bool
 }
 
-// KeepDue says that there is something new to keep.
-func (p *Place) KeepDue(is Handover) bool {
+// Keep keeps what encode returns, a JSON value of at most 64 KiB, for who leads next, where
+// that is another than what was kept last. It comes before the actions of a step: killed
+// between the two, a leader has left one action out, where it would else have one done twice.
+func (p *Place) Keep(is Handover, encode func() ([]byte, error)) error {
 	is.kept = true
-	return p.post != nil && is != p.handed && (p.handed.kept || is.Changes != 0)
-}
-
-// Keep keeps data, a JSON value of at most 64 KiB, for who leads next. It comes before the
-// actions of a step: killed between the two, a leader has left one action out, where it
-// would else have one done twice.
-func (p *Place) Keep(is Handover, data []byte) error {
-	is.kept = true
+	if p.post == nil || is == p.handed || !p.handed.kept && is.Changes == 0 {
+		return nil
+	}
 	p.handed = is
-	return p.post.Keep(data)
+	data, err := encode()
+	if err != nil {
+		return err
+	}
+	return p.post.dir.write(firedName, json.RawMessage(data))
 }
 
 // Kept returns what the leader before us kept, nil for nothing.
-func (p *Place) Kept() ([]byte, error) {
+func (p *Place) Kept() (data json.RawMessage, err error) {
 	if p.post == nil {
 		return nil, nil
 	}
-	return p.post.Kept()
+	err = p.post.dir.read(firedName, &data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
 }
 
 // SomeoneSince says that a rank which is here was here at that time since boot. What was
 // kept by ranks that were all killed is about another job step.
-func (p *Place) SomeoneSince(at time.Duration) bool {
+func (r *Ranks) SomeoneSince(at time.Duration) bool {
 	const tick = time.Second / 100 // USER_HZ, in which /proc/PID/stat counts
 	before := func(m Member) bool { return m.Holder.Start > 0 && m.Holder.Start < uint64(at/tick) }
-	return before(p.Me) || slices.ContainsFunc(p.Others, before)
+	return before(r.Me) || slices.ContainsFunc(r.Others, before)
 }

@@ -29,25 +29,25 @@ const sweptAfter = time.Hour
 // Join meets the other watchers of this name below the first of the parents that is fit.
 // Who leads already keeps the lead, and we follow. After an error we lead alone.
 func (p *Place) Join(parents []string, name string, me Member) error {
-	post, led, err := joinWithin(joinPatience, func() (*Post, error) { return Join(p.opt.Proc, parents, name, me) })
+	post, led, err := joinWithin(joinPatience, func() (*post, error) { return joinAny(p.opt.Proc, parents, name, me) })
 	if err != nil {
 		return err
 	}
-	probe.Run(func() { Sweep(p.opt.Proc, filepath.Dir(filepath.Dir(post.Path())), sweptAfter) })
+	probe.Run(func() { sweepAll(p.opt.Proc, filepath.Dir(filepath.Dir(post.dir.Name())), sweptAfter) })
 	p.post, p.Me, p.follows = post, me, !led
 	return nil
 }
 
 // joinWithin joins, and takes the lead where it is free, within so long. What comes later
 // is given up at once: a lead that is not used would have the others follow for ever.
-func joinWithin(patience time.Duration, join func() (*Post, error)) (*Post, bool, error) {
+func joinWithin(patience time.Duration, join func() (*post, error)) (*post, bool, error) {
 	type joined struct {
-		post *Post
+		post *post
 		led  bool
 		err  error
 	}
 	var settled atomic.Bool // it has joined, or was given up
-	r := probe.New(nil, func(join func() (*Post, error)) (j joined) {
+	r := probe.New(nil, func(join func() (*post, error)) (j joined) {
 		fault.Point("join")
 		if j.post, j.err = join(); j.err == nil {
 			if j.led, j.err = j.post.TryLead(); j.err != nil {

@@ -1,13 +1,6 @@
 package node
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -46,22 +39,19 @@ type known struct {
 	inode uint64
 }
 
-// mostBytes bounds what is read of a file here.
-const mostBytes = 64 << 10
-
 // Put lays down who we are.
-func (p *Post) Put(me Member) error {
+func (p *post) Put(me Member) error {
 	me.V = 1
-	return p.write(p.mine, me)
+	return p.dir.write(p.mine, me)
 }
 
 // Members returns the other members that live, by rank and PID, and those that
 // have left since the last call, as they were last known, and as nobody here knew
 // them: what has ended has its file removed where we lead, and read before that, for
 // it says how its command did.
-// One that lives is here also when somebody has removed its file: see [Post.Renew].
-func (p *Post) Members() (others, left []Member, err error) {
-	names, err := p.list()
+// One that lives is here also when somebody has removed its file: see [post.Renew].
+func (p *post) Members() (others, left []Member, err error) {
+	names, err := p.dir.names()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,7 +64,7 @@ func (p *Post) Members() (others, left []Member, err error) {
 		if !p.lives(id) {
 			_, _ = p.member(name, id)
 			if p.Leads() {
-				_ = p.remove(name)
+				_ = p.dir.remove(name)
 			}
 			continue
 		}
@@ -109,16 +99,16 @@ func (p *Post) Members() (others, left []Member, err error) {
 
 // member reads a file that was renamed into place: another content is another
 // inode.
-func (p *Post) member(name string, id rss.ProcID) (*known, error) {
+func (p *post) member(name string, id rss.ProcID) (*known, error) {
 	var st unix.Stat_t
-	if err := unix.Fstatat(int(p.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(p.dir.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, err
 	}
 	if m := p.known[name]; m != nil && m.inode == st.Ino {
 		return m, nil
 	}
 	m := &known{inode: st.Ino}
-	if err := p.read(name, &m.Member); err != nil {
+	if err := p.dir.read(name, &m.Member); err != nil {
 		return nil, err
 	}
 	if m.Holder != id || m.Command.PID <= 0 || m.Watcher.PID <= 0 {
@@ -128,49 +118,10 @@ func (p *Post) member(name string, id rss.ProcID) (*known, error) {
 	return m, nil
 }
 
-func (p *Post) lives(id rss.ProcID) bool {
+func (p *post) lives(id rss.ProcID) bool {
 	start, err := proctree.StartTime(p.proc, id.PID)
 	if err != nil {
 		return !proctree.Vanished(err)
 	}
 	return start == id.Start
-}
-
-// write renames a file with v into place.
-func (p *Post) write(name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
-	}
-	err = nodedir.WriteRenamed(int(p.dir.Fd()), name+".tmp", name, 0o600, func(f *os.File) error {
-		_, err := f.Write(data)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", filepath.Join(p.path, name), err)
-	}
-	return nil
-}
-
-func (p *Post) read(name string, v any) error {
-	fd, err := unix.Openat(int(p.dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", filepath.Join(p.path, name), err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("cannot read %s: %w", filepath.Join(p.path, name), errors.Join(err, fs.ErrInvalid))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
-	if err == nil && len(data) > mostBytes {
-		err = errMalformed
-	}
-	if err == nil {
-		err = json.Unmarshal(data, v)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", filepath.Join(p.path, name), err)
-	}
-	return nil
 }

@@ -17,7 +17,7 @@ func TestMemberNews(t *testing.T) {
 	m2, _ := rank(t, 2)
 	p, q := join(t, dir, m0), join(t, dir, m1)
 	join(t, dir, m2)
-	if err := os.WriteFile(filepath.Join(p.Path(), nodedir.FileOf("rank", m2.Holder)), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.dir.Name(), nodedir.FileOf("rank", m2.Holder)), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if others, _, err := p.Members(); err != nil || len(others) != 1 || others[0].Ended != nil {
@@ -82,13 +82,13 @@ func FuzzMember(f *testing.F) {
 		if !ok {
 			return
 		}
-		if err := os.WriteFile(filepath.Join(p.Path(), name), data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(p.dir.Name(), name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if m, err := p.member(name, id); err == nil && m.Holder != id {
 			t.Errorf("%+v of %q", m, name)
 		}
-		_ = os.Remove(filepath.Join(p.Path(), name))
+		_ = os.Remove(filepath.Join(p.dir.Name(), name))
 		clear(p.known)
 	})
 }

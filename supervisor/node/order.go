@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,26 +28,26 @@ type Order struct {
 	Trim json.RawMessage `json:"trim,omitempty"`
 }
 
-// Answer is what came of the order with that ID.
-type Answer struct {
+// answer is what came of the order with that ID.
+type answer struct {
 	ID    uint64          `json:"id"`
 	Error string          `json:"error,omitempty"`
 	Trim  json.RawMessage `json:"trim,omitempty"`
 }
 
 // box names our own file of a kind: orders to us, and our answers.
-func (p *Post) box(kind string) string {
+func (p *post) box(kind string) string {
 	id, _ := nodedir.ProcOf(p.mine, "rank")
 	return nodedir.FileOf(kind, id)
 }
 
 // Orders is the path of the file that is written for each order to us. It is
 // written in place, so that nobody else is woken: wait for IN_CLOSE_WRITE.
-func (p *Post) Orders() string { return filepath.Join(p.path, p.box("order")) }
+func (p *post) Orders() string { return p.dir.path(p.box("order")) }
 
 // openOrders makes the file for orders to us, empty.
-func (p *Post) openOrders() error {
-	fd, err := unix.Openat(int(p.dir.Fd()), p.box("order"), unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+func (p *post) openOrders() error {
+	fd, err := unix.Openat(p.dir.fd(), p.box("order"), unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot make %s: %w", p.Orders(), err)
 	}
@@ -56,13 +55,13 @@ func (p *Post) openOrders() error {
 }
 
 // Command lays an order down for a member.
-func (p *Post) Command(m rss.ProcID, o Order) error {
+func (p *post) Command(m rss.ProcID, o Order) error {
 	name := nodedir.FileOf("order", m)
 	data, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
-	fd, err := unix.Openat(int(p.dir.Fd()), name, unix.O_WRONLY|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(p.dir.fd(), name, unix.O_WRONLY|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
@@ -76,8 +75,8 @@ func (p *Post) Command(m rss.ProcID, o Order) error {
 
 // Ordered returns the order that stands for us, zero for none, and also where
 // half of one is written: the other half comes with news of its own.
-func (p *Post) Ordered() (o Order, err error) {
-	err = p.read(p.box("order"), &o)
+func (p *post) Ordered() (o Order, err error) {
+	err = p.dir.read(p.box("order"), &o)
 	var half *json.SyntaxError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &half) {
 		return Order{}, nil
@@ -86,13 +85,93 @@ func (p *Post) Ordered() (o Order, err error) {
 }
 
 // Answer says what came of an order.
-func (p *Post) Answer(a Answer) error { return p.write(p.box("answer"), a) }
+func (p *post) Answer(a answer) error { return p.dir.write(p.box("answer"), a) }
 
 // Answered returns what a member answered last, zero for nothing.
-func (p *Post) Answered(m rss.ProcID) (a Answer, err error) {
-	err = p.read(nodedir.FileOf("answer", m), &a)
+func (p *post) Answered(m rss.ProcID) (a answer, err error) {
+	err = p.dir.read(nodedir.FileOf("answer", m), &a)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Answer{}, nil
+		return answer{}, nil
 	}
 	return a, err
+}
+
+// question is what the leader has asked another rank's watcher for. Its number grows from
+// leader to leader: it is the time.
+type question struct {
+	last uint64
+	of   rss.ProcID // holder of the rank that traces for us now
+	id   uint64     // number of that order, 0 for none
+}
+
+func (q *question) next() uint64 {
+	q.last = max(q.last+1, uint64(time.Now().UnixNano()))
+	return q.last
+}
+
+// Ask has another rank's holder give a piece back.
+func (p *Place) Ask(m *Member, piece json.RawMessage) error {
+	id := p.asked.next()
+	if err := p.post.Command(m.Holder, Order{ID: id, Trim: piece}); err != nil {
+		return fmt.Errorf("cannot ask %s: %w", p.Title(m), err)
+	}
+	p.asked.of, p.asked.id = m.Holder, id
+	return nil
+}
+
+// Answered returns what came of [Place.Ask], once; ok is false as long as that is nothing.
+func (p *Place) Answered() (piece json.RawMessage, ok bool, err error) {
+	if p.asked.id == 0 || p.post == nil {
+		return nil, false, nil
+	}
+	a, err := p.post.Answered(p.asked.of)
+	if err != nil || a.ID != p.asked.id {
+		return nil, false, nil // it may come yet
+	}
+	p.asked.id = 0
+	if a.Error != "" {
+		return nil, true, errors.New(a.Error)
+	}
+	return a.Trim, true, nil
+}
+
+// hearOrders has the bell ring for orders to us.
+func (p *Place) hearOrders(n *News) {
+	err := p.opt.Bell.Watch(p.opt.Cause, unix.IN_CLOSE_WRITE, p.post.Orders())
+	p.hears = err == nil
+	n.fault("leader", err)
+}
+
+// obey carries out what the leader asks of us.
+func (p *Place) obey(now time.Duration, n *News) {
+	o, err := p.post.Ordered()
+	if err != nil {
+		n.fault("leader", err)
+		return
+	}
+	if o.ID <= p.done {
+		return
+	}
+	p.done = o.ID
+	switch {
+	case o.Stop:
+		p.stop.begin(now, p.Me.Command, &o, &p.opt, n)
+	case len(o.Trim) > 0 && !p.Heir: // else its answer is not waited for
+		n.Trim, n.Order = o.Trim, o.ID
+	}
+}
+
+// Answer passes on to the leader what came of the order that was carried out last.
+func (p *Place) Answer(order uint64, piece any, failed error) error {
+	if order != p.done || p.post == nil {
+		return nil
+	}
+	a := answer{ID: order}
+	var err error
+	if failed != nil {
+		a.Error = failed.Error()
+	} else if a.Trim, err = json.Marshal(piece); err != nil {
+		return err
+	}
+	return p.post.Answer(a)
 }

@@ -15,11 +15,11 @@ func TestSeenCanBeOrdered(t *testing.T) {
 	m0, _ := rank(t, 0)
 	m1, _ := rank(t, 1)
 	lead := join(t, dir, m0)
-	orders := filepath.Join(lead.Path(), nodedir.FileOf("order", m1.Holder))
+	orders := filepath.Join(lead.dir.Name(), nodedir.FileOf("order", m1.Holder))
 	if err := os.Mkdir(orders, 0o700); err != nil { // no orders can be had
 		t.Fatal(err)
 	}
-	if _, err := Join("/proc", []string{dir}, "46@n1.abc", m1); err == nil {
+	if _, err := joinAny("/proc", []string{dir}, "46@n1.abc", m1); err == nil {
 		t.Fatal("it has joined without a file for orders")
 	}
 	if others, _, err := lead.Members(); err != nil || len(others) != 0 {
@@ -100,7 +100,7 @@ func TestOrders(t *testing.T) {
 	if err != nil || o.ID != 7 || string(o.Trim) != `{"pid":5}` {
 		t.Fatalf("%+v, %v", o, err)
 	}
-	if err := other.Answer(Answer{ID: 7, Error: "no"}); err != nil {
+	if err := other.Answer(answer{ID: 7, Error: "no"}); err != nil {
 		t.Fatal(err)
 	}
 	if a, err := lead.Answered(m1.Holder); err != nil || a.ID != 7 || a.Error != "no" {

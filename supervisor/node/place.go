@@ -37,10 +37,7 @@ type Options struct {
 // has not joined: it leads, for its own command alone. All methods are for one goroutine,
 // and their times are those of its clock.
 type Place struct {
-	// Me is who we are, zero where we have not joined.
-	Me Member
-	// Others are the other ranks whose commands live, as the leader has met them.
-	Others []Member
+	Ranks
 	// Heir says that another watcher led before us, and From when we began to lead.
 	Heir bool
 	From time.Duration
@@ -48,7 +45,7 @@ type Place struct {
 	Stagger Stagger
 
 	opt     Options
-	post    *Post // nil where we have not joined, and after we have left
+	post    *post // nil where we have not joined, and after we have left
 	follows bool
 	hears   bool // the bell rings: for the leader from the directory, for a follower from its orders
 
@@ -60,12 +57,12 @@ type Place struct {
 	stop      ownStop
 	handed    Handover
 
-	lead    *probe.Reader[*Post, error] // a follower's wait for the lead
+	lead    *probe.Reader[*post, error] // a follower's wait for the lead
 	settled time.Duration               // when an heir begins to lead
 }
 
 // New returns a place that has not joined.
-func New(opt Options) *Place { return &Place{opt: opt} }
+func New(opt Options) *Place { return &Place{opt: opt, told: map[rss.ProcID]bool{}} }
 
 // News is what a Place has found out or was asked for, in this order.
 type News struct {
@@ -118,20 +115,17 @@ func (p *Place) Joined() bool { return p.post != nil }
 // HasLock says whether the lead is ours: a follower has it before it begins to lead.
 func (p *Place) HasLock() bool { return p.post != nil && p.post.Leads() }
 
-// Dir is the directory in which watchers meet, nil where we have not joined; it may be
-// reached where its path is too long for a socket's address. Path is its path.
+// Dir is the directory in which watchers meet, nil where we have not joined. Its name is its
+// path, but it may be reached where that is too long for a socket's address.
 func (p *Place) Dir() *os.File {
 	if p.post == nil {
 		return nil
 	}
-	return p.post.Dir()
+	return p.post.dir.File
 }
 
-// Path is where the directory is.
-func (p *Place) Path() string { return p.post.Path() }
-
 // Has says whether there is a file of that name in the directory.
-func (p *Place) Has(name string) bool { return p.post.Has(name) }
+func (p *Place) Has(name string) bool { return p.post.dir.has(name) }
 
 // Lead begins to lead.
 func (p *Place) Lead(now time.Duration) (n News) {
@@ -139,7 +133,7 @@ func (p *Place) Lead(now time.Duration) (n News) {
 	if p.post == nil {
 		return n
 	}
-	err := p.opt.Bell.Watch(p.opt.Cause, unix.IN_MOVED_TO|unix.IN_DELETE, p.post.Path())
+	err := p.opt.Bell.Watch(p.opt.Cause, unix.IN_MOVED_TO|unix.IN_DELETE, p.post.dir.Name())
 	p.hears = err == nil
 	n.fault("leader", err) // who comes is met at the next look
 	n.rank(event.RankLeads, &p.Me, nil)
@@ -151,7 +145,7 @@ func (p *Place) Lead(now time.Duration) (n News) {
 func (p *Place) Follow() (n News) {
 	n.rank(event.RankFollows, &p.Me, nil)
 	p.hearOrders(&n)
-	p.lead = probe.New(p.opt.Probes, (*Post).Wait)
+	p.lead = probe.New(p.opt.Probes, (*post).Wait)
 	p.lead.Ask(p.post, true)
 	return n
 }
@@ -182,7 +176,7 @@ func (p *Place) Advance(now time.Duration) (n News) {
 		}
 		p.follows = !p.Heir || now < p.settled
 	}
-	p.killCommand(now, &n)
+	p.stop.kill(now, p.Me.Command, &p.opt, &n)
 	return n
 }
 

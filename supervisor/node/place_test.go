@@ -126,8 +126,9 @@ func TestPlaceOfItsOwn(t *testing.T) {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}
-	if b, err := p.Kept(); b != nil || err != nil || p.KeepDue(Handover{Changes: 1}) {
-		t.Errorf("it keeps %s, %v", b, err)
+	err := p.Keep(Handover{Changes: 1}, func() ([]byte, error) { return []byte("1"), nil })
+	if b, kept := p.Kept(); b != nil || errors.Join(err, kept) != nil {
+		t.Errorf("it keeps %s, %v, %v", b, err, kept)
 	}
 	if m := p.Owner(nil, 7); m != &p.Me {
 		t.Errorf("process 7 is of rank %+v", m)
@@ -225,7 +226,7 @@ func TestHeirSettles(t *testing.T) {
 func TestLeadThatCannotBeHad(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)
-	lock := filepath.Join(second.Path(), lockName)
+	lock := filepath.Join(second.Dir().Name(), lockName)
 	if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +426,7 @@ func TestPieces(t *testing.T) {
 func TestBlind(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)
-	path := first.Path()
+	path := first.Dir().Name()
 	if err := os.Rename(path, path+".moved"); err != nil {
 		t.Fatal(err)
 	}
@@ -434,7 +435,7 @@ func TestBlind(t *testing.T) {
 			t.Errorf("%v", n.Faults)
 		}
 	}
-	if !first.Blind() || second.Within(1, time.Hour) != blindEvery || !first.MeetDue(meetEvery, &rss.Sample{}) {
+	if second.Within(1, time.Hour) != blindEvery || !first.MeetDue(meetEvery, &rss.Sample{}) {
 		t.Error("changes are not looked for")
 	}
 }
@@ -457,13 +458,13 @@ func TestKeepWhatIsNew(t *testing.T) {
 		{Handover{}, true},
 		{Handover{}, false},
 	} {
-		if due := p.KeepDue(c.is); due != c.due {
-			t.Errorf("%d, %+v: due %v", i, c.is, due)
-		}
-		if c.due {
-			if err := p.Keep(c.is, []byte(fmt.Sprint(i))); err != nil {
-				t.Fatal(err)
-			}
+		due := false
+		err := p.Keep(c.is, func() ([]byte, error) {
+			due = true
+			return []byte(fmt.Sprint(i)), nil
+		})
+		if due != c.due || err != nil {
+			t.Errorf("%d, %+v: kept %v, %v", i, c.is, due, err)
 		}
 	}
 	if b, err := p.Kept(); string(b) != "6" || err != nil {
@@ -472,6 +473,42 @@ func TestKeepWhatIsNew(t *testing.T) {
 	start := time.Duration(p.Me.Holder.Start) * 10 * time.Millisecond
 	if p.SomeoneSince(start) || !p.SomeoneSince(start+10*time.Millisecond) {
 		t.Error("who was here when is not known")
+	}
+}
+
+// TestKept: what the leader keeps is there for the next one, and goes with the last.
+func TestKept(t *testing.T) {
+	m := newMachine(t)
+	first, second := m.rank(t, 0), m.rank(t, 1)
+	dir := first.Dir().Name()
+	if data, err := second.Kept(); data != nil || err != nil {
+		t.Fatalf("%s, %v before anything was kept", data, err)
+	}
+	for i, text := range []string{`{"v":1}`, `{"v":1,"rungs":[]}`} {
+		if err := first.Keep(Handover{Changes: uint64(i) + 1}, func() ([]byte, error) { return []byte(text), nil }); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := second.Kept(); string(data) != text || err != nil {
+			t.Errorf("%s, %v, want %s", data, err, text)
+		}
+	}
+	for _, text := range []string{"", "{", strings.Repeat(" ", mostBytes) + "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, firedName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := second.Kept(); err == nil {
+			t.Errorf("%.10q was read as %s", text, data)
+		}
+	}
+	second.Follow()
+	first.Leave(nil)
+	second.falls()
+	if _, err := os.Stat(filepath.Join(dir, firedName)); err != nil {
+		t.Errorf("it went with the leader: %v", err)
+	}
+	second.Leave(nil)
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
 	}
 }
 
@@ -508,11 +545,11 @@ func TestLateJoinIsGivenUp(t *testing.T) {
 	m.Put(rsstest.Process{PID: m.member(0).Holder.PID, Parent: 1, Start: 10, Comm: "rsswarden"})
 	m.Put(rsstest.Process{PID: next.Holder.PID, Parent: 1, Start: 10, Comm: "rsswarden"})
 	answer, joined := make(chan bool), make(chan string, 1)
-	post, led, err := joinWithin(time.Millisecond, func() (*Post, error) {
+	post, led, err := joinWithin(time.Millisecond, func() (*post, error) {
 		<-answer
-		p, err := Join(m.Proc, []string{m.dir}, "46@n1.abc", m.member(0))
+		p, err := joinAny(m.Proc, []string{m.dir}, "46@n1.abc", m.member(0))
 		if err == nil {
-			joined <- filepath.Join(p.Path(), nodedir.FileOf("rank", m.member(0).Holder))
+			joined <- filepath.Join(p.dir.Name(), nodedir.FileOf("rank", m.member(0).Holder))
 		}
 		return p, err
 	})

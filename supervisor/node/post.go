@@ -15,7 +15,6 @@
 package node
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,11 +36,10 @@ const (
 	Prefix = "lead."
 )
 
-// Post is the directory in which watchers meet, and this one's place in it. Its
-// methods are for one goroutine, but for [Post.Wait].
-type Post struct {
-	path string
-	dir  *os.File
+// post is the directory in which watchers meet, and this one's place in it. Its
+// methods are for one goroutine, but for [post.Wait].
+type post struct {
+	dir  directory
 	proc string
 	mine string // name of our own file
 
@@ -55,10 +52,10 @@ type Post struct {
 	ended  bool
 }
 
-// Join makes the directory NAME under the first of the parents that is fit, or
+// joinAny makes the directory NAME under the first of the parents that is fit, or
 // opens the one that is there, and lays down who we are. Who lives is read in proc,
 // "/proc" outside tests.
-func Join(proc string, parents []string, name string, me Member) (*Post, error) {
+func joinAny(proc string, parents []string, name string, me Member) (*post, error) {
 	var errs []error
 	for _, parent := range parents {
 		p, err := joinIn(proc, parent, name, me)
@@ -75,7 +72,7 @@ func All(parent string) string {
 	return filepath.Join(parent, "rsswarden-"+strconv.Itoa(os.Geteuid()))
 }
 
-func joinIn(proc, parent, name string, me Member) (*Post, error) {
+func joinIn(proc, parent, name string, me Member) (*post, error) {
 	parent, err := nodedir.Resolve(parent)
 	if err != nil {
 		return nil, err
@@ -84,7 +81,7 @@ func joinIn(proc, parent, name string, me Member) (*Post, error) {
 		return nil, err
 	}
 	for range 100 {
-		var p *Post
+		var p *post
 		if p, err = open(proc, All(parent), name); err == nil {
 			p.mine = nodedir.FileOf("rank", me.Holder)
 			// Who is seen can be asked for something: the orders come first.
@@ -92,7 +89,7 @@ func joinIn(proc, parent, name string, me Member) (*Post, error) {
 				if err = p.Put(me); err == nil {
 					return p, nil
 				}
-				_ = p.remove(p.box("order"))
+				_ = p.dir.remove(p.box("order"))
 			}
 			p.dir.Close()
 		}
@@ -103,27 +100,22 @@ func joinIn(proc, parent, name string, me Member) (*Post, error) {
 	return nil, err
 }
 
-func open(proc, all, name string) (*Post, error) {
+func open(proc, all, name string) (*post, error) {
 	path := filepath.Join(all, Prefix+name)
 	for _, dir := range []string{all, path} {
 		if err := nodedir.Make(dir); err != nil {
 			return nil, err
 		}
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	dir, err := openDirectory(path)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	return &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: proc, known: map[string]*known{}}, nil
+	return &post{dir: dir, proc: proc, known: map[string]*known{}}, nil
 }
 
-// Path is where the directory is, Dir the directory itself: it may be reached
-// where its path is too long for a socket's address.
-func (p *Post) Path() string  { return p.path }
-func (p *Post) Dir() *os.File { return p.dir }
-
 // TryLead takes the lead where nobody has it.
-func (p *Post) TryLead() (bool, error) {
+func (p *post) TryLead() (bool, error) {
 	err := p.take(unix.LOCK_EX | unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil
@@ -133,15 +125,15 @@ func (p *Post) TryLead() (bool, error) {
 
 // Wait returns when the lead has fallen to us, or cannot. Only one call at a
 // time, from a goroutine of its own: it holds a thread for as long.
-func (p *Post) Wait() error { return p.take(unix.LOCK_EX) }
+func (p *post) Wait() error { return p.take(unix.LOCK_EX) }
 
 // take locks the file that has the lock's name, which may be another than the one
 // that was opened: who leaves last removes it.
-func (p *Post) take(how int) error {
+func (p *post) take(how int) error {
 	for range 1000 {
-		fd, err := unix.Openat(int(p.dir.Fd()), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		fd, err := unix.Openat(p.dir.fd(), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		if err != nil {
-			return fmt.Errorf("cannot open %s: %w", filepath.Join(p.path, lockName), err)
+			return fmt.Errorf("cannot open %s: %w", p.dir.path(lockName), err)
 		}
 		f := os.NewFile(uintptr(fd), lockName)
 		for {
@@ -152,7 +144,7 @@ func (p *Post) take(how int) error {
 		}
 		if err != nil {
 			f.Close()
-			return fmt.Errorf("cannot lock %s: %w", filepath.Join(p.path, lockName), err)
+			return fmt.Errorf("cannot lock %s: %w", p.dir.path(lockName), err)
 		}
 		if !p.isCurrent(fd) {
 			f.Close()
@@ -170,7 +162,7 @@ func (p *Post) take(how int) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("cannot lock %s: it is replaced all the time", filepath.Join(p.path, lockName))
+	return fmt.Errorf("cannot lock %s: it is replaced all the time", p.dir.path(lockName))
 }
 
 // marked says that who led before did not leave in order, and marks the lock for who
@@ -182,28 +174,28 @@ func marked(lock *os.File) bool {
 }
 
 // Killed says that who led before us has ended without a word.
-func (p *Post) Killed() bool {
+func (p *post) Killed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.killed
 }
 
-func (p *Post) isCurrent(fd int) bool {
+func (p *post) isCurrent(fd int) bool {
 	var has, is unix.Stat_t
 	return unix.Fstat(fd, &has) == nil &&
-		unix.Fstatat(int(p.dir.Fd()), lockName, &is, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		unix.Fstatat(p.dir.fd(), lockName, &is, unix.AT_SYMLINK_NOFOLLOW) == nil &&
 		has.Ino == is.Ino && has.Dev == is.Dev
 }
 
 // Leads says that we lead.
-func (p *Post) Leads() bool {
+func (p *post) Leads() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lock != nil
 }
 
 // End says how our command ended, and leaves; the leader removes what it said.
-func (p *Post) End(me Member, how Ended) {
+func (p *post) End(me Member, how Ended) {
 	me.Ended = &how
 	if p.Leads() || p.Put(me) != nil {
 		p.Leave()
@@ -213,16 +205,16 @@ func (p *Post) End(me Member, how Ended) {
 }
 
 // Leave gives the lead up, if we have it, and our place. Who leaves last removes
-// the directory. The directory stays open for who still uses [Post.Dir].
-func (p *Post) Leave() { p.leave(p.mine, p.box("order"), p.box("answer")) }
+// the directory. The directory stays open for who still uses it.
+func (p *post) Leave() { p.leave(p.mine, p.box("order"), p.box("answer")) }
 
-func (p *Post) leave(files ...string) {
+func (p *post) leave(files ...string) {
 	p.mu.Lock()
 	lock, old := p.lock, p.old
 	p.lock, p.old, p.ended = nil, nil, true
 	p.mu.Unlock()
 	for _, name := range files {
-		_ = p.remove(name)
+		_ = p.dir.remove(name)
 	}
 	if lock == nil {
 		// Where somebody leads, or waits for it, the rest is theirs to remove.
@@ -237,19 +229,19 @@ func (p *Post) leave(files ...string) {
 }
 
 // giveUp lets go of the lock, and of all the rest where nobody is left.
-func (p *Post) giveUp(lock *os.File) {
+func (p *post) giveUp(lock *os.File) {
 	if p.empty() {
-		_ = p.remove(lockName)
-		if unix.Rmdir(p.path) == nil {
-			_ = os.Remove(filepath.Dir(p.path)) // where nothing else is in it
+		_ = p.dir.remove(lockName)
+		if unix.Rmdir(p.dir.Name()) == nil {
+			_ = os.Remove(filepath.Dir(p.dir.Name())) // where nothing else is in it
 		}
 	}
 	lock.Close()
 }
 
 // empty says that nobody is here any more, and removes what they left.
-func (p *Post) empty() bool {
-	names, err := p.list()
+func (p *post) empty() bool {
+	names, err := p.dir.names()
 	if err != nil {
 		return false
 	}
@@ -264,34 +256,16 @@ func (p *Post) empty() bool {
 	}
 	for _, name := range names {
 		if name != lockName {
-			_ = p.remove(name)
+			_ = p.dir.remove(name)
 		}
 	}
 	return true
 }
 
-func (p *Post) remove(name string) error { return unix.Unlinkat(int(p.dir.Fd()), name, 0) }
-
-// most is how many files a directory is read for.
-const most = 16 << 10
-
-func (p *Post) list() ([]string, error) {
-	d, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(p.dir.Fd())))
-	if err != nil {
-		return nil, fmt.Errorf("cannot list %s: %w", p.path, err)
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(most)
-	if err != nil && len(names) == 0 && !strings.Contains(err.Error(), "EOF") {
-		return nil, fmt.Errorf("cannot list %s: %w", p.path, err)
-	}
-	return names, nil
-}
-
-// Sweep removes what watchers that were killed have left of directories that
+// sweepAll removes what watchers that were killed have left of directories that
 // nobody is in, and where nobody came or went for so long: who lives in another
 // PID namespace cannot be seen from here.
-func Sweep(proc, parent string, age time.Duration) {
+func sweepAll(proc, parent string, age time.Duration) {
 	all := All(parent)
 	if nodedir.CheckOwn(all) != nil {
 		return
@@ -316,83 +290,13 @@ func sweep(proc, all, name string) {
 	if nodedir.CheckOwn(path) != nil {
 		return
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	dir, err := openDirectory(path)
 	if err != nil {
 		return
 	}
-	p := &Post{path: path, dir: os.NewFile(uintptr(fd), path), proc: proc, known: map[string]*known{}}
+	p := &post{dir: dir, proc: proc, known: map[string]*known{}}
 	defer p.dir.Close()
 	if led, err := p.TryLead(); err == nil && led {
 		p.Leave()
 	}
-}
-
-var errMalformed = syscall.EBADMSG
-
-// Renew keeps our place for as long as the job takes. What cleans /tmp removes what
-// was not touched for days, so all of ours is touched; and what was removed or
-// broken nevertheless is put back. It says whether our file for orders is another
-// one now.
-func (p *Post) Renew(me Member) (reopened bool, err error) {
-	var is Member
-	if p.read(p.mine, &is) != nil || is.Holder != me.Holder || is.Watcher != me.Watcher || is.Command != me.Command {
-		err = p.Put(me)
-	}
-	if !p.Has(p.box("order")) {
-		e := p.openOrders()
-		reopened, err = e == nil, errors.Join(err, e)
-	}
-	if p.Leads() {
-		err = errors.Join(err, p.keepLock())
-	}
-	for _, name := range []string{p.mine, p.box("order"), lockName} {
-		_ = unix.UtimesNanoAt(int(p.dir.Fd()), name, nil, unix.AT_SYMLINK_NOFOLLOW)
-	}
-	_ = unix.UtimesNanoAt(unix.AT_FDCWD, p.path, nil, unix.AT_SYMLINK_NOFOLLOW)
-	return reopened, err
-}
-
-// Has says whether there is a file of that name here.
-func (p *Post) Has(name string) bool {
-	var st unix.Stat_t
-	return !errors.Is(unix.Fstatat(int(p.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW), unix.ENOENT)
-}
-
-// keepLock locks a new file where the one that we have locked has lost its name:
-// whoever comes would lead beside us. The old one stays locked for those who wait.
-func (p *Post) keepLock() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lock == nil || p.isCurrent(int(p.lock.Fd())) {
-		return nil
-	}
-	fd, err := unix.Openat(int(p.dir.Fd()), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", filepath.Join(p.path, lockName), err)
-	}
-	f := os.NewFile(uintptr(fd), lockName)
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return fmt.Errorf("cannot lock %s again, which somebody has removed: %w", filepath.Join(p.path, lockName), err)
-	}
-	marked(f)
-	p.old = append(p.old, p.lock)
-	p.lock = f
-	return nil
-}
-
-// firedName is the file in which the leader keeps what who leads next must know to
-// do nothing twice. It goes with the directory.
-const firedName = "fired"
-
-// Keep lays data, a JSON value of at most 64 KiB, down for who leads next.
-func (p *Post) Keep(data json.RawMessage) error { return p.write(firedName, data) }
-
-// Kept returns what a leader kept last, nil for nothing.
-func (p *Post) Kept() (data json.RawMessage, err error) {
-	err = p.read(firedName, &data)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return data, err
 }

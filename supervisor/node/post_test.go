@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,9 +47,9 @@ func rank(t *testing.T, task int) (Member, *exec.Cmd) {
 	return Member{Holder: id, Watcher: id, Command: id, Task: task, Step: "0", Words: []string{"sleep"}}, cmd
 }
 
-func join(t *testing.T, dir string, m Member) *Post {
+func join(t *testing.T, dir string, m Member) *post {
 	t.Helper()
-	p, err := Join("/proc", []string{dir}, "46@n1.abc", m)
+	p, err := joinAny("/proc", []string{dir}, "46@n1.abc", m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +59,7 @@ func join(t *testing.T, dir string, m Member) *Post {
 // TestOneLeads: of several one leads, and the next has the lead as soon as it ends.
 func TestOneLeads(t *testing.T) {
 	dir := parent(t)
-	var posts []*Post
+	var posts []*post
 	leading := -1
 	for i := range 5 {
 		m, _ := rank(t, i)
@@ -195,7 +194,7 @@ func TestComeAndGo(t *testing.T) {
 		me, _ := rank(t, i)
 		go func() {
 			for range 200 {
-				p, err := Join("/proc", []string{dir}, "46@n1.abc", me)
+				p, err := joinAny("/proc", []string{dir}, "46@n1.abc", me)
 				if err != nil {
 					done <- fmt.Errorf("%d: %w", i, err)
 					return
@@ -223,7 +222,7 @@ func TestComeAndGo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	Sweep("/proc", dir, 0)
+	sweepAll("/proc", dir, 0)
 	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
 		t.Errorf("something is left: %v", err)
 	}
@@ -271,7 +270,7 @@ func TestUntrusted(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, _ := rank(t, 0)
-			if _, err := Join("/proc", []string{dir}, "46@n1.abc", m); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := joinAny("/proc", []string{dir}, "46@n1.abc", m); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -295,7 +294,7 @@ func TestLinksInside(t *testing.T) {
 		}
 	}
 	link(nodedir.FileOf("order", m.Holder))
-	if _, err := Join("/proc", []string{dir}, "46@n1.abc", m); err == nil {
+	if _, err := joinAny("/proc", []string{dir}, "46@n1.abc", m); err == nil {
 		t.Error("a link was taken for the file of orders")
 	}
 	_ = os.Remove(filepath.Join(path, nodedir.FileOf("order", m.Holder)))
@@ -330,19 +329,19 @@ func TestRenew(t *testing.T) {
 	}
 	fallen := make(chan error, 1)
 	go func() { fallen <- second.Wait() }()
-	awaitLock(t, filepath.Join(first.Path(), lockName))
+	awaitLock(t, filepath.Join(first.dir.Name(), lockName))
 	if others, _, err := first.Members(); err != nil || len(others) != 1 {
 		t.Fatalf("met %v, %v", others, err)
 	}
 	for _, name := range []string{first.mine, second.mine, second.box("order"), lockName} {
-		if err := os.Remove(filepath.Join(first.Path(), name)); err != nil {
+		if err := os.Remove(filepath.Join(first.dir.Name(), name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if others, left, err := first.Members(); err != nil || len(others) != 1 || len(left) != 0 {
 		t.Fatalf("without its file: met %v, left %v, %v", others, left, err)
 	}
-	for i, p := range []*Post{first, second} {
+	for i, p := range []*post{first, second} {
 		reopened, err := p.Renew([]Member{m1, m2}[i])
 		if err != nil || reopened != (p == second) {
 			t.Errorf("%d: reopened %v, %v", i, reopened, err)
@@ -351,7 +350,7 @@ func TestRenew(t *testing.T) {
 			t.Errorf("%d: with all in place reopened %v, %v", i, reopened, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(first.Path(), second.mine), []byte("{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(first.dir.Name(), second.mine), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := second.Renew(m2); err != nil {
@@ -383,7 +382,7 @@ func TestRenew(t *testing.T) {
 	}
 	second.Leave()
 	third.Leave()
-	if _, err := os.Stat(first.Path()); !os.IsNotExist(err) {
+	if _, err := os.Stat(first.dir.Name()); !os.IsNotExist(err) {
 		t.Errorf("left behind: %v", err)
 	}
 }
@@ -419,9 +418,9 @@ func TestRenewTouches(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-11 * 24 * time.Hour)
-	paths := []string{p.Path()}
+	paths := []string{p.dir.Name()}
 	for _, name := range []string{p.mine, p.box("order"), lockName} {
-		paths = append(paths, filepath.Join(p.Path(), name))
+		paths = append(paths, filepath.Join(p.dir.Name(), name))
 	}
 	for _, path := range paths {
 		if err := os.Chtimes(path, old, old); err != nil {
@@ -444,11 +443,11 @@ func TestSweep(t *testing.T) {
 	dir := parent(t)
 	live, _ := rank(t, 0)
 	dead, cmd := rank(t, 1)
-	p, err := Join("/proc", []string{dir}, "1@n1.live", live)
+	p, err := joinAny("/proc", []string{dir}, "1@n1.live", live)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Join("/proc", []string{dir}, "2@n1.dead", dead); err != nil {
+	if _, err := joinAny("/proc", []string{dir}, "2@n1.dead", dead); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Process.Kill()
@@ -457,11 +456,11 @@ func TestSweep(t *testing.T) {
 		_, err := os.Stat(filepath.Join(All(dir), Prefix+name))
 		return err == nil
 	}
-	Sweep("/proc", dir, time.Hour)
+	sweepAll("/proc", dir, time.Hour)
 	if !there("1@n1.live") || !there("2@n1.dead") {
 		t.Error("something young was removed")
 	}
-	Sweep("/proc", dir, 0)
+	sweepAll("/proc", dir, 0)
 	if !there("1@n1.live") || there("2@n1.dead") {
 		t.Errorf("the living is there: %v, the dead: %v", there("1@n1.live"), there("2@n1.dead"))
 	}
@@ -469,46 +468,4 @@ func TestSweep(t *testing.T) {
 		t.Errorf("the living cannot lead: %v", err)
 	}
 	p.Leave()
-}
-
-// TestKept: what the leader keeps is there for the next one, and goes with the last.
-func TestKept(t *testing.T) {
-	dir := parent(t)
-	one, _ := rank(t, 1)
-	two, _ := rank(t, 2)
-	a, b := join(t, dir, one), join(t, dir, two)
-	if led, err := a.TryLead(); !led || err != nil {
-		t.Fatalf("leads %v, %v", led, err)
-	}
-	if data, err := b.Kept(); data != nil || err != nil {
-		t.Fatalf("%s, %v before anything was kept", data, err)
-	}
-	for _, text := range []string{`{"v":1}`, `{"v":1,"rungs":[]}`} {
-		if err := a.Keep(json.RawMessage(text)); err != nil {
-			t.Fatal(err)
-		}
-		if data, err := b.Kept(); string(data) != text || err != nil {
-			t.Errorf("%s, %v, want %s", data, err, text)
-		}
-	}
-	path := filepath.Join(a.Path(), firedName)
-	for _, text := range []string{"", "{", strings.Repeat(" ", mostBytes) + "{}"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if data, err := b.Kept(); err == nil {
-			t.Errorf("%.10q was read as %s", text, data)
-		}
-	}
-	a.Leave()
-	if err := b.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Errorf("it went with the leader: %v", err)
-	}
-	b.Leave()
-	if _, err := os.Stat(a.Path()); !os.IsNotExist(err) {
-		t.Errorf("left behind: %v", err)
-	}
 }

@@ -54,7 +54,8 @@ func (p *Place) Meet(now time.Duration) (n News) {
 	}
 	for i := range before {
 		if o := &before[i]; find(p.Others, o.Holder) == nil {
-			p.tellEnd(&n, o, endOf(o.Holder, members, left))
+			n.rank(event.RankEnded, o, endOf(o.Holder, members, left))
+			p.told[o.Holder] = true
 			n.Changed = true
 		}
 	}
@@ -91,18 +92,10 @@ func (p *Place) Ends() (n News) {
 func (p *Place) tellEnds(n *News, left []Member) {
 	for i := range left {
 		if m := &left[i]; m.Ended != nil && !p.told[m.Holder] {
-			p.tellEnd(n, m, m.Ended)
+			n.rank(event.RankEnded, m, m.Ended)
+			p.told[m.Holder] = true
 		}
 	}
-}
-
-// tellEnd tells how a rank ended, nil where it is not known.
-func (p *Place) tellEnd(n *News, m *Member, how *Ended) {
-	if p.told == nil {
-		p.told = map[rss.ProcID]bool{}
-	}
-	p.told[m.Holder] = true
-	n.rank(event.RankEnded, m, how)
 }
 
 // Alone says that no other rank's command lives, as far as is known.
@@ -114,32 +107,38 @@ func (p *Place) Alone() bool {
 	return err == nil && !slices.ContainsFunc(members, func(m Member) bool { return m.Ended == nil && m.Holder != p.Me.Holder })
 }
 
+// Ranks are those of the job on this node.
+type Ranks struct {
+	Me     Member   // who we are, zero where we have not joined
+	Others []Member // whose commands live, as the leader has met them
+}
+
 // Owner is the rank that a process belongs to: ours where it belongs to no other.
-func (p *Place) Owner(procs view.Lineage, pid int) *Member {
-	if len(p.Others) == 0 {
-		return &p.Me
+func (r *Ranks) Owner(procs view.Lineage, pid int) *Member {
+	if len(r.Others) == 0 {
+		return &r.Me
 	}
 	for up := range procs.Up(pid) {
-		if up == p.Me.Command.PID {
-			return &p.Me
+		if up == r.Me.Command.PID {
+			return &r.Me
 		}
-		for i := range p.Others {
-			if m := &p.Others[i]; m.Command.PID == up {
+		for i := range r.Others {
+			if m := &r.Others[i]; m.Command.PID == up {
 				return m
 			}
 		}
 	}
-	return &p.Me
+	return &r.Me
 }
 
 // Numbered finds a rank of this node by SLURM_PROCID, ours included.
-func (p *Place) Numbered(task int) (m *Member, ok bool) {
-	if p.Me.Task == task {
-		return &p.Me, true
+func (r *Ranks) Numbered(task int) (m *Member, ok bool) {
+	if r.Me.Task == task {
+		return &r.Me, true
 	}
-	for i := range p.Others {
-		if p.Others[i].Task == task {
-			return &p.Others[i], true
+	for i := range r.Others {
+		if r.Others[i].Task == task {
+			return &r.Others[i], true
 		}
 	}
 	return nil, false
@@ -147,12 +146,12 @@ func (p *Place) Numbered(task int) (m *Member, ok bool) {
 
 // Title names a rank for people: "rank 3", or "step 0, rank 3" where it is of another step
 // than ours.
-func (p *Place) Title(m *Member) string {
+func (r *Ranks) Title(m *Member) string {
 	name := fmt.Sprintf("rank %d", m.Task)
 	if m.Task < 0 {
 		name = fmt.Sprintf("process %d", m.Command.PID)
 	}
-	if m.Step != p.Me.Step {
+	if m.Step != r.Me.Step {
 		return "step " + m.Step + ", " + name
 	}
 	return name

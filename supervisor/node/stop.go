@@ -43,28 +43,27 @@ func (s *ownStop) within(now, pause time.Duration) time.Duration {
 // Stopping says that our own command was told to end, as a leader asked.
 func (p *Place) Stopping() bool { return p.stop.inForce() }
 
-// stopCommand has our command end as the leader asks.
-func (p *Place) stopCommand(now time.Duration, o *Order, n *News) {
-	if p.stop.inForce() {
+// begin has our command end as the leader asks.
+func (s *ownStop) begin(now time.Duration, command rss.ProcID, o *Order, opt *Options, n *News) {
+	if s.inForce() {
 		return
 	}
 	// The status of a command that ended by itself, or that we cannot stop, stands.
-	if err := p.opt.Kill(p.Me.Command, 0); err != nil {
+	if err := opt.Kill(command, 0); err != nil {
 		if !errors.Is(err, syscall.ESRCH) {
 			n.fault("stop", err)
 		}
 		return
 	}
-	p.stop = ownStop{grace: o.Grace, due: now + o.Grace + killAfter}
+	*s = ownStop{grace: o.Grace, due: now + o.Grace + killAfter}
 	n.Stopped, n.Status = true, o.StopStatus
-	n.fault("stop", p.opt.Override(o.StopStatus))
-	n.fault("stop", p.opt.Kill(p.Me.Command, syscall.SIGTERM))
+	n.fault("stop", opt.Override(o.StopStatus))
+	n.fault("stop", opt.Kill(command, syscall.SIGTERM))
 }
 
-// killCommand sends KILL to all of our command's tree that lives, once that is due, and
+// kill sends KILL to all of our command's tree that lives, once that is due, and
 // again until the command ends: a tree may fork while it dies.
-func (p *Place) killCommand(now time.Duration, n *News) {
-	s := &p.stop
+func (s *ownStop) kill(now time.Duration, command rss.ProcID, opt *Options, n *News) {
 	if !s.inForce() || now < s.due {
 		return
 	}
@@ -74,15 +73,15 @@ func (p *Place) killCommand(now time.Duration, n *News) {
 		n.Lines = append(n.Lines, "the command has not ended "+text.Span(s.grace)+" after TERM: it gets KILL")
 	}
 	// A reader of its own: who leads watches more than this tree with the other.
-	tree := proctree.New(p.opt.Proc)
+	tree := proctree.New(opt.Proc)
 	defer tree.Close()
-	procs, _, err := tree.Trees([]rss.ProcID{p.Me.Command})
+	procs, _, err := tree.Trees([]rss.ProcID{command})
 	if err != nil {
 		n.fault("stop", err)
-		procs = []rss.Proc{{ID: p.Me.Command}}
+		procs = []rss.Proc{{ID: command}}
 	}
 	for i := range procs {
-		if err := p.opt.Kill(procs[i].ID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := opt.Kill(procs[i].ID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			n.fault("stop", err)
 		}
 	}
