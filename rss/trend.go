@@ -3,6 +3,7 @@ package rss
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -23,8 +24,8 @@ const (
 )
 
 type point struct {
-	at time.Duration
-	v  Bytes
+	at        time.Duration
+	v, mapped Bytes
 }
 
 // Trend follows one number over time and says how fast it grows, and when it
@@ -47,19 +48,25 @@ type Trend struct {
 	last   point
 	seen   bool
 
-	xs, ys [trendBins]float64 // seconds before now (negative), bytes
-	bins   int
-	pairs  [trendBins * (trendBins - 1) / 2]float64
+	most Bytes // of mapped; 0 where it is not known
+
+	xs, ys, ms [trendBins]float64 // seconds before now (negative), bytes, bytes that are mapped
+	bins       int
+	pairs      [trendBins * (trendBins - 1) / 2]float64
 }
 
 // Add takes a reading at that time on a monotonic clock. One that goes back in
 // time is ignored. Readings closer than a second to the last kept one stand for
 // now only until the next.
-func (t *Trend) Add(at time.Duration, v Bytes) {
+func (t *Trend) Add(at time.Duration, v Bytes) { t.AddMapped(at, v, 0, 0) }
+
+// AddMapped is [Trend.Add] of a number that in part is pages of mapped files: mapped
+// of v is, and it can be most where all of these files is read; 0 where that is not known.
+func (t *Trend) AddMapped(at time.Duration, v, mapped, most Bytes) {
 	if t.seen && at < t.last.at {
 		return
 	}
-	t.seen, t.last = true, point{at, v}
+	t.seen, t.last, t.most = true, point{at, v, min(mapped, v)}, most
 	if t.n > 0 && at-t.points[t.n-1].at < trendSpacing {
 		return
 	}
@@ -95,95 +102,44 @@ func (t *Trend) Last() (v Bytes, ok bool) { return t.last.v, t.seen }
 
 // Slope returns how fast the number has grown over the last [HoldTime] or Hold, in
 // bytes a second, and the range in which that rate lies (90 %, and whatever
-// the last quarter of the time says). ok is false where it has not held: too
-// short a history, a step, a fall, growth that has stopped.
+// the last quarter of the time says). ok is false where it has not held: the middle and
+// the last third of that time both rose, the last quarter and the last twelfth no less
+// than half as fast as the whole.
 func (t *Trend) Slope() (perSecond, low, high float64, ok bool) {
-	f, ok := t.fit(t.hold())
-	return f.slope, f.low, f.high, ok
-}
-
-// ETA forecasts when the number reaches limit, with the earliest and latest
-// time the readings allow.
-//
-// ok is false unless more than half of the limit is used and the slope has held
-// for the longest of three minutes, Hold and a quarter of the forecast. Held means:
-// the middle and the last third of that time both rose, the last quarter and
-// the last twelfth no less than half as fast as the whole; and if growth slows
-// down as it has slowed over that time, it still gets there. So a ramp at
-// start-up that flattens has no forecast, and neither has a saw-tooth.
-func (t *Trend) ETA(limit Bytes) (eta, low, high time.Duration, ok bool) {
-	if !t.seen || limit == 0 || t.last.v <= limit/2 || t.n == 0 {
+	if !t.gather(t.hold()) {
 		return 0, 0, 0, false
-	}
-	if t.last.v >= limit {
-		return 0, 0, 0, false
-	}
-	left := float64(limit - t.last.v)
-	span := t.last.at - t.points[0].at
-	for window := t.hold(); window <= span; {
-		f, held := t.fit(window)
-		if !held {
-			return 0, 0, 0, false
-		}
-		need := seconds(left / f.slope / holdShare)
-		if need <= window {
-			if f.reach <= left {
-				return 0, 0, 0, false
-			}
-			eta = seconds(left / f.slope)
-			low = min(eta, seconds(max(left-f.noise, 0)/f.high))
-			high = max(eta, seconds((left+f.noise)/f.low))
-			return eta, low, high, true
-		}
-		window = max(need, window+window/4)
-	}
-	return 0, 0, 0, false
-}
-
-func (t *Trend) hold() time.Duration { return max(HoldTime, t.Hold) }
-
-// fit is what one window of the history says.
-type fit struct {
-	slope, low, high float64 // bytes a second
-	noise            float64 // spread of the readings around the slope, bytes
-	reach            float64 // how far growth still goes, slowing as it has; +Inf if it does not slow
-}
-
-// fit looks at the last window. ok is false where growth has not held over it.
-func (t *Trend) fit(window time.Duration) (f fit, ok bool) {
-	if !t.gather(window) {
-		return f, false
 	}
 	xs, ys := t.xs[:t.bins], t.ys[:t.bins]
-	f.slope, f.low, f.high = t.sen(0)
-	if f.slope <= 0 || f.low <= 0 {
-		return f, false
+	slope, low, high := t.sen(0)
+	if slope <= 0 || low <= 0 {
+		return slope, low, high, false
 	}
-	// Three medians: the first and the second half of the rise.
 	a, b := t.bins/3, t.bins-t.bins/3
 	xa, ya := middle(xs[:a], ys[:a])
 	xb, yb := middle(xs[a:b], ys[a:b])
 	xc, yc := middle(xs[b:], ys[b:])
-	first, second := (yb-ya)/(xb-xa), (yc-yb)/(xc-xb)
-	if first < f.slope/3 || second < f.slope/3 {
-		return f, false
+	if (yb-ya)/(xb-xa) < slope/3 || (yc-yb)/(xc-xb) < slope/3 {
+		return slope, low, high, false
 	}
 	recent, _, _ := t.sen(t.bins - t.bins/4)
-	if recent < f.slope/2 {
-		return f, false
-	}
 	tail := t.bins - 1 - t.bins/12
-	if ys[t.bins-1]-ys[tail] < f.slope/2*(xs[t.bins-1]-xs[tail]) {
-		return f, false
+	held := recent >= slope/2 && ys[t.bins-1]-ys[tail] >= slope/2*(xs[t.bins-1]-xs[tail])
+	return slope, min(low, recent), max(high, recent), held
+}
+
+func (t *Trend) hold() time.Duration { return max(HoldTime, t.Hold) }
+
+// since returns the first point of the last window; see [Trend.point].
+func (t *Trend) since(window time.Duration) int {
+	return sort.Search(t.n, func(i int) bool { return t.last.at-t.points[i].at <= window })
+}
+
+// point returns a point, the last reading for one more than there are.
+func (t *Trend) point(i int) *point {
+	if i == t.n {
+		return &t.last
 	}
-	f.low, f.high = min(f.low, recent), max(f.high, recent)
-	f.reach = math.Inf(1)
-	if q := second / first; q < 1 {
-		// An exponential approach: what is still to come is rate × time constant.
-		f.reach = second * (xc - xa) / 2 / -math.Log(q)
-	}
-	f.noise = t.residual(f.slope)
-	return f, true
+	return &t.points[i]
 }
 
 // gather fills xs and ys with one reading per bin of the window, the last of
@@ -214,12 +170,13 @@ func (t *Trend) gather(window time.Duration) (ok bool) {
 	}
 	slices.Reverse(t.xs[:t.bins])
 	slices.Reverse(t.ys[:t.bins])
+	slices.Reverse(t.ms[:t.bins])
 	return true
 }
 
 func (t *Trend) push(p point) {
 	t.xs[t.bins] = (p.at - t.last.at).Seconds()
-	t.ys[t.bins] = float64(p.v)
+	t.ys[t.bins], t.ms[t.bins] = float64(p.v), float64(p.mapped)
 	t.bins++
 }
 
@@ -248,16 +205,6 @@ func (t *Trend) sen(from int) (slope, low, high float64) {
 	lo := int((float64(len(pairs)) - c) / 2)
 	hi := int((float64(len(pairs))+c)/2) + 1
 	return sortedMedian(pairs), pairs[max(lo, 0)], pairs[min(hi, len(pairs)-1)]
-}
-
-// residual is the median absolute deviation of the gathered readings from the
-// line through now with that slope, scaled to a standard deviation.
-func (t *Trend) residual(slope float64) float64 {
-	r := t.pairs[:t.bins]
-	for i := range r {
-		r[i] = t.ys[i] - slope*t.xs[i]
-	}
-	return 1.4826 * mad(r)
 }
 
 // middle is the point of medians of a stretch.
