@@ -26,6 +26,9 @@ const (
 	clearRise = 4
 	// plainRise is from which on its curvature is believed.
 	plainRise = 8
+	// mostWindows are looked at from the first on over which growth has held: the longest
+	// is four times as long.
+	mostWindows = 5
 	// mostWide is how many times ETA the end of its range is at most; beyond it is Never.
 	mostWide = 3
 	// modelError is how far off the kind of curve may be, of the logarithm of ETA, and
@@ -55,8 +58,11 @@ func (t *Trend) Forecast(limit Bytes) (best Forecast, ok bool) {
 	span := t.last.at - t.points[0].at
 	var low, high time.Duration
 	var clearest float64
-	apart := false
-	for window := t.hold(); window <= span; {
+	apart, looked := false, 0
+	for window := t.hold(); window <= span && looked < mostWindows; {
+		if ok {
+			looked++
+		}
 		switch f, clear, held := t.forecastBy(window, float64(limit)); {
 		case !held:
 		case !ok, !f.Reaches && (best.High == Never || clear > clearest):
@@ -91,9 +97,8 @@ func (t *Trend) forecastBy(window time.Duration, limit float64) (f Forecast, cle
 	if !t.gather(window) {
 		return f, 0, false
 	}
-	slope, low, _ := t.sen(0)
 	xs, ys := t.xs[:t.bins], t.ys[:t.bins]
-	if slope <= 0 || low <= 0 || jumped(ys) || t.paused(window) {
+	if jumped(ys) || t.paused(window) {
 		return f, 0, false
 	}
 	var files growth
@@ -104,19 +109,23 @@ func (t *Trend) forecastBy(window time.Duration, limit float64) (f Forecast, cle
 		files = t.growth(xs, t.ms[:t.bins])
 	}
 	own := t.growth(xs, ys)
+	rate := max(own.rate, 0) + max(files.rate, 0)
+	rise := rate * window.Seconds()
+	clear = rise / (own.noise + files.noise)
+	if clear < clearRise || own.first+files.first < rate/4 || own.second+files.second < rate/4 || !t.lifted(window, rise/4) {
+		return f, 0, false
+	}
+	for i := range ys {
+		ys[i] += t.ms[i] * float64(min(t.most, 1))
+	}
+	slope, low, _ := t.sen(0)
+	if low <= 0 || rate > 1.4*slope || rate < slope/1.4 {
+		return f, 0, false
+	}
 	for _, g := range [...]*growth{&own, &files} {
 		if g.rate < slope/20 {
 			g.rate = 0
 		}
-	}
-	rate := own.rate + files.rate
-	if rate > 1.4*slope || rate < slope/1.4 || own.first+files.first < slope/4 || own.second+files.second < slope/4 {
-		return f, 0, false
-	}
-	rise := rate * window.Seconds()
-	clear = rise / (own.noise + files.noise)
-	if clear < clearRise || !t.lifted(window, rise/4) {
-		return f, 0, false
 	}
 	if clear < plainRise && t.most == 0 {
 		own.straighten(slope)

@@ -158,6 +158,8 @@ func writeLimits(b *strings.Builder, st *control.Status) {
 		eta := ""
 		if l.ETA != nil {
 			eta = text.About(*l.ETA)
+		} else if l.Flattens > 0 {
+			eta = "flattens at " + l.Name.Amount(l.Flattens)
 		}
 		if l.Name == event.LimitTime || l.Limit == 0 {
 			rows = append(rows, []string{name, "", "", "", eta, l.Enforcer})

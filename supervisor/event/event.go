@@ -48,6 +48,9 @@ type Limit struct {
 	Limit rss.Bytes `json:"limit_bytes"` // where the enforcer acts
 	// ETA is the forecast time to the limit in seconds, nil where none is made.
 	ETA *float64 `json:"eta_s"`
+	Outlook
+	// Files is what of Used is pages of files, which bounds how far they grow.
+	Files FilePages `json:"-"`
 
 	// Charged and WorkingSet are a cgroup's usage, and usage less inactive
 	// file cache. Neither kills.
@@ -69,6 +72,20 @@ type Limit struct {
 	// the limit and that this is harmless.
 	Note string `json:"note,omitempty"`
 }
+
+// Outlook is what is forecast of a limit beside its ETA.
+type Outlook struct {
+	// ETALow and ETAHigh bound the forecast (90 %). ETAHigh is nil where growth may
+	// flatten before: no rule on the forecast fires then.
+	ETALow  *float64 `json:"eta_low_s,omitempty"`
+	ETAHigh *float64 `json:"eta_high_s,omitempty"`
+	// Flattens is what Used is forecast to flatten at, below the limit; ETA is nil then.
+	Flattens rss.Bytes `json:"flattens_bytes,omitempty"`
+}
+
+// FilePages are pages of files that count against a limit, in bytes: those in memory now,
+// and all that processes have mapped of these files; 0 where that is not known.
+type FilePages struct{ Now, Most rss.Bytes }
 
 // LimitID tells one limit from the others over time: a cgroup limit may exist at several
 // levels, Slurm may sum in two ways, for a step and for the job.
@@ -212,9 +229,7 @@ type Decision struct {
 	// the action takes effect: so much before its rung the rule fired.
 	Lead rss.Bytes `json:"lead_bytes,omitempty"`
 	ETA  *float64  `json:"eta_s"` // the forecast time to the limit, null where none is made
-	// ETALow and ETAHigh bound the forecast; both nil without one.
-	ETALow  *float64 `json:"eta_low_s,omitempty"`
-	ETAHigh *float64 `json:"eta_high_s,omitempty"`
+	Outlook
 	// By is the PID of who asked for it by the control socket, 0 where that is not
 	// known, or where the ladder decided.
 	By int `json:"by,omitempty"`

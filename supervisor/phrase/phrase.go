@@ -89,16 +89,34 @@ func Coming(d *event.Decision, within time.Duration) string {
 	return fmt.Sprintf("; at this rate full within %.0f s", within.Seconds())
 }
 
-// Forecast says when a limit will be reached, as a range.
+// Forecast says when a limit will be reached, as a range, or at what growth flattens
+// before.
 func Forecast(d *event.Decision) string {
-	if d.ETA == nil || d.Limit == event.LimitTime {
+	switch {
+	case d.Limit == event.LimitTime:
+		return ""
+	case d.Flattens > 0:
+		return "; flattens " + At(d.Limit, d.Flattens)
+	case d.ETA == nil:
 		return ""
 	}
-	line := "; at this rate full in " + text.About(*d.ETA)
-	if d.ETALow != nil && d.ETAHigh != nil {
-		line += fmt.Sprintf(" (%s to %s)", text.About(*d.ETALow), text.About(*d.ETAHigh))
+	return "; at this rate full in " + text.About(*d.ETA) + Range(d.ETALow, d.ETAHigh)
+}
+
+// At says at what growth flattens.
+func At(l event.LimitName, level rss.Bytes) string {
+	return "at about " + l.Amount(level) + ", below the limit"
+}
+
+// Range is the range of a forecast, in parentheses behind it; empty without one.
+func Range(low, high *float64) string {
+	switch {
+	case low == nil:
+		return ""
+	case high == nil:
+		return " (at least " + text.About(*low) + "; it may flatten before)"
 	}
-	return line
+	return " (" + text.About(*low) + " to " + text.About(*high) + ")"
 }
 
 // Watching is the first line: what is watched, and the limit that leaves the

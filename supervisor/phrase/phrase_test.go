@@ -79,7 +79,9 @@ func TestForecastSentences(t *testing.T) {
 	for want, d := range map[string]event.Decision{
 		"":                              {},
 		"; at this rate full in 10 min": {ETA: &eta},
-		"; at this rate full in 10 min (8 min to 2.5 h)": {ETA: &eta, ETALow: &low, ETAHigh: &high},
+		"; at this rate full in 10 min (8 min to 2.5 h)":                        {ETA: &eta, Outlook: event.Outlook{ETALow: &low, ETAHigh: &high}},
+		"; at this rate full in 10 min (at least 8 min; it may flatten before)": {ETA: &eta, Outlook: event.Outlook{ETALow: &low}},
+		"; flattens at about 2.50 GiB, below the limit":                         {Limit: event.LimitUser, Outlook: event.Outlook{Flattens: 2560 * rss.MiB}},
 	} {
 		if got := Forecast(&d); got != want {
 			t.Errorf("got %q, want %q", got, want)

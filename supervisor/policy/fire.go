@@ -313,13 +313,10 @@ func (j *judging) skip(g *rung, r event.Rule, l *event.Limit, h event.Feasibilit
 func (s *State) decide(r event.Rule, l *event.Limit) event.Decision {
 	d := event.Decision{
 		ID: s.nextID, Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg, Rung: r, On: l.ID(),
-		PID: l.PID, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA,
+		PID: l.PID, Used: l.Used, LimitSize: l.Limit,
+		ETA: l.ETA, Outlook: l.Outlook,
 	}
 	d.Threshold, _ = r.At(l.Limit)
-	if f := s.trends[l.ID()]; f != nil && f.ok && l.ETA != nil {
-		low, high := f.low.Seconds(), f.high.Seconds()
-		d.ETALow, d.ETAHigh = &low, &high
-	}
 	s.nextID++
 	return d
 }

@@ -13,13 +13,13 @@ const forecastEvery = 5 * time.Second
 
 // forecaster is the trend of one limit with the forecast last made of it.
 type forecaster struct {
-	trend          rss.Trend
-	made           bool
-	at             time.Duration
-	limit          rss.Bytes
-	eta, low, high time.Duration
-	ok             bool
-	seen           time.Duration // when the limit was read last
+	trend   rss.Trend
+	made    bool
+	at      time.Duration
+	limit   rss.Bytes
+	eta     *float64 // as [event.Limit] has it
+	outlook event.Outlook
+	seen    time.Duration // when the limit was read last
 }
 
 // forgotten is how long a limit must be gone to be one of yesterday: where all
@@ -44,16 +44,36 @@ func (s *State) forget(present int) {
 }
 
 func (f *forecaster) update(now time.Duration, l *event.Limit) {
-	f.trend.Add(now, l.Used)
+	f.trend.AddMapped(now, l.Used, l.Files.Now, l.Files.Most)
 	// Below half no forecast counts, and a fall under it ends one at once.
 	if f.made && f.limit == l.Limit && l.Used >= l.Limit/2 && now-f.at < forecastEvery {
 		return
 	}
-	f.eta, f.low, f.high, f.ok = f.trend.ETA(l.Limit)
 	f.made, f.at, f.limit = true, now, l.Limit
+	switch c, ok := f.trend.Forecast(l.Limit); {
+	case ok && c.Reaches:
+		f.reaches(c.ETA, c.Low, c.High)
+	case ok && c.Level < l.Limit:
+		f.none()
+		f.outlook.Flattens = max(c.Level, l.Used)
+	default:
+		f.none()
+	}
 }
 
-// forecast returns a copy of limits with ETA and Binding filled in.
+func (f *forecaster) none() { f.eta, f.outlook = nil, event.Outlook{} }
+
+// reaches keeps a forecast; high is [rss.Never] where growth may flatten before.
+func (f *forecaster) reaches(eta, low, high time.Duration) {
+	f.none()
+	s := [...]float64{eta.Seconds(), low.Seconds(), high.Seconds()}
+	f.eta, f.outlook.ETALow = &s[0], &s[1]
+	if high < rss.Never {
+		f.outlook.ETAHigh = &s[2]
+	}
+}
+
+// forecast returns a copy of limits with what is forecast of each and Binding filled in.
 func (s *State) forecast(in []event.Limit) []event.Limit {
 	limits := make([]event.Limit, len(in))
 	copy(limits, in)
@@ -62,7 +82,6 @@ func (s *State) forecast(in []event.Limit) []event.Limit {
 		if l.Limit == 0 {
 			continue // the job's end: its time is no forecast
 		}
-		l.ETA = nil
 		f := s.trends[l.ID()]
 		if f == nil {
 			f = &forecaster{}
@@ -70,10 +89,7 @@ func (s *State) forecast(in []event.Limit) []event.Limit {
 		}
 		f.update(s.now, l)
 		f.seen = s.now
-		if f.ok {
-			eta := f.eta.Seconds()
-			l.ETA = &eta
-		}
+		l.ETA, l.Outlook = f.eta, f.outlook
 	}
 	s.forget(len(limits))
 	if b := Binding(limits); b >= 0 {

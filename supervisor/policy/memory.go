@@ -238,19 +238,21 @@ func ParseMemory(data []byte) (*Memory, error) {
 	return m, nil
 }
 
-// Recall takes in the forecast that was made of l when it was read: eta, or none
-// where ok is false. The next [State.Observe], which must be at the same time, then
+// Recall takes in the forecast that was made of l when it was read: eta with the end of its
+// range, or none where ok is false. The next [State.Observe], which must be at the same time, then
 // judges by it and makes none of its own: a forecast made from a reading a
 // second would differ, and a rule on it fire at another moment. It counts above
 // half of the limit only, as every forecast does.
-func (s *State) Recall(now time.Duration, l *event.Limit, eta time.Duration, ok bool) {
+func (s *State) Recall(now time.Duration, l *event.Limit, eta, high time.Duration, ok bool) {
 	f := s.trends[l.ID()]
 	if f == nil {
 		f = &forecaster{}
 		s.trends[l.ID()] = f
 	}
 	f.made, f.at, f.limit = true, max(s.now, now), l.Limit
-	f.eta, f.low, f.high, f.ok = eta, eta, eta, ok
+	if f.none(); ok {
+		f.reaches(eta, eta, high)
+	}
 }
 
 // Pass lets time go by up to now without a look. An action that ends between two

@@ -314,7 +314,7 @@ func TestRecall(t *testing.T) {
 	s := New(rules(t, "eta<10m:warn"), Options{})
 	l := slurm(70)
 	step := func(now, eta time.Duration, ok bool) told {
-		s.Recall(now, &l, eta, ok)
+		s.Recall(now, &l, eta, eta, ok)
 		return step(s, reading{Now: now, Limits: []event.Limit{l}})
 	}
 	for now := time.Duration(0); now < 10*time.Minute; now += time.Second {

@@ -83,11 +83,12 @@ func (s *State) rung(rule int, l *event.Limit) *rung {
 }
 
 // crossed says whether r's condition holds for l. A forecast beyond the job's
-// own end is none.
+// own end is none, and so is one of growth that may flatten before: it has no
+// end of its range.
 func crossed(r event.Rule, l *event.Limit, jobEnd time.Duration) bool {
 	if r.Cond.Kind == event.KindETA {
 		eta, ok := etaOf(l)
-		return ok && eta < r.Cond.ETA && (jobEnd <= 0 || eta < jobEnd)
+		return ok && l.ETAHigh != nil && eta < r.Cond.ETA && (jobEnd <= 0 || eta < jobEnd)
 	}
 	at, ok := r.At(l.Limit)
 	return ok && l.Used >= at

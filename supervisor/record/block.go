@@ -48,6 +48,7 @@ const (
 	hasSize
 	hasETA
 	isBinding
+	mayFlatten
 )
 
 // What has changed of a process.
@@ -161,6 +162,7 @@ func (e *Encoder) limit(r, was *Reading) {
 	set(hasSize, r.Size != was.Size)
 	set(hasETA, eta(r) != eta(was))
 	set(isBinding, r.Binding)
+	set(mayFlatten, r.MayFlatten)
 	e.uint(mask)
 	if mask&hasUsed != 0 {
 		e.kib(r.Used, was.Used)

@@ -155,7 +155,7 @@ func (d *decoder) limit(r *Reading) {
 	if mask&hasETA != 0 {
 		r.ETA = float64(d.uint()) - 1
 	}
-	r.Binding = mask&isBinding != 0
+	r.Binding, r.MayFlatten = mask&isBinding != 0, mask&mayFlatten != 0
 }
 
 func (d *decoder) procList() bool {

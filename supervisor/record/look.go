@@ -124,7 +124,8 @@ func (t *Sampler) limit(l *event.Limit) (number int, ok bool) {
 // still is a limit without what changes.
 func still(l *event.Limit) event.Limit {
 	c := *l
-	c.Used, c.UsedMax, c.Limit, c.Charged, c.WorkingSet, c.Age, c.ETA, c.Binding = 0, 0, 0, 0, 0, 0, nil, false
+	c.Used, c.UsedMax, c.Limit, c.Charged, c.WorkingSet, c.Age, c.Binding = 0, 0, 0, 0, 0, 0, false
+	c.ETA, c.Outlook, c.Files = nil, event.Outlook{}, event.FilePages{}
 	c.Note, c.PID, c.Role = "", 0, ""
 	return c
 }
@@ -181,7 +182,7 @@ func reading(l *event.Limit, n int) Reading {
 		Size: l.Limit, ETA: -1, Binding: l.Binding,
 	}
 	if l.ETA != nil {
-		r.ETA = *l.ETA
+		r.ETA, r.MayFlatten = *l.ETA, l.ETAHigh == nil && l.Limit > 0
 	}
 	return r
 }

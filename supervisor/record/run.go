@@ -82,6 +82,7 @@ type Reading struct {
 	Used, UsedMax, Charged, WorkingSet rss.Bytes
 	Size                               rss.Bytes
 	ETA                                float64 // seconds, -1 where none is made
+	MayFlatten                         bool    // … before: ETA has no end of its range
 	Binding                            bool
 }
 

@@ -66,7 +66,7 @@ func (l *leads) uses(seconds int, percent float64) {
 		res := l.ladder.Judge(in)
 		r := record.Reading{Used: limits[0].Used, UsedMax: limits[0].Used, Size: limits[0].Limit, ETA: -1}
 		if eta := in.Limits[0].ETA; eta != nil {
-			r.ETA = *eta
+			r.ETA, r.MayFlatten = *eta, in.Limits[0].ETAHigh == nil
 		}
 		l.b.Sample(&record.Sample{At: l.now, AtDecision: res.Changed || len(res.Decisions) > 0, Limits: []record.Reading{r}})
 		for _, d := range res.Decisions {

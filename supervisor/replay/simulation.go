@@ -166,7 +166,11 @@ func (p *simulation) recall(now time.Duration, limits []event.Limit, made bool) 
 				eta += time.Second / 2
 			}
 		}
-		p.ladder.Recall(now, l, eta, made && l.ETA != nil)
+		high := eta
+		if l.ETAHigh == nil {
+			high = rss.Never
+		}
+		p.ladder.Recall(now, l, eta, high, made && l.ETA != nil)
 	}
 }
 
@@ -353,10 +357,12 @@ func (p *recording) readings(to []event.Limit, s *record.Sample) []event.Limit {
 		}
 		l := p.run.Limits[r.Limit]
 		l.Used, l.UsedMax, l.Limit, l.Charged, l.WorkingSet, l.Binding = r.Used, r.UsedMax, r.Size, r.Charged, r.WorkingSet, r.Binding
-		l.ETA = nil
+		l.ETA, l.ETAHigh = nil, nil
 		if r.ETA >= 0 {
 			eta := r.ETA
-			l.ETA = &eta
+			if l.ETA = &eta; !r.MayFlatten {
+				l.ETAHigh = &eta
+			}
 		}
 		if s.AtDecision {
 			l.Used = p.precise(s.At, r)

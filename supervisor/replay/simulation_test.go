@@ -162,7 +162,7 @@ func (s *stage) sample(limits []event.Limit, moved bool) {
 	for i, l := range limits {
 		r := record.Reading{Limit: i, Used: l.Used, UsedMax: l.UsedMax, Size: l.Limit, ETA: -1, Binding: l.Binding}
 		if l.ETA != nil {
-			r.ETA = *l.ETA
+			r.ETA, r.MayFlatten = *l.ETA, l.ETAHigh == nil
 		}
 		out.Limits = append(out.Limits, r)
 	}

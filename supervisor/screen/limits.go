@@ -109,10 +109,24 @@ func percent(l *event.Limit) string {
 // fills says when a limit is reached at the present rate; of the job's time,
 // when that ends.
 func fills(l *event.Limit) string {
-	if l.ETA == nil {
+	switch {
+	case l.Flattens > 0:
+		return "flattens"
+	case l.ETA == nil:
 		return "-"
 	}
 	return text.About(max(0, *l.ETA))
+}
+
+// forecastRange is the range of a forecast, behind it.
+func forecastRange(l *event.Limit) string {
+	switch {
+	case l.ETALow == nil:
+		return ""
+	case l.ETAHigh == nil:
+		return ": " + text.About(*l.ETALow) + " or more, it may flatten before"
+	}
+	return ": " + text.About(*l.ETALow) + " to " + text.About(*l.ETAHigh)
 }
 
 // enforcer is who ends the job, and where there is room by what.

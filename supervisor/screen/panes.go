@@ -305,10 +305,12 @@ func limitText(l *event.Limit) []string {
 		line = append(line, fact("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l)))
 	}
 	if l.ETA != nil {
-		line = append(line, fact("full in", "%s at the present rate", fills(l)))
+		line = append(line, fact("full in", "%s at the present rate%s", fills(l), forecastRange(l)))
 		if l.Name == event.LimitTime {
 			line[len(line)-1] = fact("ends in", "%s", fills(l))
 		}
+	} else if l.Flattens > 0 {
+		line = append(line, fact("flattens", "at about %s, below the limit", l.Name.Amount(l.Flattens)))
 	}
 	if l.Charged > 0 {
 		line = append(line, fact("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet))

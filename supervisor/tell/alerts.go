@@ -158,7 +158,7 @@ func (f *Fan) alertOf(r *policy.Raised) alert.Alert {
 	a := f.newAlert(r.Name, r.Scope, r.Rule.Cond.String())
 	a.ETA, a.Action, a.Step = r.Rule.Cond.Kind == event.KindETA, r.Rule.Action, stepOf(r, f.Alerts.step)
 	l := r.Limit
-	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA}
+	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA, Outlook: l.Outlook}
 	a.Used, a.Size, a.Left = l.Used, l.Limit, l.ETA
 	a.Summary = f.whose(&a) + ": " + phrase.Occasion(&d, l) + phrase.Forecast(&d)
 	if l.Name == event.LimitTime {
