@@ -34,42 +34,42 @@ func training(t *testing.T, anon, file1, file2 rss.Bytes) (*stand, rss.ProcID) {
 
 func TestCanTrim(t *testing.T) {
 	s, _ := training(t, 20*rss.MiB, 132*rss.MiB, 40*rss.MiB)
-	if h := s.canTrim(&event.Limit{Accounting: event.AccountingRSS}); !h.OK || h.Gain != 108*rss.MiB {
+	if h := s.can(event.ActionTrim, &event.Limit{Accounting: event.AccountingRSS}); !h.OK || h.Gain != 108*rss.MiB {
 		t.Errorf("rss: %+v, want what lies above the floor, 108 MiB", h)
 	}
 	for _, acc := range []event.Accounting{event.AccountingCgroup, event.AccountingNoShared, event.AccountingVirtual, ""} {
-		if h := s.canTrim(&event.Limit{Accounting: acc}); h.OK || h.Reason != event.ReasonNoHelp {
+		if h := s.can(event.ActionTrim, &event.Limit{Accounting: acc}); h.OK || h.Reason != event.ReasonNoHelp {
 			t.Errorf("%q: %+v", acc, h)
 		}
 	}
 	s.Settings.Trim = settings.TrimOff
-	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonUnsupported {
+	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("--trim off: %+v", h)
 	}
 	small, _ := training(t, 20*rss.MiB, 30*rss.MiB, 30*rss.MiB)
-	if h := small.canTrim(small.user()); h.OK || h.Reason != event.ReasonNothing {
+	if h := small.can(event.ActionTrim, small.user()); h.OK || h.Reason != event.ReasonNothing {
 		t.Errorf("libraries alone: %+v", h)
 	}
 	none := opened(t, withLoader(t))
-	if h := none.canTrim(none.user()); h.OK || h.Reason != event.ReasonNoWorker {
+	if h := none.can(event.ActionTrim, none.user()); h.OK || h.Reason != event.ReasonNoWorker {
 		t.Errorf("no hello: %+v", h)
 	}
-	if h := none.can(event.Rule{Action: event.ActionRequeue}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
+	if h := none.acts.Can(event.Rule{Action: event.ActionRequeue}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("requeue: %+v", h)
 	}
 }
 
 func TestTrimIsAccountedFor(t *testing.T) {
 	s, id := training(t, 100*rss.MiB, 400*rss.MiB, 180*rss.MiB) // 890 of 1000 MiB: the trim rung
-	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim", s.flight)
+	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
+		t.Fatalf("in flight %+v, want a trim", s.acts.InFlight())
 	}
 	s.fs.End(worker2) // by itself, for instance at the epoch's end
 	s.put(worker1, id.PID, 100*rss.MiB, 50*rss.MiB)
 	s.log(id, `"what":"trimmed","id":1,"worker":5000011,"before":419430400,"after":52428800`)
 	s.put(theCommand, theHolder, 300*rss.MiB, 0) // while others grow
 	s.full()
-	if s.flight != nil || s.ladder.InFlight() != 0 {
+	if s.acts.InFlight() != nil || s.acts.Ladder.InFlight() != 0 {
 		t.Fatal("the trim is still in flight")
 	}
 	o := named(s.events(), event.NameOutcome)
@@ -93,7 +93,7 @@ func TestDryRunDoesNothing(t *testing.T) {
 	s.put(theCommand, theHolder, 500*rss.MiB, 0)
 	s.put(worker1, id.PID, 20*rss.MiB, 350*rss.MiB)
 	s.open(s.holder.begin)
-	if s.flight != nil || s.ladder.InFlight() != 0 {
+	if s.acts.InFlight() != nil || s.acts.Ladder.InFlight() != 0 {
 		t.Error("an action is in flight")
 	}
 	if s.observe.Loader.Budget() != 0 {
@@ -114,8 +114,8 @@ func TestRecycleTakesTheLargest(t *testing.T) {
 	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB)
 	s.put(worker2, id.PID, 400*rss.MiB, 10*rss.MiB) // 920 MiB
 	s.open(s.holder.begin)
-	f := s.flight
-	if f == nil || f.decision.Action != event.ActionRecycle || len(f.acted.Procs) != 1 || f.acted.Procs[0].ID.PID != worker2 {
+	f := s.acts.InFlight()
+	if f == nil || f.Decision.Action != event.ActionRecycle || len(f.Acted.Procs) != 1 || f.Acted.Procs[0].ID.PID != worker2 {
 		t.Fatalf("in flight %+v, want the recycle of the larger worker", f)
 	}
 	s.fs.End(worker2)
@@ -140,19 +140,19 @@ func TestLongPauseWaitsWhereNothingGrows(t *testing.T) {
 	s.put(worker1, id.PID, 64*rss.GiB, 0)
 	s.open(s.holder.begin)
 	// 94 of 100 GiB; the fork would take 285 ms.
-	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause {
+	if h := s.can(event.ActionRecycle, s.user()); h.OK || h.Reason != event.ReasonPause {
 		t.Errorf("nothing grows: %+v", h)
 	}
-	s.flight = nil
+	s.acts.End(true)
 	s.rate(s.user()).Add(s.now(), s.user().Used)
 	s.later(time.Second)
 	s.rate(s.user()).Add(s.now(), s.user().Used+rss.GiB)
-	if h := s.canRecycle(s.user()); !h.OK || h.Gain != 34*rss.GiB {
+	if h := s.can(event.ActionRecycle, s.user()); !h.OK || h.Gain != 34*rss.GiB {
 		t.Errorf("growing by 1 GiB a second: %+v", h)
 	}
 	s.later(time.Hour) // the rate fades
 	s.view.Now = s.now()
-	if h := s.canRecycle(s.user()); h.OK || h.Reason != event.ReasonPause {
+	if h := s.can(event.ActionRecycle, s.user()); h.OK || h.Reason != event.ReasonPause {
 		t.Errorf("an hour after the growth: %+v", h)
 	}
 }
@@ -170,7 +170,7 @@ func TestPickleIsForecast(t *testing.T) {
 	s.full()
 	refused := func(l event.Limit) bool {
 		t.Helper()
-		h := s.canRecycle(&l)
+		h := s.can(event.ActionRecycle, &l)
 		if (h.Reason == event.ReasonResend) == h.OK || !h.OK && !strings.Contains(h.Detail, "1.9 s") {
 			t.Errorf("a start took 1.9 s: %+v", h)
 		}
@@ -195,13 +195,13 @@ func TestPickleIsForecast(t *testing.T) {
 	}
 	s.log(id, fmt.Sprintf(`"what":"started","n":1,"id":7,"worker":%d,"new":%d,"mode":"swap","pause_ms":150`, worker2, worker3))
 	s.full()
-	if h := s.canRecycle(&far); !h.OK {
+	if h := s.can(event.ActionRecycle, &far); !h.OK {
 		t.Errorf("the last start took 150 ms: %+v", h)
 	}
 	// Those of an iterable data set are replaced between two epochs.
 	s.log(id, fmt.Sprintf(iter, "iterable", 1900, worker1, worker2))
 	s.full()
-	if h := s.canRecycle(&far); !h.OK {
+	if h := s.can(event.ActionRecycle, &far); !h.OK {
 		t.Errorf("between two epochs: %+v", h)
 	}
 }
@@ -213,14 +213,14 @@ func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ladder = policy.New([]event.Rule{rule}, policy.Options{})
+	s.acts.Ladder = policy.New([]event.Rule{rule}, policy.Options{})
 	res := s.judge(event.Limit{Name: event.LimitUser, Used: 9, Limit: 10})
-	if len(res.Decisions) != 1 || s.ladder.InFlight() == 0 {
+	if len(res.Decisions) != 1 || s.acts.Ladder.InFlight() == 0 {
 		t.Fatalf("decisions %v", res.Decisions)
 	}
 	s.view.Limits = nil
-	s.decide(res.Decisions[0])
-	if s.ladder.InFlight() != 0 || s.flight != nil {
+	s.acts.Decide(res.Decisions[0])
+	if s.acts.Ladder.InFlight() != 0 || s.acts.InFlight() != nil {
 		t.Error("the ladder waits for an outcome that nobody will give")
 	}
 }
@@ -258,17 +258,17 @@ func TestStopOvertakesWhatIsInFlight(t *testing.T) {
 	s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.observe.Pop.Command.PID, Comm: "python", Anon: 10 * rss.MiB})
 	s.put(worker1, id.PID, 10*rss.MiB, 700*rss.MiB)
 	s.full()
-	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim", s.flight)
+	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
+		t.Fatalf("in flight %+v, want a trim", s.acts.InFlight())
 	}
-	trim := s.flight.decision.ID
+	trim := s.acts.InFlight().Decision.ID
 	// The process that stands for the trainer is this test: out of the tree,
 	// so that nothing can be sent to it.
 	s.fs.End(id.PID) // its worker, which has not answered, lives on
 	s.size(960 * rss.MiB)
 	s.full()
-	if s.flight == nil || s.flight.decision.Action != event.ActionStop {
-		t.Fatalf("in flight %+v, want the stop", s.flight)
+	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionStop {
+		t.Fatalf("in flight %+v, want the stop", s.acts.InFlight())
 	}
 	if len(s.holder.overrides) != 1 || s.holder.overrides[0] != 137 {
 		t.Errorf("the holder was told %v, want 137", s.holder.overrides)
@@ -316,7 +316,7 @@ func TestStopThatCannotBe(t *testing.T) {
 			if len(s.holder.overrides) != 0 || s.tell.Sum.Stopped {
 				t.Errorf("the holder was told %v", s.holder.overrides)
 			}
-			if s.ladder.Stopped() || s.ladder.InFlight() != 0 || s.flight != nil {
+			if s.acts.Ladder.Stopped() || s.acts.Ladder.InFlight() != 0 || s.acts.InFlight() != nil {
 				t.Error("the ladder waits")
 			}
 			if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[len(o)-1]["reason"] != string(event.ReasonVanished) {
@@ -342,7 +342,7 @@ func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
 func TestWarningOfTheJobsEnd(t *testing.T) {
 	s := opened(t, inSlurm(t))
 	eta := 240.0
-	s.decide(event.Decision{ID: 1, Rule: "time eta<5m:warn", On: event.LimitID{Name: event.LimitTime}, Limit: event.LimitTime, Action: event.ActionWarn, ETA: &eta})
+	s.acts.Decide(event.Decision{ID: 1, Rule: "time eta<5m:warn", On: event.LimitID{Name: event.LimitTime}, Limit: event.LimitTime, Action: event.ActionWarn, ETA: &eta})
 	if !strings.Contains(s.stderr(), "the job's time ends in 4 min") {
 		t.Errorf("said:\n%s", s.stderr())
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
@@ -141,7 +142,7 @@ func TestAlertCommentOfOthers(t *testing.T) {
 			}
 			began := time.Now()
 			s.end(&hold.Exit{})
-			if took := time.Since(began); hangs && took > flush+lastPatience {
+			if took := time.Since(began); hangs && took > flush+action.LastPatience {
 				t.Errorf("the end took %v", took)
 			}
 			if n := len(f.calls(t)); n != 0 {

@@ -77,7 +77,7 @@ func TestAlertLeftBeforeTheKill(t *testing.T) {
 	first.put(theCommand, theHolder, 100*rss.MiB, 0)
 	first.later(time.Second)
 	first.full()
-	if raised := first.ladder.Raised(first.view.Limits); len(raised) != 0 {
+	if raised := first.acts.Ladder.Raised(first.view.Limits); len(raised) != 0 {
 		t.Fatalf("%v", raised)
 	}
 	first.tell.Alerts.Close(false) // it is killed

@@ -17,9 +17,9 @@ const sameWake = counts.Tolerance
 // next rung, or, where rungs were crossed, a little more: a worker that had
 // nothing to give back may have by then. It is always above used.
 func (w *watcher) next(l *event.Limit, used rss.Bytes) rss.Bytes {
-	first := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit}).Sub(w.growthUntilTraced(l))
+	first := w.acts.Ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit}).Sub(w.acts.UntilTraced(l))
 	next := max(first, used+max(event.MinGain(0), l.Limit/100))
-	if rung := w.ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit, Used: used}); rung > used {
+	if rung := w.acts.Ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit, Used: used}); rung > used {
 		next = min(next, rung)
 	}
 	return next
@@ -31,8 +31,8 @@ func (w *watcher) paced(now time.Duration) *cadence.Input {
 		Now: now, Limits: w.pace.Room[:0], Watched: w.view.Watched, Flight: -1, Stopped: w.view.Stopped,
 		Unheard: w.observe.Loader != nil && !w.observe.Hears, Took: w.view.Sample.Took, Wake: cadence.Never,
 	}
-	if w.flight != nil {
-		in.Flight = now - w.flight.began
+	if f := w.acts.InFlight(); f != nil {
+		in.Flight = now - f.Began
 	}
 	for i := range w.view.Limits {
 		l := &w.view.Limits[i]
@@ -41,7 +41,7 @@ func (w *watcher) paced(now time.Duration) *cadence.Input {
 		if i == w.view.Watched {
 			next := w.next(l, w.view.From)
 			one.Left, one.Headroom = next-w.view.From, next.Sub(used)
-			in.Traced = w.tracesFor(l)
+			in.Traced = w.acts.TracesFor(l)
 		} else {
 			one.Left = w.next(l, used) - used
 		}

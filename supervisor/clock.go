@@ -50,7 +50,7 @@ func (w *watcher) look() time.Duration {
 	if w.gap == 0 {
 		return now
 	}
-	w.view = w.view.Skip()
+	w.see(w.view.Skip())
 	w.observe.Slept()
 	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))
 	w.gap = 0

@@ -75,13 +75,13 @@ func TestDeadlinesWaitWhileStopped(t *testing.T) {
 	s.put(worker1, id.PID, 10*rss.MiB, 800*rss.MiB)
 	s.full()
 	s.full()
-	if s.flight == nil {
+	if s.acts.InFlight() == nil {
 		t.Fatalf("no action in flight at %v of 1000 MiB", s.user().Used)
 	}
-	asked := s.flight.decision.ID
+	asked := s.acts.InFlight().Decision.ID
 	s.stoppedFor(8 * time.Hour)
 	s.full()
-	if s.flight == nil || s.flight.decision.ID != asked {
+	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.ID != asked {
 		t.Errorf("given up after SIGCONT: %v", named(s.events(), event.NameOutcome))
 	}
 	if got := s.stderr(); !strings.Contains(got, "nothing was seen for") {
@@ -92,7 +92,7 @@ func TestDeadlinesWaitWhileStopped(t *testing.T) {
 		s.full()
 		s.sleep(time.Second)
 	}
-	if s.flight != nil && s.flight.decision.ID == asked {
+	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.ID == asked {
 		t.Error("a request that is not answered is waited for without end")
 	}
 }

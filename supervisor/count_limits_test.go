@@ -167,7 +167,7 @@ func TestMappingsAreNotMemory(t *testing.T) {
 		s.recount()
 	}
 	all := s.events()
-	if list := named(all, event.NameDecision); len(list) != 0 || s.flight != nil {
+	if list := named(all, event.NameDecision); len(list) != 0 || s.acts.InFlight() != nil {
 		t.Errorf("decisions %v", list)
 	}
 	reasons := map[string]any{}
@@ -209,9 +209,8 @@ func TestExecIsToldOfACount(t *testing.T) {
 	s.settle()
 	s.full()
 	select {
-	case r := <-s.programs.Ended():
-		s.ran(r)
-		s.programs.Next()
+	case r := <-s.acts.Ended():
+		s.acts.Ran(r)
 	case <-time.After(time.Minute):
 		t.Fatalf("no command ended within a minute\n%s", s.stderr())
 	}

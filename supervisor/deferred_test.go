@@ -17,7 +17,7 @@ func TestDeferredIsNoFailure(t *testing.T) {
 	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB)
 	s.put(worker2, id.PID, 400*rss.MiB, 10*rss.MiB)
 	s.open(s.holder.begin)
-	if f := s.flight; f == nil || f.decision.Action != event.ActionRecycle {
+	if f := s.acts.InFlight(); f == nil || f.Decision.Action != event.ActionRecycle {
 		t.Fatalf("in flight %+v, want a recycle", f)
 	}
 	const why = `,"why":"put off to the loader's next epoch"`
@@ -31,8 +31,8 @@ func TestDeferredIsNoFailure(t *testing.T) {
 		t.Errorf("said:\n%s", s.stderr())
 	}
 	s.full()
-	if s.flight != nil || s.tell.Sum.Done.Failed != 0 || s.tell.Sum.Done.Recycles != 0 {
-		t.Errorf("in flight %+v, summary %+v", s.flight, s.tell.Sum)
+	if s.acts.InFlight() != nil || s.tell.Sum.Done.Failed != 0 || s.tell.Sum.Done.Recycles != 0 {
+		t.Errorf("in flight %+v, summary %+v", s.acts.InFlight(), s.tell.Sum)
 	}
 	s.log(id, `"what":"recycled","id":1,"n":2,"worker":5000012,"new":5000013,"pause_ms":20`+why)
 	s.log(id, `"what":"recycled","id":0,"n":2,"worker":5000011,"new":5000014`+why)

@@ -1,11 +1,9 @@
 package supervisor
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -26,17 +24,16 @@ func (w *watcher) end(exit *hold.Exit) {
 	w.poll(true)
 	w.tell.SHMUsers(w.now(), w.observe.SHMUsers.Told())
 	w.tellSignals()
-	ended := w.endFlight(exit != nil)
+	ended := w.acts.End(exit != nil)
 	if w.observe.Loader != nil {
-		w.observe.Loader.Trials.Stop(lastPatience)
+		w.observe.Loader.Trials.Stop(action.LastPatience)
 	}
-	for _, r := range w.programs.Close(lastPatience) {
-		w.ran(r)
-	}
+	w.acts.Close()
+	w.acts.Close()
 	e := exitOf(exit, w.Settings.StopStatus)
-	e.Node, e.Heir, e.Requeued, e.Rung = w.tell.Run.Node, w.node.Heir, w.requeue.done, w.ladder.NextRung
+	e.Node, e.Heir, e.Requeued, e.Rung = w.tell.Run.Node, w.node.Heir, w.acts.Requeued(), w.acts.Ladder.NextRung
 	if exit != nil {
-		if e.Left = w.left(ended); len(e.Left) > 0 {
+		if e.Left = w.acts.Left(ended); len(e.Left) > 0 {
 			w.read() // it may have grown since the last look
 		}
 	}
@@ -61,7 +58,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	if len(w.node.Others) > 0 {
 		rank = w.node.Me.Task
 	}
-	closing.Go(w.tell.LastComment(&out, rank, lastPatience))
+	closing.Go(w.tell.LastComment(&out, rank, action.LastPatience))
 	closing.Go(func() {
 		w.tell.Record.Close(out.Verdict != event.VerdictFine && out.Verdict != event.VerdictUnwatched, flush)
 	})
@@ -98,27 +95,4 @@ func exitOf(exit *hold.Exit, stopStatus int) tell.Ending {
 		e.Said, e.Code, e.Signal = true, exit.Code, exit.Signal
 	}
 	return e
-}
-
-// endFlight ends the action in flight, which the command's end has ended: for a stop that
-// is what was wanted, and what that has ended beside the command is returned.
-func (w *watcher) endFlight(said bool) (ended []rss.ProcID) {
-	if w.flight == nil {
-		return nil
-	}
-	r := action.Result{Reason: event.ReasonVanished}
-	switch w.flight.decision.Action {
-	case event.ActionRequeue:
-		w.finish(w.endRequeue(w.flight, said)) // what became of the job is to be read
-		return nil
-	case event.ActionStop:
-		if w.tell.Sum.Stopped || w.observe.Pop.Attached() {
-			r = action.Result{OK: true, Reason: event.ReasonDone}
-			ended = w.endLeft()
-		} else {
-			r.Detail = fmt.Sprintf("our command, which was not meant; %s is stopped without us", w.flight.target)
-		}
-	}
-	w.conclude(r)
-	return ended
 }

@@ -18,9 +18,8 @@ func execRule(t *testing.T, rule string) *stand {
 	t.Helper()
 	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules(rule) })
 	select {
-	case r := <-s.programs.Ended():
-		s.ran(r)
-		s.programs.Next()
+	case r := <-s.acts.Ended():
+		s.acts.Ran(r)
 	case <-time.After(time.Minute):
 		t.Fatal("the command did not end within a minute")
 	}
@@ -77,7 +76,7 @@ func TestExecAfter(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:exec=true") })
 	s.put(theCommand, theHolder, 30*rss.MiB, 0)
 	s.full()
-	s.ran(<-s.programs.Ended())
+	s.acts.Ran(<-s.acts.Ended())
 	o := named(s.events(), event.NameOutcome)
 	if len(o) != 1 || o[0]["before_bytes"] != float64(100*rss.MiB) || o[0]["after_bytes"] != float64(30*rss.MiB) || o[0]["freed_bytes"] != 0.0 {
 		t.Errorf("outcomes %v, want 100 MiB before, 30 MiB after and nothing freed", o)
@@ -90,7 +89,7 @@ func TestExecThatFails(t *testing.T) {
 	if len(o) != 1 || o[0]["ok"] != false || o[0]["exit"] != 3.0 || o[0]["reason"] != string(event.ReasonStatus) {
 		t.Errorf("outcomes %v", o)
 	}
-	if s.tell.Sum.Done.Failed != 1 || s.ladder.InFlight() != 0 {
+	if s.tell.Sum.Done.Failed != 1 || s.acts.Ladder.InFlight() != 0 {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
@@ -108,14 +107,14 @@ func TestExecHoldsNothingUp(t *testing.T) {
 	for range 3 {
 		s.full()
 	}
-	if s.flight != nil {
-		t.Fatalf("in flight %+v", s.flight)
+	if s.acts.InFlight() != nil {
+		t.Fatalf("in flight %+v", s.acts.InFlight())
 	}
 	s.put(worker1, id.PID, 20*rss.MiB, 400*rss.MiB)
 	s.later(time.Minute)
 	s.full()
-	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim while the command runs", s.flight)
+	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
+		t.Fatalf("in flight %+v, want a trim while the command runs", s.acts.InFlight())
 	}
 	s.end(&hold.Exit{})
 	all := s.events()
@@ -159,7 +158,7 @@ func TestDryRunOfGC(t *testing.T) {
 	s.trainer(100*rss.MiB, worker1)
 	s.open(s.holder.begin)
 	s.full()
-	if n := strings.Count(s.stderr(), "would gc (dry run)"); n != 1 || s.flight != nil {
+	if n := strings.Count(s.stderr(), "would gc (dry run)"); n != 1 || s.acts.InFlight() != nil {
 		t.Errorf("said %d times:\n%s", n, s.stderr())
 	}
 }
@@ -170,21 +169,21 @@ func TestCanCollect(t *testing.T) {
 		{Name: event.LimitSlurm, Accounting: event.AccountingRSS}, {Name: event.LimitSlurm, Accounting: event.AccountingNoShared},
 		{Name: event.LimitCgroup, Accounting: event.AccountingCgroup}, {Name: event.LimitNode}, {Name: event.LimitUser, Accounting: event.AccountingPSS},
 	} {
-		if h := s.canCollect(&l); !h.OK {
+		if h := s.can(event.ActionGC, &l); !h.OK {
 			t.Errorf("%s by %q: %+v", l.Name, l.Accounting, h)
 		}
 	}
 	for _, l := range []event.Limit{{Name: event.LimitSHM}, {Name: event.LimitMaps}, {Name: event.LimitSlurm, Accounting: event.AccountingVirtual}} {
-		if h := s.canCollect(&l); h.OK || h.Reason != event.ReasonNoHelp {
+		if h := s.can(event.ActionGC, &l); h.OK || h.Reason != event.ReasonNoHelp {
 			t.Errorf("%s by %q: %+v", l.Name, l.Accounting, h)
 		}
 	}
 	none := opened(t, withLoader(t))
-	if h := none.canCollect(none.user()); h.OK || h.Reason != event.ReasonNoWorker {
+	if h := none.can(event.ActionGC, none.user()); h.OK || h.Reason != event.ReasonNoWorker {
 		t.Errorf("no hello: %+v", h)
 	}
 	without := opened(t, nil)
-	if h := without.canCollect(without.user()); h.OK || h.Reason != event.ReasonUnsupported {
+	if h := without.can(event.ActionGC, without.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("no loader: %+v", h)
 	}
 }
@@ -198,8 +197,8 @@ func TestCollectIsMeasured(t *testing.T) {
 	id := s.trainer(500*rss.MiB, worker1)
 	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB) // 910 of 1000 MiB
 	s.open(s.holder.begin)
-	if s.flight == nil || s.flight.decision.Action != event.ActionGC || len(s.flight.acted.Procs) != 2 {
-		t.Fatalf("in flight %+v, want gc of trainer and worker", s.flight)
+	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionGC || len(s.acts.InFlight().Acted.Procs) != 2 {
+		t.Fatalf("in flight %+v, want gc of trainer and worker", s.acts.InFlight())
 	}
 	s.put(worker1, id.PID, 250*rss.MiB, 10*rss.MiB)
 	s.trainerHas(id, 200*rss.MiB)

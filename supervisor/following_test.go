@@ -117,8 +117,8 @@ func TestHeirStopsAgain(t *testing.T) {
 		if !slices.Equal(s.holder.overrides, []int{137}) {
 			t.Errorf("the holder is to end with %v", s.holder.overrides)
 		}
-		if s.flight == nil || strings.Contains(s.stderr(), "did not work") {
-			t.Errorf("%d others: flight %v, said\n%s", others, s.flight, s.stderr())
+		if s.acts.InFlight() == nil || strings.Contains(s.stderr(), "did not work") {
+			t.Errorf("%d others: flight %v, said\n%s", others, s.acts.InFlight(), s.stderr())
 		}
 	}
 }

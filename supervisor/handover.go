@@ -14,12 +14,12 @@ import (
 
 // layDown keeps what the ladder remembers for who leads next, where that has changed.
 func (w *watcher) layDown() {
-	if !w.node.Joined() || w.ladder == nil {
+	if !w.node.Joined() || w.acts.Ladder == nil {
 		return
 	}
-	is := node.Handover{Changes: w.ladder.Changes(), Waiting: w.programs.Waiting(), Alerts: w.tell.Alerts.OpenIDs()}
+	is := node.Handover{Changes: w.acts.Ladder.Changes(), Waiting: w.acts.Waiting(), Alerts: w.tell.Alerts.OpenIDs()}
 	err := w.node.Keep(is, func() ([]byte, error) {
-		m := w.ladder.Snapshot(w.now(), bootTime(), is.Waiting)
+		m := w.acts.Ladder.Snapshot(w.now(), bootTime(), is.Waiting)
 		w.tell.Alerts.Remember(&m)
 		for i := range m.Rungs {
 			if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Scope == event.ScopeStep && e.Level == "" {
@@ -54,7 +54,7 @@ func (w *watcher) takeOver() {
 	}
 	w.tell.Alerts.Inherit(m)
 	own, ran := w.ownPart(), w.runTime()
-	w.ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
+	w.acts.Ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
 	if data, err = m.Encode(); err == nil {
 		w.tell.Note(event.NameHandover, func(h event.Head) any { return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data} })
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
@@ -77,9 +76,8 @@ func TestHeirDoesNothingAgain(t *testing.T) {
 	run := "85%:exec=echo >>" + out
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", run)
 	select {
-	case r := <-first.programs.Ended():
-		first.ran(r)
-		first.programs.Next()
+	case r := <-first.acts.Ended():
+		first.acts.Ran(r)
 	case <-time.After(time.Minute):
 		t.Fatal("the command did not end within a minute")
 	}
@@ -87,7 +85,7 @@ func TestHeirDoesNothingAgain(t *testing.T) {
 	second.full()
 	second.put(theCommand, theHolder+500, 100*rss.MiB, 0)
 	second.full()
-	if second.programs.Waiting() != 0 || len(second.programs.told) != 0 {
+	if second.acts.Waiting() != 0 {
 		t.Error("the command was run again")
 	}
 	second.put(theCommand, theHolder+500, 900*rss.MiB, 0)
@@ -99,7 +97,7 @@ func TestHeirDoesNothingAgain(t *testing.T) {
 	if got := second.fired(); got != run { // and the next warning has its minute
 		t.Errorf("the second fired %q", got)
 	}
-	<-second.programs.Ended()
+	<-second.acts.Ended()
 	if b, err := os.ReadFile(out); err != nil || string(b) != "\n\n" {
 		t.Errorf("the command wrote %q, %v", b, err)
 	}
@@ -114,7 +112,7 @@ func TestLaidDownBeforeTheAct(t *testing.T) {
 	}
 	first.put(theCommand, theHolder, 900*rss.MiB, 0)
 	first.full()
-	first.ran(<-first.programs.Ended())
+	first.acts.Ran(<-first.acts.Ended())
 	if b, err := os.ReadFile(out); err != nil || !strings.Contains(string(b), `:exec=cat`) {
 		t.Errorf("when the command ran there stood %q, %v", b, err)
 	}
@@ -141,7 +139,7 @@ func TestCannotLayDown(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(filepath.Join(first.node.Dir().Name(), "fired.tmp")) })
 	first.put(theCommand, theHolder, 900*rss.MiB, 0)
 	first.full()
-	first.ran(<-first.programs.Ended())
+	first.acts.Ran(<-first.acts.Ended())
 	first.put(theCommand, theHolder, 100*rss.MiB, 0)
 	first.full()
 	all := first.events()
@@ -192,7 +190,7 @@ func TestHeirOfGarbage(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		second.ladder = policy.New(second.ladder.Rules(), policy.Options{})
+		second.acts.Ladder = policy.New(second.acts.Ladder.Rules(), policy.Options{})
 		second.takeOver()
 		if known := len(second.judge(second.view.Limits...).Decisions) == 0; known != c.known {
 			t.Errorf("%s: that it had warned is known: %v", c.name, known)
@@ -219,36 +217,14 @@ func ofLeader(all []map[string]any, text string) []map[string]any {
 func TestHandedOverUnbegun(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "85%:exec=sleep 1000", "85%:exec=true")
 	first.full()
-	t.Cleanup(func() { first.programs.Close(0) })
-	if first.programs.Waiting() == 0 {
+	t.Cleanup(func() { first.acts.Close() })
+	if first.acts.Waiting() == 0 {
 		t.Fatal("no program waits")
 	}
 	second.inherits(first)
-	second.ran(<-second.programs.Ended())
+	second.acts.Ran(<-second.acts.Ended())
 	if got := second.fired(); got != "85%:exec=true" {
 		t.Errorf("fired %q", got)
-	}
-}
-
-// TestHandedOverRequeue: when a command has ended by itself its own rsswarden sees a
-// requeue through that waited for its checkpoint, and the heir begins none.
-func TestHandedOverRequeue(t *testing.T) {
-	for asked, fired := range map[string]bool{"": true, "SIGTERM": false} {
-		first, second := twoUsing(t, 100*rss.MiB, "85%:requeue")
-		l := *first.user()
-		l.Used = 900 * rss.MiB
-		res := first.judge(l)
-		if len(res.Decisions) != 1 {
-			t.Fatalf("decided %+v", res.Decisions)
-		}
-		first.flight = &inFlight{decision: res.Decisions[0], before: l}
-		first.requeue.asked = asked
-		first.pass(&hold.Exit{})
-		b, err := second.node.Kept()
-		if err != nil || strings.Contains(string(b), `"fired":true`) != fired {
-			t.Errorf("asked by %q to end: kept %s, %v", asked, b, err)
-		}
-		second.pass(nil)
 	}
 }
 
@@ -266,13 +242,13 @@ func TestHandOverOfStep(t *testing.T) {
 		return len(s.judge(l).Decisions)
 	}
 	for _, l := range []event.Limit{limit, named} {
-		s.ladder = policy.New(s.ladder.Rules(), policy.Options{})
+		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), policy.Options{})
 		if decided(l) != 1 {
 			t.Fatal("it did not warn")
 		}
 		_ = s.node.Keep(node.Handover{Waiting: 1}, func() ([]byte, error) { return []byte("null"), nil }) // something else was kept last
 		s.layDown()
-		s.ladder = policy.New(s.ladder.Rules(), policy.Options{})
+		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), policy.Options{})
 		s.takeOver()
 		if a, b, c := decided(limit), decided(named), decided(other); a != 0 || b != 0 || c != 1 {
 			t.Errorf("of %q: warned %d times alone, %d times by its name, %d times of another step", l.Level, a, b, c)

@@ -173,10 +173,8 @@ func (w *watcher) pass(exit *hold.Exit) {
 		return
 	}
 	// Our command has ended by itself: a requeue that only waited for its checkpoint is
-	// begun now by us, see endRequeue.
-	if f := w.flight; f != nil && f.decision.Action == event.ActionRequeue && w.requeue.asked == "" {
-		w.ladder.Begun(f.decision.ID)
-	}
+	// begun now by us, see [action.Set.End].
+	w.acts.KeepRequeue()
 	w.layDown()
 	w.node.Leave(&node.Ended{Code: exit.Code, Signal: exit.Signal})
 }
@@ -188,36 +186,6 @@ func (w *watcher) sayHeir(begin hold.Begin) {
 
 // owner is the rank that a process belongs to.
 func (w *watcher) owner(pid int) *node.Member { return w.node.Owner(w.view.Sample.Procs, pid) }
-
-// ourPIDs are the holders and watchers of this node.
-func (w *watcher) ourPIDs() []int {
-	pids := []int{w.observe.Pop.Holder, w.Self}
-	for i := range w.node.Others {
-		pids = append(pids, w.node.Others[i].Holder.PID, w.node.Others[i].Watcher.PID)
-	}
-	return pids
-}
-
-// tracerOf is the holder that traces a process: only an ancestor may, where Yama is.
-func (w *watcher) tracerOf(pid int) int {
-	if m := w.owner(pid); m != &w.node.Me {
-		return m.Holder.PID
-	}
-	return w.observe.Pop.Holder
-}
-
-// give has a piece of a process given back, by the holder that may.
-func (w *watcher) give(r hold.TrimRequest) error {
-	m := w.owner(r.PID)
-	if m == &w.node.Me {
-		return w.Link.Trim(r)
-	}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return w.node.Ask(m, data)
-}
 
 // answers takes in what another rank's watcher answered, and says whether there is
 // something that the action in flight waits for.
@@ -231,10 +199,10 @@ func (w *watcher) answers() bool {
 		err = json.Unmarshal(data, &t)
 	}
 	if err != nil {
-		w.traceNoMore("error", err.Error())
+		w.acts.TrimNoMore("error", err.Error())
 		return false
 	}
-	t.ID = w.tracer.asked // it has the order's number
-	w.taken(t)
+	t.ID = w.acts.Tracer.Asked() // it has the order's number
+	w.acts.Trimmed(t)
 	return true
 }

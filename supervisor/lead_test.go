@@ -305,7 +305,7 @@ func TestLeaderTellsOfTheLastLife(t *testing.T) {
 			s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_RESTART_COUNT=1", "SLURM_NODEID="+c.node, "SLURM_SUBMIT_DIR="+t.TempDir()))
 			s.open(s.holder.begin)
 			s.node.Heir = c.heir
-			if told := s.lastLife() != nil; told != c.want {
+			if told := s.acts.LastLife() != nil; told != c.want {
 				t.Errorf("task 3 tells: %v", told)
 			}
 		})
@@ -318,7 +318,7 @@ func TestLeaderAsksAhead(t *testing.T) {
 	s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_LOCALID=3"))
 	s.Settings.Rules, s.Settings.MaxRequeues = mustRules("97%:requeue"), 3
 	s.open(s.holder.begin)
-	if !s.requeue.asking.Busy() {
+	if !s.acts.AsksSlurm() {
 		t.Error("Slurm is not asked")
 	}
 }

@@ -18,9 +18,7 @@ func (w *watcher) poll(told bool) (added bool) {
 	for i := range said {
 		s := &said[i]
 		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter || s.What == event.LoaderPickling
-		if w.flight != nil && w.flight.result == nil {
-			w.said = append(w.said, action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
-		}
+		w.acts.Hear(action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
 	}
 	return added
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
@@ -33,10 +34,8 @@ func (w *watcher) turn(timer *time.Timer) (ended bool) {
 	var by woken
 	select {
 	case by.message = <-w.Link.Messages():
-	case r := <-w.programs.Ended():
-		w.ran(r)
-		w.programs.Next()
-		w.layDown()
+	case r := <-w.acts.Ended():
+		w.acts.Ran(r)
 	case e := <-w.tell.Failures():
 		w.tell.Failed(w.now(), e)
 	case r := <-w.tell.Status.Requests():
@@ -82,7 +81,7 @@ func (w *watcher) lead(by woken) bool {
 		return w.rung(by.why)
 	}
 	if a, ok := by.message.(hold.TrimAnswer); ok {
-		if w.taken(a); w.advance() {
+		if w.acts.Trimmed(a); w.acts.Advance() {
 			w.full()
 			return true
 		}
@@ -94,7 +93,7 @@ func (w *watcher) lead(by woken) bool {
 // one, and says whether the loop is to think again about when to wake.
 func (w *watcher) heardProbes() bool {
 	now := w.look()
-	h := w.observe.Hear(now, w.view, w.ladder)
+	h := w.observe.Hear(now, w.view, w.acts.Ladder)
 	w.tell.Tell(now, h.News)
 	if h.Enforcement {
 		w.applyEnforcement(w.fault)
@@ -102,7 +101,7 @@ func (w *watcher) heardProbes() bool {
 	if h.Woken {
 		w.observe.PSS.Spend(w.pace.Full.Cost())
 	}
-	plan := w.heardPlan()
+	plan := w.acts.Planned()
 	hurry := h.PSS && w.pace.Hurry(now)
 	if plan || hurry || h.Full {
 		w.full()
@@ -125,7 +124,7 @@ func (w *watcher) tick() {
 			w.fault("holder", err)
 		}
 	}
-	if w.answers() && w.advance() {
+	if w.answers() && w.acts.Advance() {
 		w.full()
 		return
 	}
@@ -144,7 +143,7 @@ func (w *watcher) tick() {
 	began := time.Now()
 	v, full := w.observe.Fast(now, w.view, next)
 	w.pace.Fast.Add(time.Since(began))
-	if w.view = v; full {
+	if w.see(v); full {
 		w.full()
 	}
 }
@@ -158,11 +157,11 @@ func (w *watcher) full() {
 	w.poll(false)
 	w.read()
 	w.step()
-	w.observe.PSS.Hurry(w.ladder.Uncertain(w.view.Limits) || w.flight != nil)
+	w.observe.PSS.Hurry(w.acts.Ladder.Uncertain(w.view.Limits) || w.acts.InFlight() != nil)
 	w.tell.Tell(w.now(), w.observe.Warnings())
 	w.tell.Look(w.looked())
-	w.goOn()
-	w.prefer()
+	w.acts.GoOn()
+	w.oom.Raise()
 	w.tell.Findings(w.now(), w.observe.Diagnose(w.now(), sameWake, w.view), w.view.Binding())
 	w.tell.SHMUsers(w.now(), w.observe.SHMUsers.Told())
 	w.tell.Tell(w.now(), w.observe.CheckHook())
@@ -183,7 +182,7 @@ func (w *watcher) read() {
 	}
 	before := w.view
 	v, news := w.observe.Full(now, before)
-	w.view = v
+	w.see(v)
 	w.tell.Tell(w.now(), news)
 	if v.Sample.Seq > 1 || w.node.Heir { // the start event has those of the first read
 		if err := w.observe.WatchLimits(w.tell.Limits(w.now(), before, v)); err != nil {
@@ -194,19 +193,22 @@ func (w *watcher) read() {
 	w.tell.See(v)
 }
 
+// see makes v what was seen last.
+func (w *watcher) see(v *view.View) { w.view, w.acts.View = v, v }
+
 // step lets the ladder judge the last reading and carries out what it says.
 func (w *watcher) step() {
-	w.stepAction()
+	w.acts.Step()
 	now := w.now()
-	w.view = w.view.Forecast(w.ladder.Observe(now, w.view.Limits))
-	in := policy.Input{Now: now, Limits: w.view.Limits, Lead: w.leads()}
-	in.JobEnd, in.EndUnsure = w.observe.JobEnd(now, w.view, w.ladder.JobEndAhead(), w.node.Joined())
-	for due := range w.ladder.Asks(&in) {
-		in.Feasible[due.Ask] = w.can(due.Rule, due.Reading)
+	w.see(w.view.Forecast(w.acts.Ladder.Observe(now, w.view.Limits)))
+	in := policy.Input{Now: now, Limits: w.view.Limits, Lead: w.acts.Leads()}
+	in.JobEnd, in.EndUnsure = w.observe.JobEnd(now, w.view, w.acts.Ladder.JobEndAhead(), w.node.Joined())
+	for due := range w.acts.Ladder.Asks(&in) {
+		in.Feasible[due.Ask] = w.acts.Can(due.Rule, due.Reading)
 	}
-	res := w.ladder.Judge(in)
+	res := w.acts.Ladder.Judge(in)
 	w.tell.Helps.Heard(&in, res.Asked)
-	if b, err := w.observe.SetBudget(w.view, w.ladder); err != nil {
+	if b, err := w.observe.SetBudget(w.view, w.acts.Ladder); err != nil {
 		w.fault("loader", err)
 	} else if b != nil {
 		w.tell.Budget(b.Each, b.Rung, b.N)
@@ -215,10 +217,10 @@ func (w *watcher) step() {
 		w.tell.Skipped(now, &s, w.view.Limit(s.On))
 	}
 	w.layDown()
-	w.tell.Raise(now, w.ladder.Raised(w.view.Limits), w.view.Limits)
+	w.tell.Raise(now, w.acts.Ladder.Raised(w.view.Limits), w.view.Limits)
 	for _, d := range res.Decisions {
 		w.tell.BeforeDecision(w.looked())
-		w.decide(d)
+		w.acts.Decide(d)
 	}
 	if len(res.Decisions) > 0 {
 		w.tell.AfterDecisions(w.looked())
@@ -240,7 +242,7 @@ func (w *watcher) looked() *tell.Look {
 
 // tellSignal tells of a signal that reached the holder.
 func (w *watcher) tellSignal(sig hold.Signal) {
-	w.requeue.heardEnd(sig)
+	w.acts.Signal(sig)
 	now := w.now()
 	e := event.Signal{Signal: tell.SignalName(sig.Signal), Sender: sig.Sender, Forwarded: sig.Forwarded}
 	w.tell.Signal(now, e, w.view.Limits, func(l *event.Limit) float64 {

@@ -95,14 +95,6 @@ func TestPause(t *testing.T) {
 	}{
 		{"far below", 32 * rss.GiB, far, 900 * time.Millisecond, time.Second},
 		{"near a rung", 130 * rss.MiB, far, cadence.MinPause, 20 * time.Millisecond},
-		{"an action in flight", 32 * rss.GiB, func(s *stand) { s.flight = &inFlight{began: s.now()} }, cadence.MinPause, cadence.BusyPause},
-		{"… for long", 32 * rss.GiB, func(s *stand) {
-			s.later(time.Minute)
-			s.tick()
-			s.full()
-			s.flight = &inFlight{began: s.now() - time.Minute}
-		},
-			cadence.BusyPause + 1, cadence.Busiest},
 		{"overdue", 32 * rss.GiB, func(s *stand) { s.later(time.Minute) }, cadence.MinPause, cadence.MinPause},
 	} {
 		t.Run(test.name, func(t *testing.T) {

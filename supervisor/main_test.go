@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 )
 
 func TestMain(m *testing.M) {
 	rsstest.BeEater()
-	if len(os.Args) == 2 && os.Args[1] == RequeueCommand {
-		if err := RequeueJob(os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) == 2 && os.Args[1] == action.RequeueCommand {
+		if err := action.RequeueJob(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

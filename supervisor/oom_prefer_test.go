@@ -76,7 +76,7 @@ func TestOOMPrefer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := preferring(t, c.change)
 			c.set(s)
-			s.prefer()
+			s.oom.Raise()
 			if got := s.scores(); got != c.want {
 				t.Errorf("scores %s, want %s", got, c.want)
 			}
@@ -100,25 +100,25 @@ func TestOOMPrefer(t *testing.T) {
 // a worker of its own, and who has lowered it again is left alone.
 func TestOOMPreferOnce(t *testing.T) {
 	s := preferring(t, nil)
-	s.prefer()
+	s.oom.Raise()
 	s.score(worker1, "0\n")
 	for range 5 {
-		s.prefer()
+		s.oom.Raise()
 	}
 	if got := s.scores(); got != "0 0 1000 0" {
 		t.Errorf("scores %s", got)
 	}
 	s.view.Sample.Procs[1].ID.Start++
-	s.prefer()
-	s.prefer()
+	s.oom.Raise()
+	s.oom.Raise()
 	if got := s.scores(); got != "0 1000 1000 0" {
 		t.Errorf("scores %s", got)
 	}
 	if cures := named(s.events(), event.NameCure); len(cures) != 3 {
 		t.Errorf("cures %v", cures)
 	}
-	if n := strings.Count(s.stderr(), "--oom-prefer"); n != 1 || len(s.oom.asked) != 2 {
-		t.Errorf("said %d times, %v", n, s.oom.asked)
+	if n := strings.Count(s.stderr(), "--oom-prefer"); n != 1 {
+		t.Errorf("said %d times", n)
 	}
 }
 
@@ -132,11 +132,11 @@ func TestOOMPreferFails(t *testing.T) {
 		s.fs.Write(name+"/in the way", "")
 	}
 	for range 3 {
-		s.prefer()
+		s.oom.Raise()
 	}
 	// A worker that ended between the two looks is nobody's fault.
 	s.view.Sample.Procs = append(s.view.Sample.Procs, process(worker3+1, rss.RoleWorker, rss.MiB, rss.MiB))
-	s.prefer()
+	s.oom.Raise()
 	cures := named(s.events(), event.NameCure)
 	if len(cures) != 1 || cures[0]["ok"] != false || cures[0]["pid"] != float64(worker1) || !strings.Contains(fmt.Sprint(cures[0]["reason"]), "directory") {
 		t.Errorf("cures %v", cures)
@@ -175,7 +175,7 @@ func TestOOMGroup(t *testing.T) {
 			for _, dir := range c.other {
 				s.fs.Write("sys/fs/cgroup/"+dir+"/memory.oom.group", "0\n")
 			}
-			s.prefer()
+			s.oom.Raise()
 			said := s.stderr()
 			if !strings.Contains(said, "--oom-prefer: should job/memory.max be full, the kernel kills a loader worker first (oom_score_adj 1000, 0 before)") {
 				t.Errorf("said\n%s", said)
@@ -191,7 +191,7 @@ func TestOOMGroup(t *testing.T) {
 func TestLeafLimit(t *testing.T) {
 	s := preferring(t, nil)
 	s.view.Limits = append(s.view.Limits, s.level("sys/fs/cgroup/job/step"), event.Limit{Name: event.LimitThrottle, Level: "/sys/fs/cgroup/job/step/task", Limit: 5})
-	if l := s.leafLimit(); l == nil || l.Level != s.fs.Path("sys/fs/cgroup/job/step") {
+	if l := s.acts.LeafLimit(); l == nil || l.Level != s.fs.Path("sys/fs/cgroup/job/step") {
 		t.Errorf("%+v", l)
 	}
 }
@@ -206,7 +206,7 @@ func TestKernelTakesAWorker(t *testing.T) {
 		t.Run(fmt.Sprint("preferred ", preferred), func(t *testing.T) {
 			g := rsstest.NewGroup(t, 256*rss.MiB)
 			s := opened(t, func(o *Options) { o.Settings.OOMPrefer = preferred })
-			s.Proc = "/proc"
+			s.Proc, s.acts.Proc = "/proc", "/proc"
 			s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitCgroup, Level: g.Dir, LimitSource: filepath.Join(g.Dir, "memory.limit_in_bytes"), Limit: 256 * rss.MiB})
 			s.view.Sample.Procs = nil
 			tree := proctree.New("/proc")
@@ -227,7 +227,7 @@ func TestKernelTakesAWorker(t *testing.T) {
 			if !trainer.Anon(140*rss.MiB) || !worker.Anon(60*rss.MiB) {
 				t.Fatal("it was full too soon")
 			}
-			s.prefer()
+			s.oom.Raise()
 			alive := worker.Anon(100 * rss.MiB)
 			told := trainer.Anon(4096)
 			if told != preferred || preferred && alive {
@@ -256,7 +256,7 @@ func TestOOMPreferFollowsWorkers(t *testing.T) {
 		s.score(pid, "0\n")
 	}
 	s.open(s.holder.begin)
-	if s.leafLimit() == nil {
+	if s.acts.LeafLimit() == nil {
 		t.Fatalf("no limit of a cgroup in %+v", s.view.Limits)
 	}
 	s.put(worker1, id.PID, 20*rss.MiB, 0)

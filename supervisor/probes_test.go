@@ -26,13 +26,13 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 	s.fs.Write(fmt.Sprintf("proc/%d/smaps_rollup", theCommand), "0-1 ---p 0 00:00 0 [rollup]\nRss: 102400 kB\nPss: 97280 kB\n")
 	s.Settings.Limit = 110 * rss.MiB
 	s.open(s.holder.begin)
-	for s.ladder.Uncertain(s.view.Limits) { // the answer may be there already
+	for s.acts.Ladder.Uncertain(s.view.Limits) { // the answer may be there already
 		if !s.observe.PSS.Wait(10*time.Second) || !s.observe.PSS.TakeOne(s.now()) {
 			t.Fatal("no reading came")
 		}
 		s.full()
 	}
-	if s.ladder.Uncertain(s.view.Limits) || s.user().Used != 95*rss.MiB {
+	if s.acts.Ladder.Uncertain(s.view.Limits) || s.user().Used != 95*rss.MiB {
 		t.Errorf("reading %+v, want 95 MiB for certain", s.user())
 	}
 	if d := named(s.events(), event.NameDecision); len(d) != 1 {
@@ -70,8 +70,8 @@ func TestDearLooksAfterReadings(t *testing.T) {
 	s.later(2 * time.Second)
 	s.gap = 0
 	s.tick()
-	if s.view.Sample.Seq == looks || s.ladder.Uncertain(s.view.Limits) {
-		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.view.Sample.Seq-looks, s.ladder.Uncertain(s.view.Limits))
+	if s.view.Sample.Seq == looks || s.acts.Ladder.Uncertain(s.view.Limits) {
+		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.view.Sample.Seq-looks, s.acts.Ladder.Uncertain(s.view.Limits))
 	}
 	if pause := s.pace.FullPause(s.paced(s.now())); pause <= 2*time.Second {
 		t.Errorf("the next look within %v, and nothing is to be seen", pause)
@@ -97,7 +97,7 @@ func TestSHMUsersAreTold(t *testing.T) {
 	s.observe.SHMUsers = observe.NewSHMUsers(&s.probes, "/proc")
 	s.view.Sample.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
 	s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
-	s.decide(event.Decision{ID: 1, Rule: "shm 80%:warn", On: event.LimitID{Name: event.LimitSHM, Scope: event.ScopeNode}, Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
+	s.acts.Decide(event.Decision{ID: 1, Rule: "shm 80%:warn", On: event.LimitID{Name: event.LimitSHM, Scope: event.ScopeNode}, Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
 	if !s.observe.SHMUsers.Wait(20 * time.Second) {
 		t.Fatal("nobody has looked within 20 s")
 	}

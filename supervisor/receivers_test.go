@@ -118,7 +118,7 @@ func TestReceivers(t *testing.T) {
 			s.put(worker2, theCommand, 10*rss.MiB, 0)
 			s.open(s.holder.begin)
 			c.set(s)
-			to, h := s.receivers(rule(t, c.rule), nil)
+			to, h := s.acts.Receivers(rule(t, c.rule), nil)
 			var got []int
 			for _, p := range to {
 				got = append(got, p.ID.PID)
@@ -172,7 +172,7 @@ func TestReceiversByEnvironment(t *testing.T) {
 				s.observe.Workers = workers.New(workers.Options{Proc: s.Proc})
 				s.observe.Workers.Update(&s.view.Sample, nil)
 			}
-			to, h := s.receivers(rule(t, c.rule), nil)
+			to, h := s.acts.Receivers(rule(t, c.rule), nil)
 			var got []int
 			for _, p := range to {
 				got = append(got, p.ID.PID)
@@ -187,7 +187,7 @@ func TestReceiversByEnvironment(t *testing.T) {
 				s.fs.End(worker1)
 				s.fs.End(worker2)
 				s.read()
-				if to, h := s.receivers(rule(t, c.rule), nil); len(to) > 0 || !strings.Contains(h.Detail, "the command only starts ranks, and there is none now") {
+				if to, h := s.acts.Receivers(rule(t, c.rule), nil); len(to) > 0 || !strings.Contains(h.Detail, "the command only starts ranks, and there is none now") {
 					t.Errorf("between two sets of ranks: %+v", h)
 				}
 			}
@@ -240,7 +240,7 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 	if l := <-lines; l != "got" {
 		t.Fatalf("the shell says %q", l)
 	}
-	if s.flight != nil || s.ladder.InFlight() != 0 {
+	if s.acts.InFlight() != nil || s.acts.Ladder.InFlight() != 0 {
 		t.Error("something is in flight")
 	}
 	size(500) // left

@@ -59,7 +59,7 @@ func TestRecycleAhead(t *testing.T) {
 			s.rate(l).Add(now, l.Used-c.rate/10)
 			s.rate(l).Add(now+100*time.Millisecond, l.Used)
 			s.observe.Workers.RecycleTook(time.Duration(c.took * float64(time.Second)))
-			if got := s.growthUntilRecycled(l); got/rss.MiB != c.want/rss.MiB {
+			if got := s.acts.Lead(event.ActionRecycle, l); got/rss.MiB != c.want/rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want)
 			}
 		})
@@ -94,7 +94,7 @@ func TestRecycleLeak(t *testing.T) {
 				s.observe.Workers.Grown(rss.ProcID{PID: 1, Start: 1}, 11, 8, c.half*rss.MiB, c.own*rss.MiB)
 			}
 			l := &event.Limit{Name: c.limit, Accounting: event.AccountingCgroup, Scope: event.ScopeCgroup, Used: c.used * 10 * rss.MiB, Limit: 1000 * rss.MiB}
-			if got := s.growthUntilRecycled(l); got != c.want*10*rss.MiB {
+			if got := s.acts.Lead(event.ActionRecycle, l); got != c.want*10*rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want*10*rss.MiB)
 			}
 		})
@@ -132,7 +132,7 @@ func TestTrimAhead(t *testing.T) {
 				p.File, p.RSS = p.File+c.mapped*rss.MiB, p.RSS+c.mapped*rss.MiB
 			}
 			l := &event.Limit{Name: c.limit, Accounting: event.AccountingRSS, Used: c.used * 20 * rss.MiB, Limit: 2000 * rss.MiB}
-			if got := leadOf(s.watcher, rule(c.rule), l); got != c.want*20*rss.MiB {
+			if got := s.acts.Lead(rule(c.rule).Action, l); got != c.want*20*rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want*20*rss.MiB)
 			}
 		})
@@ -176,10 +176,10 @@ func pooled(t *testing.T) (*stand, []rss.ProcID) {
 // TestPoolThatDoesNotRespawn is not emptied.
 func TestPoolThatDoesNotRespawn(t *testing.T) {
 	s, ids := pooled(t)
-	if s.flight == nil || !strings.Contains(s.stderr(), "TERM sent to process "+itoa(s.flight.acted.Procs[0].ID.PID)+" (python), one of 2 workers of process 5000001") {
+	if s.acts.InFlight() == nil || !strings.Contains(s.stderr(), "TERM sent to process "+itoa(s.acts.InFlight().Acted.Procs[0].ID.PID)+" (python), one of 2 workers of process 5000001") {
 		t.Fatalf("no worker was signalled:\n%s", s.stderr())
 	}
-	first := s.flight.acted.Procs[0].ID
+	first := s.acts.InFlight().Acted.Procs[0].ID
 	s.fs.End(first.PID)
 	for range 20 {
 		s.full()
@@ -254,8 +254,8 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 			s.put(worker3, id.PID, 20*rss.MiB, 0)
 			s.node.Heir = true
 			s.open(s.holder.begin)
-			if got := len(s.recyclesAsked(id)) > 0; got != c.asked || s.flight != nil {
-				t.Fatalf("asked %v after the take-over, want %v; in flight %+v", got, c.asked, s.flight)
+			if got := len(s.recyclesAsked(id)) > 0; got != c.asked || s.acts.InFlight() != nil {
+				t.Fatalf("asked %v after the take-over, want %v; in flight %+v", got, c.asked, s.acts.InFlight())
 			}
 			if c.then != "" {
 				s.log(id, c.then)
@@ -269,12 +269,12 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 			}
 			s.later(s.node.From + c.until - 700*time.Millisecond - s.now()) // this machine may be slow
 			s.full()
-			if s.flight != nil {
-				t.Fatalf("in flight %+v, %v after the take-over", s.flight.decision, s.now())
+			if s.acts.InFlight() != nil {
+				t.Fatalf("in flight %+v, %v after the take-over", s.acts.InFlight().Decision, s.now())
 			}
 			s.later(time.Second)
 			s.full()
-			if f := s.flight; f == nil || f.decision.Action != event.ActionRecycle {
+			if f := s.acts.InFlight(); f == nil || f.Decision.Action != event.ActionRecycle {
 				t.Fatalf("nothing in flight %v after the take-over", s.now())
 			}
 			if got := s.recyclesAsked(id); got[len(got)-1] != worker2 {

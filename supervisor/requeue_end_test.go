@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -29,7 +30,7 @@ func TestRequeueDryRun(t *testing.T) {
 	s := inJob46(t, nil, func(o *Options) { o.Settings.DryRun, o.Settings.CheckpointSignal = true, "USR1" })
 	s.put(theCommand, theHolder, 980*rss.MiB, 0)
 	s.looksUntil("decision", func() bool { return strings.Contains(s.stderr(), "would requeue (dry run)") })
-	if calls := f.calls(t); len(calls) > 0 || s.flight != nil {
+	if calls := f.calls(t); len(calls) > 0 || s.acts.InFlight() != nil {
 		t.Errorf("asked for %q", calls)
 	}
 }
@@ -88,8 +89,8 @@ func TestRequeueIsTakenUp(t *testing.T) {
 	f.write(t, "kill-update", "")
 	s := inJob46(t, nil, nil)
 	s.put(theCommand, theHolder, 980*rss.MiB, 0)
-	s.looksUntil("decision", func() bool { return s.flight != nil })
-	s.looksUntil("outcome", func() bool { return s.flight == nil })
+	s.looksUntil("decision", func() bool { return s.acts.InFlight() != nil })
+	s.looksUntil("outcome", func() bool { return s.acts.InFlight() == nil })
 	calls := f.calls(t)
 	if calls[0] != "requeuehold 46" || calls[len(calls)-1] != "release 46" || slices.Contains(calls[1:], "requeuehold 46") {
 		t.Errorf("asked for %q", calls)
@@ -111,11 +112,11 @@ func TestRequeueJobOutlives(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), ".rsswarden")
-	plan, err := json.Marshal(RequeuePlan{Job: job, MiB: 1250, Rule: "97%:requeue", Because: "it was full", Run: "r", Places: record.Places{Journals: []string{dir}}})
+	plan, err := json.Marshal(action.RequeuePlan{Job: job, MiB: 1250, Rule: "97%:requeue", Because: "it was full", Run: "r", Places: record.Places{Journals: []string{dir}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/proc/self/exe", RequeueCommand)
+	cmd := exec.Command("/proc/self/exe", action.RequeueCommand)
 	cmd.Stdin = strings.NewReader(string(plan))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
@@ -156,9 +157,9 @@ func TestRequeueJobWithoutFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := RequeuePlan{Job: job, MiB: 1250, Places: record.Places{Journals: []string{"/proc/nothing/here"}}}
+	plan := action.RequeuePlan{Job: job, MiB: 1250, Places: record.Places{Journals: []string{"/proc/nothing/here"}}}
 	var out strings.Builder
-	if err := plan.run(&out, slurm.ScontrolStrict, slurm.RequeuePatience{}); err == nil || !strings.Contains(err.Error(), "cannot make the file") {
+	if err := plan.CarryOut(&out, slurm.ScontrolStrict, slurm.RequeuePatience{}); err == nil || !strings.Contains(err.Error(), "cannot make the file") {
 		t.Error(err)
 	}
 	if job := f.read(t, "job"); !strings.Contains(job, "MinMemoryNode=1250M") || strings.Contains(job, "held") || !strings.Contains(out.String(), `"Requeued":true`) {
@@ -197,7 +198,7 @@ func TestSecondLife(t *testing.T) {
 			f.Close()
 			c.env["SLURM_SUBMIT_DIR"] = dir
 			s := inJob46(t, c.env, nil)
-			find := s.lastLife()
+			find := s.acts.LastLife()
 			if (find == nil) != (c.want == "") {
 				t.Fatalf("to be told: %v", find != nil)
 			}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -136,7 +135,7 @@ func TestCanRequeue(t *testing.T) {
 	}{
 		{"as it is", "97%:requeue", nil, fakeJob, nil, "", ""},
 		{"outside Slurm", "97%:requeue", map[string]string{"SLURM_JOB_ID": ""}, fakeJob, nil, event.ReasonUnsupported, "not in a Slurm job"},
-		{"attached", "97%:requeue", nil, fakeJob, func(s *stand) { s.Able = attach.FromOutside("", nil) }, event.ReasonUnsupported, "only what rsswarden run"},
+		{"attached", "97%:requeue", nil, fakeJob, func(s *stand) { s.acts.Able = attach.FromOutside("", nil) }, event.ReasonUnsupported, "only what rsswarden run"},
 		{"--no-requeue", "97%:requeue", nil, job("Requeue=1", "Requeue=0"), nil, event.ReasonNoRequeue, "--no-requeue"},
 		{"salloc", "97%:requeue", nil, job("BatchFlag=1", "BatchFlag=0"), nil, event.ReasonNoRequeue, "no batch script"},
 		{"in the queue already", "97%:requeue", nil, job("RUNNING", "COMPLETING"), nil, event.ReasonNoRequeue, "it is COMPLETING"},
@@ -166,7 +165,7 @@ func TestCanRequeue(t *testing.T) {
 			r := rule(t, c.rule)
 			h := event.Feasibility{Later: true}
 			for deadline := time.Now().Add(time.Minute); h.Later; time.Sleep(time.Millisecond) {
-				if h = s.can(r, s.user()); h.Later && time.Now().After(deadline) {
+				if h = s.acts.Can(r, s.user()); h.Later && time.Now().After(deadline) {
 					t.Fatal("Slurm did not answer within a minute")
 				}
 			}
@@ -187,27 +186,6 @@ func (s *stand) batchShell(ignored, caught string) {
 	s.fs.Put(rsstest.Process{PID: theHolder, Parent: shell, Start: 3, Comm: "rsswarden"})
 	name := filepath.Join("proc", itoa(shell), "status")
 	s.fs.Write(name, s.fs.Read(name)+"SigIgn:\t"+ignored+"\nSigCgt:\t"+caught+"\n")
-}
-
-// TestNewSize: what each form of the rule comes to.
-func TestNewSize(t *testing.T) {
-	s := inJob46(t, nil, nil)
-	s.put(theCommand, theHolder, 980*rss.MiB, 0)
-	s.read()
-	facts := jobFacts{job: slurm.RunningJob{ID: "46", State: "RUNNING", Requeue: true, Batch: true, MiB: 1000, CPUs: 2, Nodes: 1}, room: slurm.Room{MiB: 8000}}
-	for text, want := range map[string]uint64{
-		"97%:requeue": 1250, "97%:requeue=+25%": 1250, "97%:requeue=+50%": 1500, "97%:requeue=3G": 3072, "97%:requeue=20G": 8000,
-		"97%:requeue=advice": 1536, // half as much again, as a size that people write
-	} {
-		if got, h := s.newSize(rule(t, text), s.user(), &facts); got != want || !h.OK {
-			t.Errorf("%s: %d MiB, %+v; want %d", text, got, h, want)
-		}
-	}
-	step := *s.user()
-	step.Name, step.Scope, step.Limit = event.LimitSlurm, event.ScopeStep, 500*rss.MiB
-	if _, h := s.newSize(rule(t, "97%:requeue"), &step, &facts); h.OK || h.Reason != event.ReasonNoHelp {
-		t.Errorf("a step by srun --mem: %+v", h)
-	}
 }
 
 // TestRequeues from the rung to the queue, with a process of its own.
@@ -236,8 +214,8 @@ func TestRequeues(t *testing.T) {
 			}
 			s := inJob46(t, nil, nil)
 			s.put(theCommand, theHolder, 980*rss.MiB, 0)
-			s.looksUntil("decision", func() bool { return s.flight != nil })
-			s.looksUntil("outcome", func() bool { return s.flight == nil })
+			s.looksUntil("decision", func() bool { return s.acts.InFlight() != nil })
+			s.looksUntil("outcome", func() bool { return s.acts.InFlight() == nil })
 			var calls []string
 			for _, call := range f.calls(t) {
 				if !slices.Contains(calls, call) {

@@ -63,7 +63,7 @@ func callCounts(t *testing.T, name func(*ast.CallExpr) string) map[string]int {
 // (fault.Point, cmd/rsswarden.TestGoroutinePanics), or needs a reason why it cannot.
 // Those of package supervisor itself are in testdata/shape.txt.
 var goStatements = map[string]int{
-	"supervisor/action": 5, "supervisor/alert": 5, "supervisor/control": 3, "supervisor/doctor": 2, "supervisor/event": 1, "supervisor/hold": 5, "supervisor/nodejobs": 1, "supervisor/probe": 2,
+	"supervisor/action": 7, "supervisor/alert": 5, "supervisor/control": 3, "supervisor/doctor": 2, "supervisor/event": 1, "supervisor/hold": 5, "supervisor/nodejobs": 1, "supervisor/probe": 2,
 	"supervisor/record": 1, "supervisor/record/store": 4, "supervisor/remote": 4, "supervisor/screen": 1, "supervisor/tell": 1, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/trim/once": 1, "supervisor/wake": 2, "cmd/rsswarden": 10, "cmd/rsswardend": 1,
 }
 
@@ -161,7 +161,7 @@ func TestProgramsStarted(t *testing.T) {
 		"supervisor/doctor runs path":                       1, // doctor: Python
 		"cmd/rsswarden runs name":                           1, // sacct, scontrol
 		`slurm runs "scontrol"`:                             2,
-		`supervisor runs "/bin/sh" "-c" putOutside`:         1,
+		`supervisor/action runs "/bin/sh" "-c" putOutside`:  1,
 		`supervisor/action runs "/bin/sh" "-c" p.Command`:   1, // exec=, the user's own text
 		"supervisor/alert runs p.Path SendCommand":          1,
 		`supervisor/loader runs u.Executable "-B"`:          1, // the training's Python with a file of the hook

@@ -35,7 +35,7 @@ func (r *rateStand) looks() (n int) {
 		n++
 		switch {
 		case news:
-			if r.poll(true) || len(r.said) > 0 {
+			if r.poll(true) || r.acts.Heard() {
 				r.full()
 			}
 		case r.pssAsk != nil && w.now >= r.pssAt:
@@ -112,8 +112,8 @@ func (r *rateStand) why() string {
 		mapped += o.Mapped
 	}
 	doing := "nothing in flight"
-	if f := r.flight; f != nil {
-		doing = fmt.Sprintf("%s in flight for %v", f.decision.Action, (r.now() - f.began).Round(time.Millisecond))
+	if f := r.acts.InFlight(); f != nil {
+		doing = fmt.Sprintf("%s in flight for %v", f.Decision.Action, (r.now() - f.Began).Round(time.Millisecond))
 	}
 	return fmt.Sprintf("%d workers, a batch each %v; used %v of %v: leaked %v, mapped %v, the rest %v; %s; last said: %s",
 		w.Workers, w.Step*time.Duration(w.Workers), w.used(), w.Limit, leaked, mapped, w.used().Sub(leaked+mapped), doing, r.lines.last())

@@ -82,13 +82,13 @@ var scenes = map[string]func(*testing.T) *stand{
 	// A worker of a pool without a hook gets a signal and is replaced.
 	"pool": func(t *testing.T) *stand {
 		s, _ := pooled(t)
-		s.fs.End(s.flight.acted.Procs[0].ID.PID)
+		s.fs.End(s.acts.InFlight().Acted.Procs[0].ID.PID)
 		s.fs.Write("proc/"+itoa(worker3)+"/cmdline", "python\x00pool.py\x00")
 		s.put(worker3, theCommand, 10*rss.MiB, 0)
 		s.later(time.Second)
 		s.looksUntil("outcome", func() bool {
 			p := s.view.Sample.Find(worker3)
-			return s.flight == nil && p != nil && p.Role == rss.RoleWorker
+			return s.acts.InFlight() == nil && p != nil && p.Role == rss.RoleWorker
 		})
 		s.end(&hold.Exit{})
 		return s
@@ -98,8 +98,8 @@ var scenes = map[string]func(*testing.T) *stand{
 		newFakeSlurm(t)
 		s := inJob46(t, nil, nil)
 		s.put(theCommand, theHolder, 980*rss.MiB, 0)
-		s.looksUntil("decision", func() bool { return s.flight != nil })
-		s.looksUntil("outcome", func() bool { return s.flight == nil })
+		s.looksUntil("decision", func() bool { return s.acts.InFlight() != nil })
+		s.looksUntil("outcome", func() bool { return s.acts.InFlight() == nil })
 		s.end(&hold.Exit{Signal: int(syscall.SIGTERM)})
 		return s
 	},
@@ -171,13 +171,13 @@ var scenes = map[string]func(*testing.T) *stand{
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := s.flight.acted.Procs[0].ID.PID
+		first := s.acts.InFlight().Acted.Procs[0].ID.PID
 		s.fs.End(first)
 		s.put(worker3, id.PID, 100*rss.MiB, 0)
 		s.log(id, fmt.Sprintf(`"what":"recycled","id":1,"n":1,"worker":%d,"new":5000013,"pause_ms":7,"mode":"drain"`, first))
 		s.full()
 		<-results
-		s.log(id, fmt.Sprintf(`"what":"refused","id":2,"n":1,"worker":%d,"why":"the loader ends"`, s.flight.acted.Procs[0].ID.PID))
+		s.log(id, fmt.Sprintf(`"what":"refused","id":2,"n":1,"worker":%d,"why":"the loader ends"`, s.acts.InFlight().Acted.Procs[0].ID.PID))
 		s.full()
 		<-results
 		<-results

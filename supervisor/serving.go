@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
@@ -9,9 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
-
-// serving is the command of a client that is being carried out.
-type serving struct{ manual manual }
 
 // serve opens the control socket. Where that fails nobody can ask.
 func (w *watcher) serve() {
@@ -25,14 +21,14 @@ func (w *watcher) serve() {
 
 // serveNoMore closes the socket, before another watcher opens its own.
 func (w *watcher) serveNoMore() {
-	w.serving.manual.end(event.ReasonVanished, "the run has ended")
+	w.acts.EndRequest("the run has ended")
 	w.tell.CloseControl()
 }
 
 // answerClient answers what a client asks.
 func (w *watcher) answerClient(r tell.Request) {
 	if r.Command != nil {
-		r.Begun(w.obeyClient(r.Context, *r.Command))
+		r.Begun(w.acts.Obey(r.Context, *r.Command))
 		w.tell.Status.Changed()
 		return
 	}
@@ -44,16 +40,16 @@ func (w *watcher) standing() *tell.Standing {
 	p := w.node
 	st := &tell.Standing{
 		Since: w.started.Add(p.From), Sample: &w.view.Sample, Limits: w.view.Limits, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
-		Trainers: w.observe.Workers.Trainers(), NoHook: w.noHookWhy(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
+		Trainers: w.observe.Workers.Trainers(), NoHook: w.acts.NoHook(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
 		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.tell.Costs(w.now()),
 	}
 	if job, ok := w.observe.Limits.Job(); ok {
 		st.Job = job.ID
 	}
-	if f := w.flight; f != nil {
-		st.Action = &control.Action{Action: f.decision.Action, Rule: f.decision.Rule, Since: w.started.Add(f.began)}
-		for i := range f.acted.Procs {
-			st.Action.PIDs = append(st.Action.PIDs, f.acted.Procs[i].ID.PID)
+	if f := w.acts.InFlight(); f != nil {
+		st.Action = &control.Action{Action: f.Decision.Action, Rule: f.Decision.Rule, Since: w.started.Add(f.Began)}
+		for i := range f.Acted.Procs {
+			st.Action.PIDs = append(st.Action.PIDs, f.Acted.Procs[i].ID.PID)
 		}
 	}
 	for _, m := range append([]node.Member{p.Me}, p.Others...) {
@@ -71,14 +67,4 @@ func (w *watcher) standing() *tell.Standing {
 		}
 	}
 	return st
-}
-
-// noHook is why no loader can be asked for anything, where it is not told more closely.
-const noHook = "no loader hook"
-
-func (w *watcher) noHookWhy() string {
-	if w.observe.Loader != nil {
-		return w.observe.Workers.NoHello()
-	}
-	return cmp.Or(w.Able.Hook, noHook)
 }

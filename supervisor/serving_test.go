@@ -107,10 +107,10 @@ func TestAskedToRecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.flight == nil || !s.flight.manual {
-		t.Fatalf("in flight %+v", s.flight)
+	if s.acts.InFlight() == nil || !s.acts.InFlight().Decision.Asked() {
+		t.Fatalf("in flight %+v", s.acts.InFlight())
 	}
-	first := s.flight.acted.Procs[0].ID.PID
+	first := s.acts.InFlight().Acted.Procs[0].ID.PID
 	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Source().Do(ctx, cmd) })
 	var refused *control.Refused
 	if !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
@@ -124,10 +124,10 @@ func TestAskedToRecycle(t *testing.T) {
 	if r.PID != first || !r.OK || r.Task != 0 || r.Paused != 0.007 || r.Freed == 0 {
 		t.Errorf("first result %+v", r)
 	}
-	if s.flight == nil || s.flight.acted.Procs[0].ID.PID == first {
-		t.Fatalf("then in flight %+v, want the other worker", s.flight)
+	if s.acts.InFlight() == nil || s.acts.InFlight().Acted.Procs[0].ID.PID == first {
+		t.Fatalf("then in flight %+v, want the other worker", s.acts.InFlight())
 	}
-	second := s.flight.acted.Procs[0].ID.PID
+	second := s.acts.InFlight().Acted.Procs[0].ID.PID
 	s.log(id, `"what":"refused","id":2,"n":1,"worker":`+digits(second)+`,"why":"the loader ends"`)
 	s.full()
 	if r = <-results; r.PID != second || r.OK || r.Reason != event.ReasonUnsupported {
@@ -199,8 +199,8 @@ func TestAskedInVain(t *testing.T) {
 			if (refused.Hint == "") != (c.hint == "") || !strings.Contains(refused.Hint, c.hint) {
 				t.Errorf("hint %q, want %q", refused.Hint, c.hint)
 			}
-			if s.flight != nil {
-				t.Errorf("in flight %+v", s.flight)
+			if s.acts.InFlight() != nil {
+				t.Errorf("in flight %+v", s.acts.InFlight())
 			}
 		})
 	}

@@ -272,11 +272,11 @@ func process(pid int, role rss.Role, size, virtual rss.Bytes) rss.Proc {
 
 // judge has the ladder judge these readings, of which every action could help.
 func (s *stand) judge(limits ...event.Limit) policy.Judgement {
-	in := policy.Input{Now: s.now(), Limits: s.ladder.Observe(s.now(), limits)}
-	for due := range s.ladder.Asks(&in) {
+	in := policy.Input{Now: s.now(), Limits: s.acts.Ladder.Observe(s.now(), limits)}
+	for due := range s.acts.Ladder.Asks(&in) {
 		in.Feasible[due.Ask] = event.Feasibility{OK: true}
 	}
-	return s.ladder.Judge(in)
+	return s.acts.Ladder.Judge(in)
 }
 
 // rate is how fast a limit grows, for a test to change.
@@ -288,4 +288,9 @@ func (s *stand) rate(l *event.Limit) *rss.Rate {
 	}
 	s.view.Limits, s.view.Rates = append(s.view.Limits, *l), append(s.view.Rates, rss.Rate{})
 	return &s.view.Rates[len(s.view.Rates)-1]
+}
+
+// can says whether an action can help a limit now.
+func (s *stand) can(a event.Action, l *event.Limit) event.Feasibility {
+	return s.acts.Can(event.Rule{Action: a}, l)
 }

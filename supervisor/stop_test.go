@@ -118,7 +118,7 @@ func TestStopSparesExtern(t *testing.T) {
 	j.ends(taskID)
 	j.fs.Put(rsstest.Process{PID: orphanID.PID, Start: orphanID.Start, Parent: 1, Comm: "python", Anon: rss.MiB})
 	j.full()
-	if j.flight == nil {
+	if j.acts.InFlight() == nil {
 		t.Fatal("done, and a task lives")
 	}
 	j.later(2 * time.Minute)
@@ -131,7 +131,7 @@ func TestStopSparesExtern(t *testing.T) {
 	j.ends(deaf)
 	j.full()
 	j.full()
-	if j.flight != nil {
+	if j.acts.InFlight() != nil {
 		t.Error("the stop waits for what it must not touch")
 	}
 	for name, c := range map[string]*exec.Cmd{"shell": shell, "in the shell": inShell, "orphan": orphan} {
@@ -142,10 +142,10 @@ func TestStopSparesExtern(t *testing.T) {
 	if want := "stopped job 46 but for step extern"; !strings.Contains(j.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, j.stderr())
 	}
-	if err := j.kill(shellID, unix.SIGTERM); err == nil || errors.Is(err, unix.ESRCH) {
+	if err := j.acts.Kill(shellID, unix.SIGTERM); err == nil || errors.Is(err, unix.ESRCH) {
 		t.Errorf("a signal by another way: %v", err)
 	}
-	if j.ladder.Stopped() {
+	if j.acts.Ladder.Stopped() {
 		t.Error("the ladder watches no more, and the job goes on")
 	}
 }
@@ -176,7 +176,7 @@ func TestStopOfNobody(t *testing.T) {
 	if !running(shell) {
 		t.Error("the shell was ended")
 	}
-	if j.flight != nil || j.tell.Sum.Stopped {
+	if j.acts.InFlight() != nil || j.tell.Sum.Stopped {
 		t.Error("something was stopped")
 	}
 	for _, want := range []string{
@@ -218,8 +218,8 @@ func TestStopOfOneStep(t *testing.T) {
 	j.uses("1", 10)
 	j.full()
 	j.full()
-	if !running(zero) || j.flight != nil || j.tell.Sum.Stopped {
-		t.Errorf("the other step, flight %v, stopped %v", j.flight, j.tell.Sum.Stopped)
+	if !running(zero) || j.acts.InFlight() != nil || j.tell.Sum.Stopped {
+		t.Errorf("the other step, flight %v, stopped %v", j.acts.InFlight(), j.tell.Sum.Stopped)
 	}
 	if want := "stopped step 46.1, freed"; !strings.Contains(j.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, j.stderr())
@@ -292,7 +292,7 @@ func TestRecycleOfOneStep(t *testing.T) {
 	for i := range j.view.Limits {
 		l := j.view.Limits[i]
 		var pids []int
-		for _, u := range j.recyclable(&l) {
+		for _, u := range j.acts.Recyclable(&l) {
 			pids = append(pids, u.ID.PID)
 		}
 		want := fmt.Sprint([]int{worker1, worker2})

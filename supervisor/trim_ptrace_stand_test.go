@@ -26,13 +26,13 @@ func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
 	s.put(worker1, theCommand, 0, file1)
 	s.put(worker2, theCommand, 0, file2)
 	size := map[int]rss.Bytes{worker1: file1, worker2: file2}
-	s.plansBy(func(a planAsk) plan {
-		id := a.id
-		p := plan{Planned: action.Planned{ID: id}}
+	s.plansBy(func(a action.PlanAsk) action.Plan {
+		id := a.ID
+		p := action.Plan{Planned: action.Planned{ID: id}}
 		for at := rss.Bytes(0); at+50*rss.MiB <= size[id.PID]; at += 50 * rss.MiB {
 			p.Pieces = append(p.Pieces, 50*rss.MiB)
-			p.pieces = append(p.pieces, trim.Sized{
-				Piece: trim.Piece{ID: id, Lo: address(id.PID, len(p.pieces))}, Resident: 50 * rss.MiB,
+			p.Sized = append(p.Sized, trim.Sized{
+				Piece: trim.Piece{ID: id, Lo: address(id.PID, len(p.Sized))}, Resident: 50 * rss.MiB,
 			})
 		}
 		return p
@@ -50,15 +50,17 @@ func (s *stand) step(full bool) {
 }
 
 // plansBy has plans read by the test.
-func (s *stand) plansBy(read func(planAsk) plan) { s.tracer.Reader = probe.New(&s.probes, read) }
+func (s *stand) plansBy(read func(action.PlanAsk) action.Plan) {
+	s.acts.Tracer.Plans = probe.New(&s.probes, read)
+}
 
 // plans waits for the plan that was asked for and takes it in.
 func (s *stand) plans() {
 	s.t.Helper()
-	if !s.tracer.Wait(time.Minute) {
+	if !s.acts.Tracer.Plans.Wait(time.Minute) {
 		s.t.Fatal("no plan came")
 	}
-	s.step(s.heardPlan())
+	s.step(s.acts.Planned())
 }
 
 // wanted returns the piece that the holder was asked for last, once.
@@ -76,11 +78,11 @@ func (s *stand) wanted() hold.TrimRequest {
 func (s *stand) gives(r hold.TrimRequest, left rss.Bytes, stop time.Duration) {
 	s.t.Helper()
 	s.put(r.PID, theCommand, 0, left)
-	s.taken(hold.TrimAnswer{ID: r.ID, Stop: stop})
-	s.step(s.advance())
-	if f := s.flight; f != nil && f.running != nil && action.Wakes(f.running) != 0 {
+	s.acts.Trimmed(hold.TrimAnswer{ID: r.ID, Stop: stop})
+	s.step(s.acts.Advance())
+	if f := s.acts.InFlight(); f != nil && f.Running != nil && action.Wakes(f.Running) != 0 {
 		s.rings(actionDue) // it runs for as long as it stood still
-		s.step(s.advance())
+		s.step(s.acts.Advance())
 	}
 }
 
@@ -94,8 +96,8 @@ func (s *stand) rings(why wake.Cause) {
 
 func (s *stand) refuses(r hold.TrimRequest, why trim.Refusal) {
 	s.t.Helper()
-	s.taken(hold.TrimAnswer{ID: r.ID, Refusal: uint8(why)})
-	s.step(s.advance())
+	s.acts.Trimmed(hold.TrimAnswer{ID: r.ID, Refusal: uint8(why)})
+	s.step(s.acts.Advance())
 }
 
 // said are the loader events that ptrace caused.

@@ -18,8 +18,8 @@ import (
 func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
 	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB) // 900 of 1000 MiB, and 800 is enough
 	s.open(s.holder.begin)
-	if s.flight == nil || s.flight.decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim", s.flight)
+	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
+		t.Fatalf("in flight %+v, want a trim", s.acts.InFlight())
 	}
 	s.plans()
 	ms := time.Millisecond
@@ -32,8 +32,8 @@ func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
 		left -= 50 * rss.MiB
 		s.gives(r, left, stop)
 	}
-	if s.flight != nil || s.ladder.InFlight() != 0 || len(s.holder.trims) > 0 {
-		t.Fatalf("in flight %+v with %v at the holder: 750 MiB are enough", s.flight, s.holder.trims)
+	if s.acts.InFlight() != nil || s.acts.Ladder.InFlight() != 0 || len(s.holder.trims) > 0 {
+		t.Fatalf("in flight %+v with %v at the holder: 750 MiB are enough", s.acts.InFlight(), s.holder.trims)
 	}
 	all := s.events()
 	o := named(all, event.NameOutcome)
@@ -68,8 +68,8 @@ func TestTrimByPtraceLooksBeforeItIsContent(t *testing.T) {
 		}
 		s.gives(r, 700*rss.MiB, 0)
 	}
-	if s.flight == nil || len(s.holder.trims) != 1 {
-		t.Fatalf("in flight %+v with %v at the holder, want the next piece", s.flight, s.holder.trims)
+	if s.acts.InFlight() == nil || len(s.holder.trims) != 1 {
+		t.Fatalf("in flight %+v with %v at the holder, want the next piece", s.acts.InFlight(), s.holder.trims)
 	}
 }
 
@@ -85,19 +85,19 @@ func TestTrimByPtraceGoesOnToTheNext(t *testing.T) {
 		t.Fatalf("request %+v, want the other process", r)
 	}
 	s.gives(r, 2*rss.MiB, time.Millisecond)
-	if s.flight != nil {
+	if s.acts.InFlight() != nil {
 		s.full()
 	}
-	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
-		t.Fatalf("in flight %+v", s.flight)
+	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
+		t.Fatalf("in flight %+v", s.acts.InFlight())
 	}
 	if left := s.leftBy(worker2); left != 1 {
 		t.Errorf("left %v: all was taken, and 2 MiB touched again", left)
 	}
-	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonDevice {
+	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonDevice {
 		t.Errorf("then: %+v", h)
 	}
-	s.refuse(s.view.Sample.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice}) // a second time
+	s.acts.Tracer.Refuse(s.view.Sample.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice}) // a second time
 	all := s.events()
 	e := byPtrace(all)
 	if len(e) != 2 || e[0]["what"] != "refused" || e[0]["pid"] != float64(worker1) || e[0]["reason"] != string(event.ReasonDevice) || e[1]["what"] != "trimmed" {
@@ -115,14 +115,14 @@ func TestTrimByPtraceUnanswered(t *testing.T) {
 	r := s.wanted()
 	s.later(action.TakeDeadline)
 	s.full()
-	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
-		t.Fatalf("in flight %+v", s.flight)
+	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
+		t.Fatalf("in flight %+v", s.acts.InFlight())
 	}
-	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonTimeout {
+	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonTimeout {
 		t.Errorf("then: %+v", h)
 	}
 	s.gives(r, 450*rss.MiB, time.Hour) // too late
-	if h := s.canTrim(s.user()); h.OK {
+	if h := s.can(event.ActionTrim, s.user()); h.OK {
 		t.Errorf("after a late answer: %+v", h)
 	}
 	all := s.events()
@@ -139,21 +139,21 @@ func TestTrimByPtraceUnanswered(t *testing.T) {
 func TestPlanThatHangs(t *testing.T) {
 	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
 	release := make(chan struct{})
-	s.plansBy(func(a planAsk) plan {
-		id := a.id
+	s.plansBy(func(a action.PlanAsk) action.Plan {
+		id := a.ID
 		<-release
-		return plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, pieces: []trim.Sized{{Piece: trim.Piece{ID: id}}}}
+		return action.Plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, Sized: []trim.Sized{{Piece: trim.Piece{ID: id}}}}
 	})
 	s.open(s.holder.begin)
-	if s.flight == nil {
+	if s.acts.InFlight() == nil {
 		t.Fatal("no trim")
 	}
 	s.later(action.TrimDeadline)
 	s.full()
-	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
-		t.Fatalf("in flight %+v", s.flight)
+	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
+		t.Fatalf("in flight %+v", s.acts.InFlight())
 	}
-	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonTimeout {
+	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonTimeout {
 		t.Errorf("while it hangs: %+v", h)
 	}
 	close(release)
@@ -161,7 +161,7 @@ func TestPlanThatHangs(t *testing.T) {
 	if len(s.holder.trims) > 0 {
 		t.Errorf("the holder was asked for %v", s.holder.trims)
 	}
-	if got, _ := s.tracees(event.AccountingRSS); len(got) != 1 || got[0].ID.PID != worker1 {
+	if got, _ := s.acts.Tracer.Tracees(event.AccountingRSS); len(got) != 1 || got[0].ID.PID != worker1 {
 		t.Errorf("then %+v, want all but the one that hung", got)
 	}
 }
@@ -171,10 +171,10 @@ func TestPtraceIsOffForEverybody(t *testing.T) {
 	s.open(s.holder.begin)
 	s.plans()
 	s.refuses(s.wanted(), trim.Broken)
-	if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
+	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
 		s.full()
 	}
-	if h := s.canTrim(s.user()); h.OK || h.Reason != event.ReasonGivenUp {
+	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonGivenUp {
 		t.Errorf("%+v", h)
 	}
 	if len(s.holder.trims) > 0 {
@@ -195,23 +195,23 @@ func TestHookIsAskedFirst(t *testing.T) {
 			s.runs(id.PID, python)
 			s.is(worker1, id.PID, "python", python, 400*rss.MiB)
 			s.is(worker2, id.PID, "python", python, 270*rss.MiB) // 890 of 1000 MiB
-			s.plansBy(func(a planAsk) plan { return plan{Planned: action.Planned{ID: a.id}} })
+			s.plansBy(func(a action.PlanAsk) action.Plan { return action.Plan{Planned: action.Planned{ID: a.ID}} })
 			s.open(s.holder.begin)
-			if s.flight == nil || s.tracer.Busy() {
-				t.Fatalf("in flight %+v, want the hook's trim first", s.flight)
+			if s.acts.InFlight() == nil || s.acts.Tracer.Plans.Busy() {
+				t.Fatalf("in flight %+v, want the hook's trim first", s.acts.InFlight())
 			}
 			s.known()
 			s.fs.Put(rsstest.Process{PID: worker1, Parent: id.PID, Start: 1 << 40, Comm: "python", Anon: 10 * rss.MiB, File: c.left})
 			s.log(id, `"what":"trimmed","id":1,"worker":5000011,"before":419430400,"after":`+map[bool]string{true: "408944640", false: "52428800"}[c.more])
 			s.full()
-			if s.tracer.Busy() != c.more {
-				t.Fatalf("a plan was asked for: %v, want %v", s.tracer.Busy(), c.more)
+			if s.acts.Tracer.Plans.Busy() != c.more {
+				t.Fatalf("a plan was asked for: %v, want %v", s.acts.Tracer.Plans.Busy(), c.more)
 			}
 			if c.more {
 				s.plans()
 			}
-			if s.flight != nil && s.flight.decision.Action == event.ActionTrim {
-				t.Errorf("in flight %+v", s.flight)
+			if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
+				t.Errorf("in flight %+v", s.acts.InFlight())
 			}
 			if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[0]["ok"] != true {
 				t.Errorf("outcomes %v", o)

@@ -19,8 +19,8 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 	s := tracedStand(t, 100*rss.MiB, 300*rss.MiB)
 	s.open(s.holder.begin)
 	l := &s.view.Limits[0]
-	if got := s.growthUntilTraced(l); got != 0 || s.flight != nil {
-		t.Fatalf("nothing grows, and %v are expected; in flight %+v", got, s.flight)
+	if got := s.acts.UntilTraced(l); got != 0 || s.acts.InFlight() != nil {
+		t.Fatalf("nothing grows, and %v are expected; in flight %+v", got, s.acts.InFlight())
 	}
 	if p := s.pause(s.now()); p > cadence.TracedPause {
 		t.Errorf("the next look is in %v, want one in %v", p, cadence.TracedPause)
@@ -28,25 +28,17 @@ func TestTrimByPtraceAheadOfGrowth(t *testing.T) {
 	now := s.now()
 	s.rate(l).Add(now+time.Second, l.Used+400*rss.MiB)
 	s.later(time.Second)
-	lead := s.growthUntilTraced(l)
+	lead := s.acts.UntilTraced(l)
 	if lead < 100*rss.MiB || lead > 200*rss.MiB {
 		t.Errorf("at 400 MiB a second %v are expected in half a second", lead)
 	}
-	s.tracer.times.add(50 * time.Millisecond)
-	if got := s.growthUntilTraced(l); got < 20*rss.MiB || got > 40*rss.MiB {
-		t.Errorf("%v are expected where the last trim took 50 ms", got)
-	}
-	s.tracer.times.add(10 * time.Second)
-	if got := s.growthUntilTraced(l); got > l.Limit.Scale(mostLead) {
-		t.Errorf("%v are expected, more than 15 points of %v", got, l.Limit)
-	}
 	for _, a := range []event.Action{event.ActionWarn, event.ActionRecycle} {
-		if got := leadOf(s.watcher, event.Rule{Action: a}, l); got != 0 {
+		if got := s.acts.Lead(a, l); got != 0 {
 			t.Errorf("%s: %v", a, got)
 		}
 	}
 	s.Settings.Trim = settings.TrimHook
-	if got := leadOf(s.watcher, event.Rule{Action: event.ActionTrim}, l); got != 0 {
+	if got := s.acts.Lead(event.ActionTrim, l); got != 0 {
 		t.Errorf("by the hook, which has budgets: %v", got)
 	}
 }
@@ -58,7 +50,7 @@ func TestCanTrimByPtrace(t *testing.T) {
 	because := func(want event.Reason) {
 		t.Helper()
 		s.known()
-		if h := s.canTrim(rssLimit); h.OK || h.Reason != want {
+		if h := s.can(event.ActionTrim, rssLimit); h.OK || h.Reason != want {
 			t.Errorf("%+v, want %q", h, want)
 		}
 	}
@@ -75,21 +67,21 @@ func TestCanTrimByPtrace(t *testing.T) {
 	s.is(worker1, theCommand, "python", python, 132*rss.MiB)
 	s.is(worker2, theCommand, "python", python, 232*rss.MiB)
 	s.known()
-	if h := s.canTrim(rssLimit); !h.OK || h.Gain != 300*rss.MiB {
+	if h := s.can(event.ActionTrim, rssLimit); !h.OK || h.Gain != 300*rss.MiB {
 		t.Errorf("%+v, want what lies above the floor, 300 MiB", h)
 	}
 	for _, acc := range []event.Accounting{event.AccountingCgroup, event.AccountingNoShared} {
-		if h := s.canTrim(&event.Limit{Accounting: acc}); h.OK || h.Reason != event.ReasonNoHelp {
+		if h := s.can(event.ActionTrim, &event.Limit{Accounting: acc}); h.OK || h.Reason != event.ReasonNoHelp {
 			t.Errorf("%q: %+v", acc, h)
 		}
 	}
 
-	s.refuse(s.view.Sample.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice})
-	s.refuse(s.view.Sample.Find(worker2).ID, action.Refused{Reason: event.ReasonTraced, Passing: true})
+	s.acts.Tracer.Refuse(s.view.Sample.Find(worker1).ID, action.Refused{Reason: event.ReasonDevice})
+	s.acts.Tracer.Refuse(s.view.Sample.Find(worker2).ID, action.Refused{Reason: event.ReasonTraced, Passing: true})
 	because(event.ReasonTraced) // of the one with most
 	s.later(action.TracePause)
 	s.known()
-	if h := s.canTrim(rssLimit); !h.OK || h.Gain != 200*rss.MiB {
+	if h := s.can(event.ActionTrim, rssLimit); !h.OK || h.Gain != 200*rss.MiB {
 		t.Errorf("after the pause: %+v, want 200 MiB of the second", h)
 	}
 	s.fs.End(worker2)
@@ -100,13 +92,10 @@ func TestCanTrimByPtrace(t *testing.T) {
 	s.is(worker1, theCommand, "python", python, 0)
 	s.fs.Put(rsstest.Process{PID: worker1, Parent: theCommand, Start: 1<<40 + 1, Comm: "python", File: 132 * rss.MiB})
 	s.known()
-	if h := s.canTrim(rssLimit); !h.OK {
+	if h := s.can(event.ActionTrim, rssLimit); !h.OK {
 		t.Errorf("another process with its PID: %+v", h)
 	}
-	s.tracer.asked = 9
-	because(event.ReasonTimeout)
-	s.tracer.asked = 0
-	s.traceNoMore(event.ReasonGivenUp, "x")
+	s.acts.TrimNoMore(event.ReasonGivenUp, "x")
 	because(event.ReasonGivenUp)
 }
 
@@ -120,20 +109,20 @@ func TestCanTrimAddsUp(t *testing.T) {
 	s.is(worker2, id.PID, "python", python, 92*rss.MiB)
 	s.open(s.holder.begin)
 	s.known()
-	if h := s.canTrim(s.user()); !h.OK || h.Gain != 160*rss.MiB {
+	if h := s.can(event.ActionTrim, s.user()); !h.OK || h.Gain != 160*rss.MiB {
 		t.Errorf("%+v, want 100 and 60 MiB", h)
 	}
 	s.Settings.Trim = settings.TrimPtrace // the hook is asked for nothing
-	if h := s.canTrim(s.user()); !h.OK || h.Gain != 160*rss.MiB {
+	if h := s.can(event.ActionTrim, s.user()); !h.OK || h.Gain != 160*rss.MiB {
 		t.Errorf("%+v, want both by ptrace", h)
 	}
 	s.Settings.Trim = settings.TrimHook
-	if h := s.canTrim(s.user()); !h.OK || h.Gain != 100*rss.MiB {
+	if h := s.can(event.ActionTrim, s.user()); !h.OK || h.Gain != 100*rss.MiB {
 		t.Errorf("%+v, want that of the hook alone", h)
 	}
 	s.Settings.Trim = settings.TrimAuto
-	s.Able = attach.FromOutside("x", nil)
-	if s.traces() {
-		t.Error("what somebody else started would be traced")
+	s.acts.Able = attach.FromOutside("x", nil)
+	if h := s.can(event.ActionTrim, s.user()); !h.OK || h.Gain != 100*rss.MiB {
+		t.Errorf("%+v: what was started by others would be traced", h)
 	}
 }

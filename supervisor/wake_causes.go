@@ -17,12 +17,12 @@ const (
 func (w *watcher) rung(why wake.Cause) (done bool) {
 	full := false
 	if why&rankNews != 0 {
-		done, full = true, w.answers() && w.advance() || w.meet()
+		done, full = true, w.answers() && w.acts.Advance() || w.meet()
 	}
-	if why&actionDue != 0 && w.advance() {
+	if why&actionDue != 0 && w.acts.Advance() {
 		full = true
 	}
-	if why&loaderNews != 0 && (w.poll(true) || len(w.said) > 0) {
+	if why&loaderNews != 0 && (w.poll(true) || w.acts.Heard()) {
 		full = true
 	}
 	if full {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -73,23 +74,16 @@ type watcher struct {
 
 	early   []limit.Warning // what was met before anything could be said
 	node    *node.Place
-	serving serving
 	observe *observe.Observer
-	ladder  *policy.State
 	probes  probe.Set
 	bell    *wake.Bell // rings for what is in wakes.go
 
-	tell     *tell.Fan
-	slimmed  bool
-	view     *view.View // what was seen last
-	pace     cadence.Pace
-	said     []action.Said // by loaders, since the action in flight looked last
-	came     arrivals      // of the tracer, since then
-	flight   *inFlight
-	tracer   tracer
-	programs *programs
-	oom      oomPrefer
-	requeue  requeuing
+	tell    *tell.Fan
+	slimmed bool
+	view    *view.View // what was seen last
+	pace    cadence.Pace
+	acts    *action.Set
+	oom     *action.OOMPrefer
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -134,19 +128,23 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 		command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
 	w.node = node.New(node.Options{
-		Proc: opt.Proc, Probes: &w.probes, Bell: w.bell, Cause: rankNews, Kill: w.kill, Override: opt.Link.Override,
+		Proc: opt.Proc, Probes: &w.probes, Bell: w.bell, Cause: rankNews, Kill: func(id rss.ProcID, sig syscall.Signal) error { return w.acts.Kill(id, sig) }, Override: opt.Link.Override,
 	})
-	w.tracer = newTracer(newPlanReader(&w.probes, opt.Proc, opt.Self), begin.Attempt)
-	w.oom = newOOMPrefer(opt.Settings.OOMPrefer)
-	w.programs = newPrograms(opt.Link.Start, opt.Log)
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
 		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
 	}
-	w.requeue.asking = newFactsReader(opt.Proc, scontrol)
 	w.observe = observe.New(observe.Options{
 		Settings: &w.Settings, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup,
 		Holder: begin.Holder, Command: command, Job: opt.Job, Probes: &w.probes, Scontrol: scontrol,
 		Bell: w.bell, LimitMet: limitMet, LoaderNews: loaderNews, Start: opt.Link.Start,
+	})
+	env := &action.Env{
+		Observer: w.observe, Settings: &w.Settings, Able: opt.Able, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup, Now: w.now,
+		View: w.view, Holder: opt.Link, Ranks: ranks{w}, Tell: w.tell,
+	}
+	w.oom = &action.OOMPrefer{Env: env}
+	w.acts = action.New(env, action.Options{
+		Probes: &w.probes, Attempt: begin.Attempt, Scontrol: scontrol, Read: w.read, Ring: func() { w.bell.Ring(actionDue) },
 	})
 	w.tell.Sum.Watched = begin.Attempt <= 1 && !w.observe.Pop.Attached()
 	return w
@@ -163,7 +161,7 @@ func (w *watcher) open(begin hold.Begin) {
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
 	}
-	w.ladder = policy.New(s.Rules, options)
+	w.acts.Ladder = policy.New(s.Rules, options)
 	if s.Dir != "" {
 		if err := w.observe.OpenLoaders(s.Dir); err != nil {
 			fault("loader", err)
@@ -215,9 +213,9 @@ func (w *watcher) open(begin hold.Begin) {
 	}
 	w.openAlerts()
 	w.full()
-	w.sayLastLife()
+	w.acts.SayLastLife()
 	// Late and on the side: thousands of ranks that all ask at their start are a storm.
-	w.foresee(rand.N(5 * time.Second))
+	w.acts.Foresee(rand.N(5 * time.Second))
 	w.observe.AskSlurm(w.now(), w.node.Joined())
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
@@ -42,7 +42,7 @@ func run(p process) int {
 		switch name, alone := p.args[1], len(p.args) == 2; {
 		case name == ioCommand && alone:
 			return serveIO(p)
-		case name == supervisor.RequeueCommand && alone:
+		case name == action.RequeueCommand && alone:
 			return requeueJob(p)
 		case name == exportCommand:
 			return exportRecord(p)

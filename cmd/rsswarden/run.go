@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -92,7 +93,7 @@ func start(p process, s settings.Settings) error {
 	_, inSlurm := slurm.FromEnv(p.lookup)
 	opt.Subreaper = !inSlurm
 	if s.Requeues() {
-		opt.Flush = supervisor.RequeueFlush
+		opt.Flush = action.RequeueFlush
 	}
 	used := ""
 	if s.Loader {

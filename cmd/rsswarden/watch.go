@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor"
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -71,10 +72,10 @@ func watch(p process) int {
 // requeueJob is the process that requeues the job. It is no child of the command and
 // outlives watcher and holder.
 func requeueJob(p process) int {
-	err := supervisor.RequeueJob(os.Stdin, os.Stdout)
+	err := action.RequeueJob(os.Stdin, os.Stdout)
 	switch {
-	case errors.Is(err, supervisor.ErrNoPlan):
-		return fail(p, usagef("rsswarden run --at 97%:requeue -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", supervisor.RequeueCommand, err))
+	case errors.Is(err, action.ErrNoPlan):
+		return fail(p, usagef("rsswarden run --at 97%:requeue -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", action.RequeueCommand, err))
 	case err != nil:
 		fmt.Fprintln(p.stderr, err)
 		return 1

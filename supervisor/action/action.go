@@ -26,7 +26,7 @@ type World struct {
 	// Used is what the limit that the action is for stands at for certain, of
 	// the same reading as Sample.
 	Used rss.Bytes
-	// Planned and Taken are what came for a [Tracer] since the last look.
+	// Planned and Taken are what came for a [Stopper] since the last look.
 	Planned []Planned
 	Taken   []Taken
 }

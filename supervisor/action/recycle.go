@@ -5,8 +5,156 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
+
+// recycling has a loader worker replaced through the hook, or signals one of a pool that
+// starts another in its place.
+type recycling struct{ *Env }
+
+func (a recycling) Can(_ event.Rule, l *event.Limit) event.Feasibility {
+	if !l.Name.Memory() {
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "a worker's memory is not what counts here"}
+	}
+	u, reason := a.pick(l)
+	if reason != event.ReasonNone {
+		return event.Feasibility{Reason: reason}
+	}
+	if t := a.View.Sample.Find(u.Trainer); t != nil {
+		if took := a.Workers.Trainers().ResendPause(u.ID.PID); took > 0 {
+			if took > workers.LongPause && !pressed(l) {
+				return event.Feasibility{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
+			}
+		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && a.View.TimeLeft(l) == 0 {
+			return event.Feasibility{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
+		}
+	}
+	job, _ := a.Limits.Job()
+	if a.Ranks.Waits(a.View.TimeLeft(l), job.Nodes) {
+		return event.Feasibility{Reason: event.ReasonOccupied, Later: true}
+	}
+	return event.Feasibility{OK: true, Gain: u.Counted}
+}
+
+// pressedAt is the part of a limit from which on it is near, see [pressed].
+const pressedAt = 0.95
+
+// pressed says that a limit is so near that the trainer may be held for seconds. The
+// fastest rate seen does not count: workers that get their data grow as fast.
+func pressed(l *event.Limit) bool {
+	return l.Ratio() >= pressedAt || l.ETA != nil && *l.ETA < workers.HurryETA.Seconds()
+}
+
+// pick chooses the worker to recycle for l, or says why there is none.
+func (a recycling) pick(l *event.Limit) (u workers.Usage, reason event.Reason) {
+	list := a.recyclable(l)
+	worth := event.MinGain(0)
+	if left := a.View.TimeLeft(l); left > 0 && left < workers.HurryETA && l.Name != event.LimitUser {
+		worth = event.MinRecycle(l) // the enforcer of no other asks whether it was worth it
+	}
+	i, _, reason := workers.Pick(list, worth)
+	if i < 0 {
+		return u, reason
+	}
+	return list[i], reason
+}
+
+// recyclable are the workers that could be recycled for l.
+func (a recycling) recyclable(l *event.Limit) []workers.Usage {
+	step := a.Limits.Step(l)
+	list := slices.DeleteFunc(a.Workers.RecyclableFor(l, a.View.TimeLeft(l)), func(u workers.Usage) bool { return !a.Pop.InScope(u.ID, step) })
+	for i := range list {
+		list[i].RankServed = a.Ranks.LastRecycled(a.Ranks.Key(list[i].ID.PID))
+	}
+	return list
+}
+
+// The rung of a recycle leaves a tenth of the limit for the time that a worker takes
+// to drain. Several ranks that grow together may fill that sooner, and the kernel
+// kills at once: then the recycle begins as much earlier.
+
+// Lead is by how much the growth until a recycle has taken effect is
+// more than the rung leaves, twice the last one's time allowed for.
+func (a recycling) Lead(l *event.Limit) rss.Bytes {
+	rung, ok := a.Ladder.Rung(event.ActionRecycle, l)
+	if !ok || l.Name != event.LimitCgroup && l.Name != event.LimitSlurm {
+		return 0 // --limit kills nothing
+	}
+	if at, ok := a.Ladder.Rung(event.ActionWarn, l); ok && at < rung && l.Used >= at {
+		// Where it is known what workers need, what they have above that is a leak. There is
+		// nothing to wait for, and what the trainer may need all at once finds room.
+		if u, reason := a.pick(l); reason == event.ReasonNone && u.Counted >= event.MinGain(0) && a.Workers.NeedKnown(u.ID.PID) {
+			return min(rung-at, l.Limit.Scale(mostLead))
+		}
+	}
+	if l.Name == event.LimitSlurm {
+		return 0 // slurmstepd looks each half minute
+	}
+	growth := rss.Bytes(a.View.Latest(l) * a.Workers.RecycleTime().Seconds())
+	return min(growth.Sub(l.Limit.Sub(rung)), l.Limit.Scale(mostLead))
+}
+
+func (a recycling) Begin(f *Flight, l *event.Limit) (Running, Result) {
+	u, reason := a.pick(l)
+	if reason != event.ReasonNone {
+		return nil, Result{Reason: reason}
+	}
+	pid := u.ID.PID
+	a.Ranks.Recycled(a.Ranks.Key(pid))
+	f.Acted = a.Workers.ActOn(pid, l)
+	if u.Trainer == 0 {
+		return a.replace(f, l, &f.Acted.Procs[0]), Result{}
+	}
+	fresh, _ := a.Workers.Fresh(pid, l.Accounting)
+	return Recycle(a.Loader, pid, workers.RecycleMode(l.Headroom(), fresh), f.Began), Result{}
+}
+
+func (a recycling) beginFor(f *Flight, pids []int) (Running, Result) {
+	fresh, ok := a.Workers.Fresh(pids[0], f.Before.Accounting)
+	if !ok {
+		return nil, Result{Reason: event.ReasonVanished}
+	}
+	return Recycle(a.Loader, pids[0], workers.RecycleMode(f.Before.Headroom(), fresh), f.Began), Result{}
+}
+
+func (a recycling) instead() string {
+	return "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; %s needs no hook"
+}
+
+// targets are the workers that can be recycled, one of each rank in turn.
+func (a recycling) targets(cmd *control.Command) []target {
+	byTask := map[int][]target{}
+	var tasks []int
+	for _, u := range a.Workers.Recyclable(event.AccountingCgroup) {
+		pid := u.ID.PID
+		if u.Trainer == 0 {
+			continue // a pool's worker gets a signal, which only its own options ask for
+		}
+		task, ok := a.wanted(cmd, pid)
+		if !ok {
+			continue
+		}
+		if byTask[task] == nil {
+			tasks = append(tasks, task)
+		}
+		byTask[task] = append(byTask[task], target{task, []int{pid}})
+	}
+	slices.Sort(tasks)
+	var todo []target
+	for more := true; more; {
+		more = false
+		for _, task := range tasks {
+			if list := byTask[task]; len(list) > 0 {
+				todo, byTask[task], more = append(todo, list[0]), list[1:], true
+			}
+		}
+	}
+	return todo
+}
 
 // Recycler asks a trainer to replace one of its loader workers.
 type Recycler interface {

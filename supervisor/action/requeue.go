@@ -3,208 +3,253 @@ package action
 import (
 	"fmt"
 	"os"
-	"sync/atomic"
-	"syscall"
+	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// Requeuer carries the parts of a requeue out, none of which may block.
-type Requeuer interface {
-	// Ask asks the trainer for a checkpoint.
-	Ask() Result
-	// Start begins to put the job back into the queue, by a process that goes on
-	// whatever becomes of this one, and Ended tells how that came out.
-	Start()
-	Ended() (Result, bool)
-}
-
-// Checkpoint says what a requeue waits for first.
-type Checkpoint struct {
-	Wanted  bool       // a signal asks for one
-	File    *FileWatch // what it is written to, nil where it was not said
-	Timeout time.Duration
-	// Near says that the limit is so near that nothing can be waited for.
-	Near func() bool
-}
-
-// What a requeue looks at how often.
 const (
-	requeueLook = 50 * time.Millisecond
-	// fileReady is how long the first look at the checkpoint's file may take: its
-	// file system may hang.
-	fileReady = time.Second
+	// nearlyFull is the use from which on no checkpoint is waited for: the kernel
+	// may strike with the next page. A rule above it leaves half of what is left.
+	nearlyFull = 0.99
+	// lastRequeue is how long the watcher waits, when the command has ended, for
+	// the job to be back in the queue: with the last process of ours Slurm would
+	// end the one that sees to it too. See [RequeueFlush].
+	lastRequeue = 20 * time.Second
+	// afterKillWait is how long after KillWait a job is to start again: its nodes
+	// are tidied up by then. Slurm would have it wait for 2 minutes.
+	afterKillWait = 10 * time.Second
+	// factsHold is how long Slurm's word about the job is believed.
+	factsHold = 5 * time.Minute
+	// errorHolds is the same where it did not answer.
+	errorHolds = 2 * time.Second
 )
 
-// Requeue has a checkpoint written, waits for its end, and puts the job back into
-// the queue. It has ended when Slurm has the job back, or will not take it.
-func Requeue(r Requeuer, c Checkpoint, now time.Duration) *Requeuing {
-	a := &Requeuing{requeuer: r, checkpoint: c, began: now}
-	if !c.Wanted {
-		a.put("")
-	}
-	return a
+// RequeueFlush is how long the holder is to give a watcher with a requeue= rule
+// when the command has ended.
+const RequeueFlush = lastRequeue + 4*time.Second
+
+// requeuing is what the watcher remembers of requeue= rules.
+type requeuing struct {
+	*Env
+	asking  *probe.Reader[factsAsk, jobFacts]
+	hurry   chan struct{} // closed where the answer is needed now; nil where it comes anyway
+	facts   jobFacts
+	factsAt time.Duration // when they came, 0 for never
+	under   *putting      // what was started last
+	// asked says that somebody has asked the command to end since the checkpoint
+	// is waited for: it has not ended by itself then.
+	asked string
+	done  *tell.Requeued // the job is in the queue
 }
 
-// Requeuing is a requeue under way.
-type Requeuing struct {
-	requeuer   Requeuer
-	checkpoint Checkpoint
-	began      time.Duration // … and when the signal was sent, from then on
-	asked      bool
-	started    bool
-	next       time.Duration
-	saved      string // what came of the checkpoint, for people
-}
-
-// Waits says that the job has not been touched yet: the checkpoint is waited for.
-func (a *Requeuing) Waits() bool { return !a.started }
-
-// Wakes is when to look again.
-func (a *Requeuing) Wakes() time.Duration { return a.next }
-
-// Over ends the wait for a checkpoint because the command has ended, or for
-// another reason in words.
-func (a *Requeuing) Over(why string) {
-	if !a.started {
-		a.put(why)
+func (a *requeuing) Can(r event.Rule, l *event.Limit) event.Feasibility {
+	no := func(reason event.Reason, detail string) event.Feasibility {
+		return event.Feasibility{Reason: reason, Detail: detail}
 	}
-}
-
-func (a *Requeuing) put(saved string) {
-	a.started, a.saved = true, saved
-	if a.checkpoint.File != nil {
-		a.checkpoint.File.Stop()
-	}
-	a.requeuer.Start()
-}
-
-// Step looks whether the checkpoint has been written, and then whether the job
-// is in the queue.
-func (a *Requeuing) Step(w World) (Result, bool) {
-	a.next = w.Now + requeueLook
-	if !a.started {
-		a.wait(w)
-	}
-	if !a.started {
-		return Result{}, false
-	}
-	r, done := a.requeuer.Ended()
-	if done {
-		r.Detail = join(r.Detail, a.saved)
-	}
-	return r, done
-}
-
-// wait waits for the checkpoint.
-func (a *Requeuing) wait(w World) {
-	c := &a.checkpoint
-	if !a.asked {
-		if c.File != nil && !c.File.Ready() && w.Now-a.began < fileReady {
-			return // else a write could come before the first look
-		}
-		if r := a.requeuer.Ask(); !r.OK {
-			a.put("no checkpoint: " + join(string(r.Reason), r.Detail))
-			return
-		}
-		a.asked, a.began = true, w.Now
-	}
-	took := w.Now - a.began
-	after := fmt.Sprintf(" after %.1f s", took.Seconds())
+	job, ok := a.Limits.Job()
 	switch {
-	case c.File != nil && c.File.Written():
-		a.put("the checkpoint was written" + after)
-	case w.Sample != nil && len(w.Sample.Procs) == 0:
-		a.put("the command ended" + after)
-	case took >= c.Timeout:
-		a.put(fmt.Sprintf("no end of a checkpoint was seen within %v", c.Timeout))
-	case c.Near != nil && c.Near():
-		a.put("the limit came too near" + after + " of waiting for the checkpoint")
+	case a.Able.Requeue != "":
+		return no(event.ReasonUnsupported, a.Able.Requeue)
+	case a.done != nil:
+		return no(event.ReasonNoRequeue, "the job is in the queue already")
+	case !ok || job.ID == "":
+		return no(event.ReasonUnsupported, "not in a Slurm job")
+	case !a.byJobMemory(l):
+		return no(event.ReasonNoHelp, "the job's memory is not what limits here")
+	case job.Restarts >= a.Settings.MaxRequeues:
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", text.Times(job.Restarts), a.Settings.MaxRequeues))
 	}
-}
-
-const (
-	// fileStill is how long a checkpoint must stand as it is to count as written.
-	fileStill = time.Second
-	fileLook  = 100 * time.Millisecond
-)
-
-// FileWatch looks, on a goroutine of its own, whether a file is written again and
-// then left alone. The file system may hang; whoever asks does not. Clocks are
-// not compared: a file server has another one.
-type FileWatch struct {
-	stat        func(string) (os.FileInfo, error)
-	still, look time.Duration
-	ready       atomic.Bool
-	written     atomic.Bool
-	stopped     chan struct{}
-	over        atomic.Bool
-}
-
-// WatchFile begins to look at path, which need not exist. Stop it.
-func WatchFile(path string) *FileWatch {
-	f := newFileWatch(os.Stat)
-	go f.run(path)
-	return f
-}
-
-func newFileWatch(stat func(string) (os.FileInfo, error)) *FileWatch {
-	return &FileWatch{stat: stat, still: fileStill, look: fileLook, stopped: make(chan struct{})}
-}
-
-// Ready says that it is known how the file stood at first.
-func (f *FileWatch) Ready() bool { return f.ready.Load() }
-
-// Written says that the file is another one since then, or has other contents,
-// and did not change for a second.
-func (f *FileWatch) Written() bool { return f.written.Load() }
-
-// Stop ends it. It does not wait.
-func (f *FileWatch) Stop() {
-	if f.over.CompareAndSwap(false, true) {
-		close(f.stopped)
+	facts, known := a.jobFacts(job)
+	if !known {
+		return event.Feasibility{Reason: event.ReasonNoRequeue, Detail: "Slurm is being asked about the job", Later: true}
 	}
+	if facts.err != nil {
+		return no(event.ReasonError, facts.err.Error())
+	}
+	_, h := a.newSize(r, l, &facts)
+	return h
 }
 
-// fileState tells one state of a file from another. A directory has one as well:
-// it changes when something in it is renamed into place.
-type fileState struct {
-	exists     bool
-	dev, inode uint64
-	size       int64
-	modified   time.Time
+// byJobMemory says that a limit moves with the memory of the job.
+func (a *requeuing) byJobMemory(l *event.Limit) bool {
+	switch l.Name {
+	case event.LimitSlurm:
+	case event.LimitCgroup:
+		if l.Scope != event.ScopeStep && l.Scope != event.ScopeJob {
+			return false
+		}
+	case event.LimitUser:
+		return a.Settings.LimitShare > 0
+	default:
+		return false
+	}
+	if l.Scope != event.ScopeStep {
+		return true
+	}
+	// A step that was given less than the job by srun --mem has no more next time.
+	return !slices.ContainsFunc(a.View.Limits, func(o event.Limit) bool {
+		return o.Name == l.Name && o.Scope == event.ScopeJob && o.Limit > l.Limit
+	})
 }
 
-func (f *FileWatch) state(path string) fileState {
-	info, err := f.stat(path)
+// newSize finds how much memory the job is to have, in the unit that it was asked
+// for in, or says why it cannot be requeued.
+func (a *requeuing) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint64, h event.Feasibility) {
+	no := func(reason event.Reason, detail string) (uint64, event.Feasibility) {
+		return 0, event.Feasibility{Reason: reason, Detail: detail}
+	}
+	j := &f.job
+	switch {
+	case !j.Batch:
+		return no(event.ReasonNoRequeue, "it has no batch script that could be started again (salloc, or srun alone)")
+	case !j.Requeue:
+		return no(event.ReasonNoRequeue, "it may not be requeued (--no-requeue, or JobRequeue=0 of this site): Requeue=0 in scontrol show job")
+	case f.mortal != "":
+		return no(event.ReasonNoRequeue, f.mortal)
+	case j.State != "RUNNING":
+		return no(event.ReasonNoRequeue, "it is "+j.State)
+	case j.Restarts >= a.Settings.MaxRequeues:
+		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", text.Times(j.Restarts), a.Settings.MaxRequeues))
+	}
+	has := rss.Bytes(j.PerNode()) * rss.MiB
+	if a.byStep(l, has) {
+		return no(event.ReasonNoHelp, fmt.Sprintf("this step has %v of the job's %v, by srun --mem", l.Limit, has))
+	}
+	m, _ := r.More()
+	want := m.Size
+	switch {
+	case m.Advice:
+		want = policy.Advise(policy.Run{Binding: l, Stopped: true, Watched: true}).Mem
+	case m.Share > 0:
+		want = has + has.Scale(m.Share)
+	}
+	mib, err := j.Raise(uint64(want), f.room)
 	if err != nil {
-		return fileState{}
+		return no(event.ReasonNoRequeue, err.Error())
 	}
-	s := fileState{exists: true, size: info.Size(), modified: info.ModTime()}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.dev, s.inode = st.Dev, st.Ino
-	}
-	return s
+	return mib, event.Feasibility{OK: true}
 }
 
-func (f *FileWatch) run(path string) {
-	first := f.state(path)
-	f.ready.Store(true)
-	last, since := first, time.Now()
-	tick := time.NewTicker(f.look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-f.stopped:
-			return
-		case <-tick.C:
-		}
-		now := f.state(path)
-		if now != last {
-			last, since = now, time.Now()
-		}
-		if now != first && now.exists && time.Since(since) >= f.still {
-			f.written.Store(true)
-			return
+// byStep says that a step of Slurm's has less than its job.
+func (a *requeuing) byStep(l *event.Limit, job rss.Bytes) bool {
+	return l.Name == event.LimitSlurm && l.Scope == event.ScopeStep && l.Accounting != event.AccountingVirtual &&
+		job > 0 && l.Limit < job.Scale(0.98)
+}
+
+func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
+	facts := a.facts
+	if a.factsAt == 0 || facts.err != nil {
+		// The ladder was told that it can be done: this cannot happen.
+		return nil, Result{Reason: event.ReasonError, Detail: "Slurm's word about the job is missing"}
+	}
+	mib, h := a.newSize(f.Decision.Rung, l, &facts)
+	if !h.OK {
+		return nil, Result{Reason: h.Reason, Detail: h.Detail}
+	}
+	c := Checkpoint{Wanted: a.Settings.CheckpointSignal != "", Timeout: a.Settings.CheckpointTimeout}
+	tooNear := max(l.Limit.Scale(nearlyFull), l.Used+l.Headroom()/2)
+	c.Near = func() bool {
+		now := a.View.Limit(l.ID())
+		return now != nil && now.Used >= tooNear
+	}
+	if c.Wanted && a.Settings.CheckpointFile != "" {
+		c.File = WatchFile(a.Settings.CheckpointFile)
+	}
+	a.asked = ""
+	a.under = &putting{requeuing: a, flight: f, limit: *l, plan: RequeuePlan{
+		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Rule: f.Decision.Rule, Because: fmt.Sprintf("the limit %s stood at %v of %v", l.Name, l.Used, l.Limit), Run: a.Settings.RunID,
+		Places: record.DefaultPlaces(a.Lookup, os.Geteuid()),
+	}}
+	if job, ok := a.Limits.Job(); ok {
+		a.under.plan.Cluster, a.under.plan.Node, a.under.plan.Restart = job.Cluster, job.NodeName, job.Restarts
+	}
+	text := "putting the job back into the queue"
+	if c.Wanted {
+		text = a.Settings.CheckpointSignal + " asks for a checkpoint, then the job goes back into the queue"
+	}
+	a.Tell.Say(a.Now(), "requeue", phrase.Memory(l)+": "+text+" with "+a.under.size().String())
+	return Requeue(a.under, c, f.Began), Result{}
+}
+
+// heardEnd notes that somebody asks the command to end.
+func (a *requeuing) heardEnd(sig hold.Signal) {
+	switch unix.Signal(sig.Signal) {
+	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+		if a.under != nil && a.under.sent == nil {
+			a.asked = tell.SignalName(sig.Signal)
 		}
 	}
+}
+
+// end ends a requeue under way because the command has ended: by itself,
+// with its checkpoint written, or by Slurm, whose job it is again. Where the
+// holder has gone without a word nothing is begun any more.
+func (a *requeuing) end(f *Flight, held bool) Result {
+	run, ok := f.Running.(*Requeuing)
+	switch {
+	case !ok || f.result != nil && f.result.OK:
+		if f.result != nil {
+			return *f.result
+		}
+		return Result{Reason: event.ReasonVanished}
+	case run.Waits() && !held:
+		return Result{Reason: event.ReasonVanished}
+	case run.Waits() && a.asked != "":
+		return Result{Reason: event.ReasonVanished, Detail: "the command ended by a " + a.asked + ", not by the wish for a checkpoint"}
+	}
+	run.Over(fmt.Sprintf("the command ended after %.1f s", (a.Now() - f.Began).Seconds()))
+	if a.under.answer == nil {
+		return Result{Reason: event.ReasonVanished}
+	}
+	for end := time.Now().Add(lastRequeue); a.under.sent == nil; a.under.Ended() {
+		if !a.under.answer.Wait(time.Until(end)) {
+			return Result{Reason: event.ReasonTimeout, Detail: "Slurm does not answer, and the command has ended; " + a.under.whereTold()}
+		}
+	}
+	r, _ := run.Step(World{Now: a.Now()})
+	return r
+}
+
+// size is how much the job has and is to have.
+func (p *putting) size() tell.Requeued {
+	j := p.plan.Job
+	to := j
+	to.MiB = p.plan.MiB
+	return tell.Requeued{From: rss.Bytes(j.PerNode()) * rss.MiB, To: rss.Bytes(to.PerNode()) * rss.MiB}
+}
+
+// requeueResult says in an outcome what came of it.
+func requeueResult(size tell.Requeued, job slurm.RunningJob, r slurm.RequeueResult, steps []slurm.RequeueStep) Result {
+	var took []string
+	for _, s := range steps {
+		if s.Step != slurm.StepLook {
+			took = append(took, s.String())
+		}
+	}
+	list := strings.Join(took, ", ")
+	switch {
+	case r.Requeued && r.Held:
+		return Result{OK: true, Reason: event.ReasonDone, Detail: fmt.Sprintf("and held, Slurm did not release it: type scontrol release %s (%s)", job.Leader, list)}
+	case r.Requeued && !r.Raised:
+		return Result{OK: true, Reason: event.ReasonDone, Detail: fmt.Sprintf("as it was, with %d MiB: Slurm did not take the new size (%s)", size.From/rss.MiB, list)}
+	case r.Requeued:
+		return Result{OK: true, Reason: event.ReasonDone, Detail: "with " + size.String() + "; " + list}
+	case r.Gone:
+		return Result{Reason: event.ReasonNoRequeue, Detail: r.Why + ", by somebody else"}
+	}
+	return Result{Reason: event.ReasonNoRequeue, Detail: r.Why}
 }

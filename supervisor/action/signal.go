@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 )
 
 // Kill sends a signal to exactly the process id names. Its error wraps ESRCH
@@ -52,107 +54,6 @@ func killByNumber(pid int, sig syscall.Signal) error {
 
 // Killer sends a signal to one process.
 type Killer func(rss.ProcID, syscall.Signal) error
-
-// Replace signals one worker of a pool that respawns (--worker-signal) and
-// ends when the worker is gone and as many processes match as before, so that
-// the next is not taken while its replacement is missing.
-func Replace(kill Killer, worker rss.ProcID, sig syscall.Signal, matching func(*rss.Sample) []rss.ProcID, before int, now time.Duration) Running {
-	return &replace{
-		worker: worker, matching: matching, before: before,
-		err: kill(worker, sig), deadline: now + ReplaceDeadline,
-	}
-}
-
-type replace struct {
-	worker   rss.ProcID
-	matching func(*rss.Sample) []rss.ProcID
-	before   int
-	err      error
-	deadline time.Duration
-}
-
-func (a *replace) Step(w World) (Result, bool) {
-	r := Result{PID: a.worker.PID, Reason: event.ReasonDone}
-	if a.err != nil && !errors.Is(a.err, unix.ESRCH) {
-		r.Reason, r.Detail = event.ReasonError, a.err.Error()
-		return r, true
-	}
-	if w.Sample == nil {
-		return Result{}, false
-	}
-	p := w.Sample.Find(a.worker.PID)
-	gone := p == nil || p.ID != a.worker || p.State == 'Z' || p.State == 'X'
-	if gone && len(a.matching(w.Sample)) >= a.before {
-		r.OK = true
-		return r, true
-	}
-	if w.Now < a.deadline {
-		return Result{}, false
-	}
-	r.Reason = event.ReasonTimeout
-	r.Detail = "the worker did not end"
-	if gone {
-		r.Detail = "no replacement appeared"
-	}
-	return r, true
-}
-
-// Stop ends processes: TERM to each of first at once, KILL to all that is meant
-// of a sample where that has not ended after grace. The caller has told the
-// holder the exit status.
-func Stop(kill Killer, first []rss.ProcID, meant func(*rss.Sample) []rss.ProcID, grace, now time.Duration) Running {
-	a := &stop{kill: kill, meant: meant, deadline: now + grace}
-	for _, id := range first {
-		if err := kill(id, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
-			a.pid, a.err = id.PID, errors.Join(a.err, err)
-		}
-	}
-	return a
-}
-
-type stop struct {
-	kill     Killer
-	meant    func(*rss.Sample) []rss.ProcID
-	deadline time.Duration
-	pid      int
-	err      error
-}
-
-func (a *stop) Step(w World) (Result, bool) {
-	if a.err != nil {
-		return Result{PID: a.pid, Reason: event.ReasonError, Detail: a.err.Error()}, true
-	}
-	if w.Sample == nil {
-		return Result{}, false
-	}
-	meant := a.meant(w.Sample)
-	if w.Now < a.deadline {
-		// Where others go on nobody else tells that these have ended.
-		if len(meant) == 0 && len(w.Sample.Procs) > 0 {
-			return done(event.ReasonDone)
-		}
-		return Result{}, false
-	}
-	// Each look kills what is there now: a tree may fork while it dies. What
-	// cannot be killed is not waited for: it may never end.
-	left := 0
-	var refused Result
-	for _, id := range meant {
-		err := a.kill(id, unix.SIGKILL)
-		if errors.Is(err, unix.EPERM) {
-			refused = Result{PID: id.PID, Reason: event.ReasonError, Detail: err.Error()}
-			continue
-		}
-		left++ // what is gone is out of the next sample
-	}
-	switch {
-	case left > 0:
-		return Result{}, false
-	case refused.PID != 0:
-		return refused, true
-	}
-	return done(event.ReasonDone)
-}
 
 // Signal sends sig once to each of the processes, which are known to catch it.
 // It ends at once: what they do about it is theirs. detail says whom it does not
@@ -229,4 +130,89 @@ func parseCaught(status []byte) (set uint64, ok bool) {
 		return set, err == nil
 	}
 	return 0, false
+}
+
+// signalling sends a signal to those who train.
+type signalling struct{ *Env }
+
+func (a signalling) Can(r event.Rule, l *event.Limit) event.Feasibility {
+	_, h := a.receivers(r, l)
+	return h
+}
+
+// hookless says that nobody can say hello, so that the environment alone tells
+// who trains.
+func (a signalling) hookless() bool {
+	return a.Pop.Attached() || a.Loader == nil && len(a.Workers.Trainers()) == 0
+}
+
+// receivers returns whom the signal of a rule goes to where l was crossed: every
+// trainer that said hello, or without a hook has the environment of one, else the
+// command, or what that runs in a container; of these those that catch it. Help says why it goes to no process.
+func (a signalling) receivers(r event.Rule, l *event.Limit) (to []*rss.Proc, h event.Feasibility) {
+	return a.receiversAmong(r, l, func(int) bool { return true })
+}
+
+// receiversAmong returns those of the receivers that somebody means, by PID.
+func (a signalling) receiversAmong(r event.Rule, l *event.Limit, means func(pid int) bool) (to []*rss.Proc, h event.Feasibility) {
+	sig, rank0, ok := r.Signal()
+	if !ok {
+		return nil, event.Feasibility{Reason: event.ReasonUnsupported}
+	}
+	step, hookless := a.Limits.Step(l), a.hookless()
+	all := slices.DeleteFunc(a.Workers.Training(hookless), func(p *rss.Proc) bool { return !a.Pop.InScope(p.ID, step) })
+	if len(all) == 0 {
+		all = population.InContainers(&a.View.Sample, a.Pop.Commands(&a.View.Sample, step))
+		switch {
+		case len(all) == 0:
+			return nil, event.Feasibility{Reason: event.ReasonVanished}
+		case all[0].Role == rss.RoleAgent && !hookless:
+			return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and none of them said hello"}
+		case all[0].Role == rss.RoleAgent:
+			return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "the command only starts ranks, and there is none now"}
+		}
+		all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return p.Role == rss.RoleAgent })
+	}
+	if a.Pop.Attached() && a.Workers.Unsure(all) {
+		return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "who trains is not known yet", Later: true}
+	}
+	if all = slices.DeleteFunc(all, func(p *rss.Proc) bool { return !means(p.ID.PID) }); len(all) == 0 {
+		return nil, event.Feasibility{Reason: event.ReasonNoTrainer, Detail: "of those that are meant none trains"}
+	}
+	if rank0 {
+		if all, h.Detail, h.Later = a.Workers.Rank0(all); len(all) == 0 {
+			h.Reason = event.ReasonNoRank0
+			return nil, h
+		}
+	}
+	var deaf []*rss.Proc
+	for _, p := range all {
+		// What cannot be read does not catch it as far as we know.
+		if caught, _ := Catches(a.Proc, p.ID.PID, sig); caught {
+			to = append(to, p)
+		} else {
+			deaf = append(deaf, p)
+		}
+	}
+	if len(deaf) > 0 {
+		h.Detail = "not to " + phrase.Processes(deaf) + ", without a handler for " + event.SignalName(sig)
+	}
+	if len(to) == 0 {
+		return nil, event.Feasibility{Reason: event.ReasonNotCaught, Detail: event.SignalName(sig) + ", " + phrase.Processes(deaf)}
+	}
+	if !a.Pop.IsAll(&a.View.Sample, step) {
+		h.Detail = strings.TrimPrefix(h.Detail+"; only "+a.Pop.Target(step)+" is meant", "; ")
+	}
+	h.OK = true
+	return to, h
+}
+
+// Ask signals them.
+func (a signalling) Ask(d event.Decision, l *event.Limit) (Result, bool) {
+	sig, _, _ := d.Rung.Signal()
+	to, h := a.receivers(d.Rung, l)
+	if !h.OK {
+		return Result{Reason: h.Reason, Detail: h.Detail}, true
+	}
+	return Signal(a.Kill, to, sig, h.Detail), true
 }

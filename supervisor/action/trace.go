@@ -12,7 +12,7 @@ import (
 
 // Trace takes the mapped file pages of these processes, one after the other and
 // piece by piece, until the goal is reached, nothing is left, or at its deadline.
-func Trace(t Tracer, mappers []Mapper, goal Goal, now time.Duration) Running {
+func Trace(t Stopper, mappers []Mapper, goal Goal, now time.Duration) Running {
 	a := &trace{t: t, goal: goal, used: goal.Used, deadline: now + TrimDeadline}
 	for _, m := range mappers {
 		a.queue = append(a.queue, tracee{Mapper: m})
@@ -45,7 +45,7 @@ type tracee struct {
 // trace is the state of [Trace]: of cur is either a plan awaited, or a piece, or
 // neither while a new sample is, or the next moment.
 type trace struct {
-	t        Tracer
+	t        Stopper
 	goal     Goal
 	deadline time.Duration
 	queue    []tracee
@@ -281,10 +281,10 @@ func (a *trace) over(why Refused, now time.Duration) {
 	}
 }
 
-// Tracer stops processes for a moment and has them give mapped file pages back
+// Stopper stops processes for a moment and has them give mapped file pages back
 // (ptrace), one piece of one process at a time. Nothing in it blocks: what comes
 // of a call is in a later [World].
-type Tracer interface {
+type Stopper interface {
 	// Plan asks what a process has to give back: [World.Planned].
 	Plan(id rss.ProcID)
 	// Take asks for that piece of the last plan, from 0, and those after it that

@@ -1,113 +1,224 @@
 package action
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-// Trimmer asks processes with the loader hook to drop their mapped file pages.
-type Trimmer interface {
-	// Trim asks the processes and returns the number that their answers carry
-	// and those it could ask.
-	Trim(pids ...int) (request uint64, asked []int, err error)
-}
+// trimming has processes give mapped file pages back: those with the hook first, and by ptrace
+// what is then still above the goal.
+type trimming struct{ *Tracer }
 
-// Trim asks the processes with those PIDs to drop their mapped file pages and
-// ends when each has answered or is gone. A process answers at its next batch.
-func Trim(t Trimmer, pids []int, now time.Duration) Running {
-	request, asked, err := t.Trim(pids...)
-	return newRound(event.LoaderTrimmed, request, asked, err, "%d of %d workers gave back %v of mapped pages", now+TrimDeadline)
-}
-
-// Collector asks processes with the loader hook to collect garbage.
-type Collector interface {
-	// GC asks the processes and returns the number that their answers carry
-	// and those it could ask.
-	GC(pids ...int) (request uint64, asked []int, err error)
-}
-
-// Collect asks the processes with those PIDs to run gc.collect and malloc_trim
-// and ends when each has answered or is gone. A process answers at its next
-// batch. The trainers among them stand still meanwhile; the longest pause counts.
-func Collect(c Collector, pids, trainers []int, now time.Duration) Running {
-	request, asked, err := c.GC(pids...)
-	a := newRound(event.LoaderCollected, request, asked, err, "%d of %d processes gave back %v of anonymous memory", now+CollectDeadline)
-	a.trainers = trainers
-	return a
-}
-
-// round is one request to several processes, that each answers.
-type round struct {
-	what     event.Loader // the answer
-	request  uint64
-	err      error
-	words    string
-	asked    int
-	waiting  map[int]bool
-	answered int
-	freed    rss.Bytes
-	trainers []int         // whose pauses count
-	paused   time.Duration // the longest
-	deadline time.Duration
-}
-
-func newRound(what event.Loader, request uint64, asked []int, err error, words string, deadline time.Duration) *round {
-	waiting := make(map[int]bool, len(asked))
-	for _, pid := range asked {
-		waiting[pid] = true
+func (a trimming) Can(_ event.Rule, l *event.Limit) event.Feasibility {
+	if l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS {
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
 	}
-	return &round{what: what, request: request, err: err, words: words, asked: len(asked), waiting: waiting, deadline: deadline}
-}
-
-func (a *round) Step(w World) (Result, bool) {
-	if a.err != nil {
-		return Result{Reason: event.ReasonError, Detail: a.err.Error()}, true
+	if a.Settings.Trim == settings.TrimPtrace && a.traces() {
+		return a.canTrace(l)
 	}
-	for _, s := range w.Said {
-		if s.Request != a.request || s.What != a.what && s.What != event.LoaderRefused {
-			continue
-		}
-		pid := s.PID
-		if s.Worker != 0 {
-			pid = s.Worker
-		}
-		if waiting, asked := a.waiting[pid]; !asked || !waiting {
-			continue
-		}
-		a.waiting[pid] = false
-		if s.What == a.what {
-			a.answered++
-			a.freed += s.Freed
-			if slices.Contains(a.trainers, pid) {
-				a.paused = max(a.paused, time.Duration(s.Paused*float64(time.Second)))
-			}
-		}
+	hook := a.canTrimByHook(l)
+	if !a.traces() {
+		return hook
 	}
-	left := 0
-	for pid, waiting := range a.waiting {
-		if waiting && w.Sample != nil && w.Sample.Find(pid) == nil {
-			a.waiting[pid] = false
-			continue
-		}
-		if waiting {
-			left++
-		}
-	}
-	if left > 0 && w.Now < a.deadline {
-		return Result{}, false
-	}
-	r := Result{OK: a.answered > 0, Reason: event.ReasonDone, Paused: a.paused}
+	trace := a.canTrace(l)
 	switch {
-	case a.answered > 0:
-	case left > 0:
-		r.Reason = event.ReasonTimeout
-	default:
-		r.Reason = event.ReasonVanished // ended or off, all of them
+	case hook.OK || trace.OK:
+		return event.Feasibility{OK: true, Gain: hook.Gain + trace.Gain}
+	case trace.Reason == event.ReasonNoWorker && hook.Reason == event.ReasonNothing:
+		return hook
+	case trace.Reason == event.ReasonNoWorker:
+		trace.Detail = a.Workers.NoHello() + ", and " + trace.Detail
 	}
-	r.Detail = fmt.Sprintf(a.words, a.answered, a.asked, a.freed)
-	return r, true
+	return trace
+}
+
+// Lead is that of the part which begins first.
+func (a trimming) Lead(l *event.Limit) rss.Bytes {
+	if lead := a.trimAhead(l); lead > 0 {
+		return lead
+	}
+	if lead := a.growthUntilTraced(l); lead > 0 && a.canTrace(l).OK {
+		return lead
+	}
+	return 0
+}
+
+// muchMapped is the share of a limit that workers must have mapped to be trimmed ahead
+// of the rung.
+const muchMapped = 0.02
+
+// canTrimByHook answers for the part of a trim that is done by the hook.
+func (a trimming) canTrimByHook(l *event.Limit) event.Feasibility {
+	if !a.Settings.Trim.Hook() || a.Loader == nil {
+		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: cmp.Or(a.Able.Hook, noHook)}
+	}
+	mappers := a.Workers.Mappers(l.Accounting)
+	if len(mappers) == 0 {
+		return event.Feasibility{Reason: event.ReasonNoWorker, Detail: a.Workers.NoHello()}
+	}
+	var gain rss.Bytes
+	for _, m := range mappers {
+		gain += a.Workers.Trimmable(m)
+	}
+	if gain == 0 {
+		return event.Feasibility{Reason: event.ReasonNothing}
+	}
+	return event.Feasibility{OK: true, Gain: gain}
+}
+
+// traces says that processes may be traced: never those that somebody else
+// started.
+func (a trimming) traces() bool { return a.Settings.Trim.Ptrace() && a.Able.Ptrace == "" }
+
+// tracesFor says that a limit counts what they give back.
+func (a trimming) tracesFor(l *event.Limit) bool {
+	return a.traces() && (l.Accounting == event.AccountingRSS || l.Accounting == event.AccountingPSS)
+}
+
+// canTrace answers for the part of a trim that is done by ptrace.
+func (a trimming) canTrace(l *event.Limit) event.Feasibility {
+	list, h := a.Tracees(l.Accounting)
+	for _, e := range list {
+		h.Gain += a.Workers.Trimmable(e)
+	}
+	h.OK = len(list) > 0
+	return h
+}
+
+func (a trimming) Begin(f *Flight, l *event.Limit) (Running, Result) {
+	var hooked []workers.Usage
+	if a.Settings.Trim.Hook() && a.Loader != nil {
+		hooked = slices.DeleteFunc(a.Workers.Mappers(l.Accounting), func(m workers.Usage) bool { return a.Workers.Trimmable(m) == 0 })
+	}
+	if r := a.begin(f, hooked, f.Before.Used, f.Began); r != nil {
+		return r, Result{}
+	}
+	return nil, Result{Reason: event.ReasonNothing}
+}
+
+func (a trimming) targets(cmd *control.Command) []target {
+	var pids []int
+	for _, m := range a.Workers.Mappers(event.AccountingRSS) {
+		pids = append(pids, m.ID.PID)
+	}
+	return a.hookTargets(cmd, pids)
+}
+
+func (a trimming) beginFor(f *Flight, pids []int) (Running, Result) {
+	return Trim(a.Loader, pids, f.Began), Result{}
+}
+
+func (a trimming) instead() string { return "%s does it by ptrace, which needs no hook" }
+
+// begin begins a trim, of a limit that stands at used: nil where nobody is
+// there to be trimmed.
+func (a trimming) begin(f *Flight, hooked []workers.Usage, used rss.Bytes, now time.Duration) Running {
+	var pids []int
+	for _, m := range hooked {
+		if p := a.View.Sample.Find(m.ID.PID); p != nil {
+			pids = append(pids, m.ID.PID)
+			f.Acted.Procs = append(f.Acted.Procs, *p)
+		}
+	}
+	switch {
+	case !a.traces():
+		return Trim(a.Loader, pids, now)
+	case len(pids) > 0:
+		return Then(Trim(a.Loader, pids, now), func(at World) Running {
+			return a.trace(f, f.Before.Accounting, at.Used, at.Now)
+		})
+	}
+	return a.trace(f, f.Before.Accounting, used, now)
+}
+
+// trace begins the part of a trim that is done by ptrace, of a limit that stands
+// at used: nil where there is no need of it.
+func (a trimming) trace(f *Flight, of event.Accounting, used rss.Bytes, now time.Duration) Running {
+	goal := a.goalOf(f, used)
+	list, _ := a.Tracees(of)
+	if used < goal.Below || len(list) == 0 {
+		return nil
+	}
+	mappers := make([]Mapper, len(list))
+	for i, m := range list {
+		mappers[i] = Mapper{ID: m.ID, Share: m.CountedMapped.Of(m.Mapped)}
+	}
+	a.flight = f
+	return Trace(a.Tracer, mappers, goal, now)
+}
+
+// firstTraceTime is for how long growth goes on, as long as nothing was trimmed,
+// from a look until the first process has given pages back by ptrace: where all
+// processors of a node are taken, that is 300 ms.
+const firstTraceTime = 500 * time.Millisecond
+
+// traceTimes is the time that it took when it was measured last, and twice that
+// counts: some tens of milliseconds where there are processors to spare.
+type traceTimes struct{ last time.Duration }
+
+func (t *traceTimes) add(d time.Duration) { t.last = max(d, t.last*3/4) }
+
+func (t *traceTimes) expected() time.Duration {
+	if t.last == 0 {
+		return firstTraceTime
+	}
+	return min(2*t.last, 2*firstTraceTime)
+}
+
+// mostLead is how far ahead of its rung an action may begin, of the limit.
+const mostLead = 0.15
+
+// growthUntilTraced is the same, whoever is there to be trimmed: 15
+// points at most. What has its pages back within a second of each trim, and would
+// have stayed below that by itself, is not trimmed for ever.
+func (a trimming) growthUntilTraced(l *event.Limit) rss.Bytes {
+	if !a.tracesFor(l) {
+		return 0
+	}
+	return min(rss.Bytes(a.View.Latest(l)*a.times.expected().Seconds()), l.Limit.Scale(mostLead))
+}
+
+// growthRoom is for how long what grows at the rate seen is to stay below the
+// rung: in the processes that are trimmed nothing holds growth back between two
+// trims, as the hook's budgets do.
+const growthRoom = time.Second
+
+// goalOf is the use at which the rung counts as left, and what is to grow until
+// it is met again. A forecast says nothing about amounts.
+func (a trimming) goalOf(f *Flight, used rss.Bytes) Goal {
+	goal := Goal{Used: used, Lags: f.Before.Accounting == event.AccountingPSS}
+	if f.Decision.Asked() {
+		return goal
+	}
+	if need := f.Decision.Rung.Need(&f.Before); need > 0 {
+		growth := rss.Bytes(a.View.Latest(&f.Before) * growthRoom.Seconds())
+		goal.Below = max(f.Before.Used.Sub(need+growth), 1)
+	}
+	return goal
+}
+
+// trimAhead is how far below its rung a trim by the hook begins: from the rung of the
+// warning on, where that gives back much for certain. Above it workers keep to budgets
+// that leave each the least, and what many have together then may be all that is left
+// for what the trainer needs all at once. slurmstepd kills on it.
+func (a trimming) trimAhead(l *event.Limit) rss.Bytes {
+	rung, ok := a.Ladder.Rung(event.ActionTrim, l)
+	if !ok || l.Name != event.LimitSlurm {
+		return 0
+	}
+	at, ok := a.Ladder.Rung(event.ActionWarn, l)
+	if !ok || at >= rung || l.Used < at {
+		return 0
+	}
+	if h := a.canTrimByHook(l); !h.OK || h.Gain < max(event.MinGain(0), l.Limit.Scale(muchMapped)) {
+		return 0
+	}
+	return min(rung-at, l.Limit.Scale(mostLead))
 }

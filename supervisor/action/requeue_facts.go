@@ -1,4 +1,4 @@
-package supervisor
+package action
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
@@ -58,34 +57,32 @@ const killWaitDefault = 30 * time.Second
 
 // jobFacts returns what Slurm says, or has it asked on the side. What is a little
 // old does while it is asked again: the process that puts the job back looks too.
-func (w *watcher) jobFacts(job slurm.Job) (jobFacts, bool) {
-	w.askJobFacts(job, 0)
-	q := &w.requeue
-	return q.facts, q.factsAt != 0
+func (a *requeuing) jobFacts(job slurm.Job) (jobFacts, bool) {
+	a.askJobFacts(job, 0)
+	return a.facts, a.factsAt != 0
 }
 
 // askJobFacts takes in what Slurm said, and has it asked, after a delay, where that
 // is not fresh.
-func (w *watcher) askJobFacts(job slurm.Job, delay time.Duration) {
-	q := &w.requeue
-	if facts, ok := q.asking.Take(); ok {
-		q.facts, q.hurry, q.factsAt = facts, nil, max(w.now(), 1)
+func (a *requeuing) askJobFacts(job slurm.Job, delay time.Duration) {
+	if facts, ok := a.asking.Take(); ok {
+		a.facts, a.hurry, a.factsAt = facts, nil, max(a.Now(), 1)
 	}
-	if q.hurry != nil && delay == 0 {
-		close(q.hurry)
-		q.hurry = nil
+	if a.hurry != nil && delay == 0 {
+		close(a.hurry)
+		a.hurry = nil
 	}
 	hold := factsHold
-	if q.facts.err != nil {
+	if a.facts.err != nil {
 		hold = errorHolds
 	}
-	if q.asking.Busy() || q.factsAt != 0 && w.now()-q.factsAt < hold {
+	if a.asking.Busy() || a.factsAt != 0 && a.Now()-a.factsAt < hold {
 		return
 	}
 	if delay > 0 {
-		q.hurry = make(chan struct{})
+		a.hurry = make(chan struct{})
 	}
-	q.asking.Ask(factsAsk{job.ID, w.observe.Pop.Holder, delay, q.hurry}, false)
+	a.asking.Ask(factsAsk{job.ID, a.Pop.Holder, delay, a.hurry}, false)
 }
 
 // askFacts asks about the job, its nodes and its partition. What the last two give
@@ -119,12 +116,12 @@ func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobF
 // foresee has Slurm asked about the job ahead, where a rule on requeue= may fire: it
 // is to act at once then. At the start of a job thousands of tasks would ask, were it
 // not for who leads.
-func (w *watcher) foresee(delay time.Duration) {
-	job, ok := w.observe.Limits.Job()
-	if !ok || w.Able.Requeue != "" || !w.node.Joined() && job.LocalID != 0 && delay > 0 || job.Restarts >= w.Settings.MaxRequeues || !w.Settings.Requeues() {
+func (a *requeuing) foresee(delay time.Duration) {
+	job, ok := a.Limits.Job()
+	if !ok || a.Able.Requeue != "" || a.Ranks.Alone() && job.LocalID != 0 && delay > 0 || job.Restarts >= a.Settings.MaxRequeues || !a.Settings.Requeues() {
 		return
 	}
-	w.askJobFacts(job, delay)
+	a.askJobFacts(job, delay)
 }
 
 // parseKillWait reads "KillWait = 30 sec" from what `scontrol show config` prints.
@@ -169,7 +166,7 @@ func mortal(proc string, holder int) string {
 // outlivesTERM says that a process ignores or catches TERM. One that cannot be
 // read does not as far as we know.
 func outlivesTERM(proc string, pid int) bool {
-	if caught, err := action.Catches(proc, pid, syscall.SIGTERM); err != nil || caught {
+	if caught, err := Catches(proc, pid, syscall.SIGTERM); err != nil || caught {
 		return caught
 	}
 	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "status"), procfile.Status)

@@ -1,43 +1,41 @@
-package supervisor
+package action
 
 import (
 	"encoding/json"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// lastPatience is how long such a command may go on when what is watched has
-// ended: it may be the one that tells somebody why.
-const lastPatience = 700 * time.Millisecond
-
-// programs runs commands and remembers what for. Only the loop uses it.
-type programs struct {
-	*action.Programs
-	told map[uint64]occasionOf
+// executing runs the programs of exec= rules and remembers what for. Their outcomes come when
+// they have ended.
+type executing struct {
+	*Env
+	*Programs
+	told map[uint64]occasion
 }
 
-type occasionOf struct {
+type occasion struct {
 	decision event.Decision
 	limit    *event.Limit
 }
 
-func newPrograms(start func(*exec.Cmd) error, log tell.Lines) *programs {
-	say := func(line string) { log.Info("exec: " + line) }
-	return &programs{Programs: action.NewPrograms(start, say), told: map[uint64]occasionOf{}}
+func newExecuting(e *Env) *executing {
+	say := func(line string) { e.Tell.Info("exec: " + line) }
+	return &executing{Env: e, Programs: NewPrograms(e.Holder.Start, say), told: map[uint64]occasion{}}
 }
 
-// exec carries an exec= rule out. Its outcome comes when the command has ended.
-func (w *watcher) exec(d event.Decision, l *event.Limit) {
+func (a *executing) Can(event.Rule, *event.Limit) event.Feasibility {
+	return event.Feasibility{OK: true}
+}
+
+// Ask starts one.
+func (a *executing) Ask(d event.Decision, l *event.Limit) (Result, bool) {
 	told := d
 	if l != nil {
 		c := *l
@@ -45,29 +43,26 @@ func (w *watcher) exec(d event.Decision, l *event.Limit) {
 	}
 	line, err := json.Marshal(told)
 	if err != nil {
-		w.answer(d, l, action.Result{Reason: event.ReasonError, Detail: err.Error()})
-		return
+		return Result{Reason: event.ReasonError, Detail: err.Error()}, true
 	}
-	p := action.Program{ID: d.ID, Command: d.Arg, Env: w.environment(&told), Stdin: append(text.JSON(line), '\n')}
-	if !w.programs.Run(p) {
-		w.answer(d, l, action.Result{Reason: event.ReasonBusy})
-		return
+	p := Program{ID: d.ID, Command: d.Arg, Env: a.environment(&told), Stdin: append(text.JSON(line), '\n')}
+	if !a.Run(p) {
+		return Result{Reason: event.ReasonBusy}, true
 	}
-	w.programs.told[d.ID] = occasionOf{d, l}
+	a.told[d.ID] = occasion{d, l}
+	return Result{}, false
 }
 
-// ran says what came of a command.
-func (w *watcher) ran(r action.Ran) {
-	o, ok := w.programs.told[r.ID]
-	if ok {
-		delete(w.programs.told, r.ID)
-		w.answer(o.decision, o.limit, r.Result)
-	}
+// what says what a program was for, which has ended.
+func (a *executing) what(id uint64) (occasion, bool) {
+	o, ok := a.told[id]
+	delete(a.told, id)
+	return o, ok
 }
 
 // environment is the user's own, and the decision in variables. docs/rules.md names
 // them.
-func (w *watcher) environment(d *event.Decision) []string {
+func (a *executing) environment(d *event.Decision) []string {
 	eta := ""
 	if d.ETA != nil {
 		eta = strconv.FormatFloat(*d.ETA, 'f', 0, 64)
@@ -88,7 +83,7 @@ func (w *watcher) environment(d *event.Decision) []string {
 		"RSSWARDEN_ENFORCER=" + enforcer,
 		"RSSWARDEN_COUNTED=" + accounting,
 		"RSSWARDEN_ETA_S=" + eta,
-		"RSSWARDEN_PID=" + strconv.Itoa(w.observe.Pop.Command.PID),
+		"RSSWARDEN_PID=" + strconv.Itoa(a.Pop.Command.PID),
 		"RSSWARDEN_LIMIT_PID=" + nearest,
 	}
 	// As in the events: a number of things is not in bytes. All are there, so that

@@ -1,4 +1,4 @@
-package supervisor
+package action
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm"
-	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
@@ -64,36 +63,37 @@ const putOutside = `exec 3<&0; "$0" "$1" <&3 3<&- &`
 // putting is one requeue, as package action sees it. Only the loop uses it but for
 // what is on the channel.
 type putting struct {
-	*watcher
+	*requeuing
+	flight *Flight
 	limit  event.Limit
 	plan   RequeuePlan
 	answer *probe.Reader[*exec.Cmd, putAnswer] // nil before the process was started
-	sent   *action.Result                      // what it came to
+	sent   *Result                             // what it came to
 }
 
 // Ask asks for a checkpoint as a signal= rule would.
-func (p *putting) Ask() action.Result {
+func (p *putting) Ask() Result {
 	r := event.Rule{Action: event.ActionSignal, Arg: p.Settings.CheckpointSignal}
-	to, h := p.receivers(r, &p.limit)
+	to, h := signalling{p.Env}.receivers(r, &p.limit)
 	if !h.OK {
-		return action.Result{Reason: h.Reason, Detail: h.Detail}
+		return Result{Reason: h.Reason, Detail: h.Detail}
 	}
 	sig, _, _ := r.Signal()
-	return action.Signal(p.kill, to, sig, h.Detail)
+	return Signal(p.Kill, to, sig, h.Detail)
 }
 
 // Start starts the process.
 func (p *putting) Start() {
-	if p.flight != nil {
-		p.ladder.Begun(p.flight.decision.ID) // it goes on without us
-		p.layDown()
+	if f := p.flight; !f.over {
+		p.Ladder.Begun(f.Decision.ID) // it goes on without us
+		p.Ranks.LayDown()
 	}
 	cmd := exec.Command("/bin/sh", "-c", putOutside, fmt.Sprintf("/proc/%d/exe", os.Getpid()), RequeueCommand)
 	cmd.Env = hold.Environ()
 	// A session of its own: what ends a process group or a terminal leaves it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	plan := p.plan
-	p.answer = probe.New(nil, func(cmd *exec.Cmd) putAnswer { return runPut(cmd, p.Link.Start, &plan) })
+	p.answer = probe.New(nil, func(cmd *exec.Cmd) putAnswer { return runPut(cmd, p.Holder.Start, &plan) })
 	p.answer.Ask(cmd, false)
 }
 
@@ -136,21 +136,21 @@ func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan *RequeuePlan) (a pu
 }
 
 // Ended tells how it came out, once it has said so.
-func (p *putting) Ended() (action.Result, bool) {
+func (p *putting) Ended() (Result, bool) {
 	if p.sent == nil {
 		if a, ok := p.answer.Take(); ok {
 			p.take(a)
 		}
 	}
 	if p.sent == nil {
-		return action.Result{}, false
+		return Result{}, false
 	}
 	return *p.sent, true
 }
 
 // take takes its answer in.
 func (p *putting) take(a putAnswer) {
-	r := action.Result{Reason: event.ReasonError}
+	r := Result{Reason: event.ReasonError}
 	if a.err != nil && a.held() && !p.plan.Again {
 		p.plan.Again = true // a job that stays held never starts again
 		p.Start()
@@ -165,7 +165,7 @@ func (p *putting) take(a putAnswer) {
 			if !a.result.Raised {
 				size.To = size.From
 			}
-			p.requeue.done = &size
+			p.done = &size
 		}
 	}
 	p.sent = &r

@@ -1,4 +1,4 @@
-package supervisor
+package action
 
 import (
 	"errors"
@@ -7,43 +7,42 @@ import (
 	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
-// plan is what a process has to give back, and the pieces themselves.
-type plan struct {
-	action.Planned
-	pieces []trim.Sized
+// Plan is what a process has to give back, and the pieces themselves.
+type Plan struct {
+	Planned
+	Sized []trim.Sized
 }
 
-// planAsk names a process, who traces it, and whose processes are ours.
-type planAsk struct {
-	id     rss.ProcID
-	tracer int
-	ours   []int
+// PlanAsk names a process, who traces it, and whose processes are ours.
+type PlanAsk struct {
+	ID     rss.ProcID
+	Tracer int
+	Ours   []int
 }
 
 // newPlanReader reads plans beside the loop: smaps takes the mmap_lock of the process,
 // and hangs for as long as another thread holds that.
-func newPlanReader(set *probe.Set, proc string, self int) *probe.Reader[planAsk, plan] {
+func newPlanReader(set *probe.Set, proc string, self int) *probe.Reader[PlanAsk, Plan] {
 	var memory trim.Planner
-	return probe.New(set, func(ask planAsk) plan {
+	return probe.New(set, func(ask PlanAsk) Plan {
 		fault.Point("planner")
 		return ask.read(&memory, proc, self)
 	})
 }
 
 // read reads what a process has to give back.
-func (a *planAsk) read(memory *trim.Planner, proc string, self int) plan {
-	id := a.id
-	made := plan{Planned: action.Planned{ID: id}}
+func (a *PlanAsk) read(memory *trim.Planner, proc string, self int) Plan {
+	id := a.ID
+	made := Plan{Planned: Planned{ID: id}}
 	target, _ := memory.Plan(trim.CheckOptions{
-		Proc: proc, ID: id, Tracer: a.tracer, Self: self,
-		Ours: func(pid int) bool { return slices.Contains(a.ours, pid) },
+		Proc: proc, ID: id, Tracer: a.Tracer, Self: self,
+		Ours: func(pid int) bool { return slices.Contains(a.Ours, pid) },
 	}) // the error is what Detail says
 	if target.Refusal != trim.None {
 		made.Refused = refusedBy(target.Refusal, target.Detail)
@@ -56,10 +55,10 @@ func (a *planAsk) read(memory *trim.Planner, proc string, self int) plan {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 				why = trim.Vanished
 			}
-			return plan{Planned: action.Planned{ID: id, Refused: refusedBy(why, err.Error())}}
+			return Plan{Planned: Planned{ID: id, Refused: refusedBy(why, err.Error())}}
 		}
 		for _, p := range pieces {
-			made.pieces = append(made.pieces, p)
+			made.Sized = append(made.Sized, p)
 			made.Pieces = append(made.Pieces, p.Resident)
 		}
 	}
@@ -68,11 +67,11 @@ func (a *planAsk) read(memory *trim.Planner, proc string, self int) plan {
 
 // refusedBy is a refusal as actions know it. Where the machine or the tracer is
 // the reason, no other process fares better.
-func refusedBy(r trim.Refusal, detail string) action.Refused {
+func refusedBy(r trim.Refusal, detail string) Refused {
 	if r == trim.None {
-		return action.Refused{}
+		return Refused{}
 	}
-	return action.Refused{
+	return Refused{
 		Reason: r.Reason(), Detail: detail, Passing: r.Passing(),
 		Brief: r == trim.NoSleeper || r == trim.Waiting || r == trim.Slow || r == trim.Signalled,
 		All:   r == trim.Yama || r == trim.Unsupported || r == trim.Broken,
@@ -80,4 +79,4 @@ func refusedBy(r trim.Refusal, detail string) action.Refused {
 }
 
 // none says that nothing was refused.
-func none(r action.Refused) bool { return r.Reason == event.ReasonNone }
+func none(r Refused) bool { return r.Reason == event.ReasonNone }

@@ -1,4 +1,4 @@
-package supervisor
+package action
 
 import (
 	"context"
@@ -37,10 +37,11 @@ func RequeueJob(in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&plan); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoPlan, err)
 	}
-	return plan.run(out, slurm.ScontrolStrict, slurm.RequeuePatience{})
+	return plan.CarryOut(out, slurm.ScontrolStrict, slurm.RequeuePatience{})
 }
 
-func (p *RequeuePlan) run(out io.Writer, scontrol func(context.Context, ...string) ([]byte, error), patience slurm.RequeuePatience) error {
+// CarryOut does as it says.
+func (p *RequeuePlan) CarryOut(out io.Writer, scontrol func(context.Context, ...string) ([]byte, error), patience slurm.RequeuePatience) error {
 	lines, written := p.keep()
 	said := json.NewEncoder(out)
 	lines <- p.life(slurm.RequeueStep{Step: record.RequeueBegun, OK: true})
@@ -103,34 +104,34 @@ func (p *RequeuePlan) life(s slurm.RequeueStep) record.RequeueEntry {
 	return l
 }
 
-// sayLastLife says what the life before this one ended of, on the side: it is read
+// SayLastLife says what the life before this one ended of, on the side: it is read
 // from a shared file system, and the command does not wait for it.
-func (w *watcher) sayLastLife() {
-	find := w.lastLife()
+func (a *Set) SayLastLife() {
+	find := a.LastLife()
 	if find == nil {
 		return
 	}
 	probe.Run(func() {
 		if text := find(); text != "" {
-			w.tell.Info(text)
+			a.Tell.Info(text)
 		}
 	})
 }
 
-// lastLife returns how to find out what the last life ended of, empty where it has
+// LastLife returns how to find out what the last life ended of, empty where it has
 // left no word; nil where there was none, or another watcher tells: of the first node
 // who leads.
-func (w *watcher) lastLife() func() string {
-	job, ok := w.observe.Limits.Job()
-	first := job.NodeID == 0 && !w.node.Heir
-	if !w.node.Joined() {
+func (a *Set) LastLife() func() string {
+	job, ok := a.Limits.Job()
+	first := job.NodeID == 0 && !a.Ranks.Heir()
+	if a.Ranks.Alone() {
 		first = job.Task == 0
 	}
-	if !ok || job.Restarts == 0 || !first || w.Able.Requeue != "" || w.Link.Begin().Attempt > 1 {
+	if !ok || job.Restarts == 0 || !first || a.Able.Requeue != "" || a.Attempt > 1 {
 		return nil
 	}
-	has, _ := slurm.StepLimit(w.Lookup, slurm.RlimitRSS())
-	places := record.DefaultPlaces(w.Lookup, os.Geteuid())
+	has, _ := slurm.StepLimit(a.Lookup, slurm.RlimitRSS())
+	places := record.DefaultPlaces(a.Lookup, os.Geteuid())
 	return func() string {
 		lines := record.ReadRequeueLog(places, job.ID, job.Cluster, time.Now())
 		last, ok := record.LastRequeue(lines, job.Restarts)

@@ -1,4 +1,4 @@
-package supervisor
+package action
 
 import (
 	"fmt"
@@ -11,12 +11,12 @@ import (
 )
 
 // nobodyTo is the refusal of a command that no process can carry out.
-func (w *watcher) nobodyTo(cmd *control.Command) *control.Refused {
+func (a *Set) nobodyTo(cmd *control.Command) *control.Refused {
 	who := ""
 	if len(cmd.Ranks) > 0 {
 		who = text.Named("rank", cmd.Ranks) + ": "
 	}
-	why := w.whyNobody(cmd)
+	why := a.whyNobody(cmd)
 	if len(why) > 3 {
 		why = append(why[:3], "and more like it")
 	}
@@ -25,19 +25,19 @@ func (w *watcher) nobodyTo(cmd *control.Command) *control.Refused {
 		Detail: fmt.Sprintf("%snobody to %s: %s", who, cmd.Do, strings.Join(why, "; ")),
 	}
 	byHand := "rsswarden trim --pid PID"
-	if _, ok := w.observe.Limits.Job(); ok {
+	if _, ok := a.Limits.Job(); ok {
 		byHand = "rsswarden trim without --rank, on the node,"
 	}
 	r.Hint = "it takes a PyTorch DataLoader that the hook can reach: rsswarden doctor -- PYTHON tells whether it can"
-	if instead := performers[cmd.Do].instead; instead != "" {
-		r.Hint = fmt.Sprintf(instead, byHand)
+	if does, ok := a.all[cmd.Do].(commanded); ok && does.instead() != "" {
+		r.Hint = fmt.Sprintf(does.instead(), byHand)
 	}
 	return r
 }
 
 // whyNobody says for each trainer that is meant why it and its workers cannot, and
 // where there is none, why no loader is known.
-func (w *watcher) whyNobody(cmd *control.Command) []string {
+func (a *Set) whyNobody(cmd *control.Command) []string {
 	var all []string
 	add := func(pid int, why string) {
 		if why = fmt.Sprintf("process %d: %s", pid, why); !slices.Contains(all, why) {
@@ -45,8 +45,8 @@ func (w *watcher) whyNobody(cmd *control.Command) []string {
 		}
 	}
 	met := false
-	for _, t := range w.observe.Workers.Trainers() {
-		_, ok := w.wanted(&control.Command{Ranks: cmd.Ranks}, t.ID.PID)
+	for _, t := range a.Workers.Trainers() {
+		_, ok := a.wanted(&control.Command{Ranks: cmd.Ranks}, t.ID.PID)
 		if !ok {
 			continue
 		}
@@ -79,5 +79,5 @@ func (w *watcher) whyNobody(cmd *control.Command) []string {
 	case met:
 		return []string{"no worker of a DataLoader is there now"}
 	}
-	return []string{"hook off: " + w.noHookWhy()}
+	return []string{"hook off: " + a.NoHook()}
 }

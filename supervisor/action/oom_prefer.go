@@ -1,4 +1,4 @@
-package supervisor
+package action
 
 import (
 	"errors"
@@ -32,66 +32,61 @@ import (
 // has more points whatever its size.
 const preferred = 1000
 
-// oomPrefer is the state of it.
-type oomPrefer struct {
-	on    bool
+// OOMPrefer raises the scores of workers that are new, with each full read.
+type OOMPrefer struct {
+	*Env
 	asked map[rss.ProcID]bool // those who have it, or cannot
 }
 
-func newOOMPrefer(on bool) oomPrefer {
-	return oomPrefer{on: on, asked: map[rss.ProcID]bool{}}
-}
-
-// prefer raises the scores of workers that are new.
-func (w *watcher) prefer() {
-	o := &w.oom
-	if !o.on || w.Settings.DryRun {
+// Raise does so where a cgroup limits the workers.
+func (a *OOMPrefer) Raise() {
+	if !a.Settings.OOMPrefer || a.Settings.DryRun {
 		return
 	}
-	level := w.leafLimit()
+	level := a.LeafLimit()
 	if level == nil {
 		return
 	}
-	now := make(map[rss.ProcID]bool, len(o.asked))
+	now := make(map[rss.ProcID]bool, len(a.asked))
 	raised, before := 0, 0
-	for i := range w.view.Sample.Procs {
-		p := &w.view.Sample.Procs[i]
+	for i := range a.View.Sample.Procs {
+		p := &a.View.Sample.Procs[i]
 		if p.Role != rss.RoleWorker || p.State == 'Z' {
 			continue
 		}
 		now[p.ID] = true
-		if o.asked[p.ID] {
+		if a.asked[p.ID] {
 			continue
 		}
-		if start, err := proctree.StartTime(w.Proc, p.ID.PID); err == nil && start != p.ID.Start {
+		if start, err := proctree.StartTime(a.Proc, p.ID.PID); err == nil && start != p.ID.Start {
 			continue // it has ended since: what cannot be undone is done to nobody else
 		}
-		was, err := raiseOOMScore(w.Proc, p.ID.PID, preferred)
+		was, err := raiseOOMScore(a.Proc, p.ID.PID, preferred)
 		if err == nil && was >= preferred {
 			continue // by a watcher before this one, or by itself
 		}
 		if err != nil {
-			w.notRaised(p.ID.PID, was, err)
+			a.notRaised(p.ID.PID, was, err)
 			continue
 		}
 		raised, before = raised+1, was
-		w.tell.Put(event.NameCure, func(h event.Head) any {
+		a.Tell.Put(event.NameCure, func(h event.Head) any {
 			return event.Cure{Head: h, Remedy: event.RemedyOOMPrefer, PID: p.ID.PID, OK: true, Before: int64(was), After: preferred}
 		})
 	}
-	o.asked = now
-	if raised > 0 && w.tell.Once("cure", "oom-prefer") {
+	a.asked = now
+	if raised > 0 && a.Tell.Once("cure", "oom-prefer") {
 		text := fmt.Sprintf("--oom-prefer: should %s be full, the kernel kills a loader worker first (oom_score_adj %d, %d before)", level.Place(), preferred, before)
-		if dir := w.killedWhole(level.Level); dir != "" {
+		if dir := a.killedWhole(level.Level); dir != "" {
 			text += fmt.Sprintf("; but memory.oom.group is set in %s, and it kills all there at once", (&event.Limit{LimitSource: dir}).Place())
 		}
-		w.tell.Info(text)
+		a.Tell.Info(text)
 	}
 }
 
 // notRaised tells that a score could not be raised, once for each cause: a worker
 // that has ended is none, and a thousand workers have the same.
-func (w *watcher) notRaised(pid, was int, err error) {
+func (a *OOMPrefer) notRaised(pid, was int, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return
 	}
@@ -100,31 +95,19 @@ func (w *watcher) notRaised(pid, was int, err error) {
 	if errors.As(err, &errno) {
 		cause = errno.Error()
 	}
-	if w.tell.Once("oom-prefer", cause) {
-		w.tell.Cured(w.now(), event.Cure{Remedy: event.RemedyOOMPrefer, PID: pid, Before: int64(was), After: int64(was), Reason: err.Error()},
+	if a.Tell.Once("oom-prefer", cause) {
+		a.Tell.Cured(a.Now(), event.Cure{Remedy: event.RemedyOOMPrefer, PID: pid, Before: int64(was), After: int64(was), Reason: err.Error()},
 			fmt.Sprintf("--oom-prefer: %v", err))
 	}
-}
-
-// leafLimit is the memory limit of the innermost cgroup, nil where none limits.
-func (w *watcher) leafLimit() *event.Limit {
-	var leaf *event.Limit
-	for i := range w.view.Limits {
-		l := &w.view.Limits[i]
-		if l.Name == event.LimitCgroup && l.Limit > 0 && (leaf == nil || len(l.Level) > len(leaf.Level)) {
-			leaf = l
-		}
-	}
-	return leaf
 }
 
 // killedWhole is the directory of the cgroup of which the kernel kills all at
 // once where it meets the limit of level: of those from the command's own up to
 // there the topmost that has memory.oom.group (cgroup v2). It is empty where none
 // has.
-func (w *watcher) killedWhole(level string) (whole string) {
+func (a *OOMPrefer) killedWhole(level string) (whole string) {
 	dirs := []string{level}
-	if p, err := cgroup.Open(w.Proc, w.Sys, w.observe.Pop.Command.PID); err == nil {
+	if p, err := cgroup.Open(a.Proc, a.Sys, a.Pop.Command.PID); err == nil {
 		dirs = append(dirs, downFrom(level, p)...)
 	}
 	for _, dir := range dirs {

@@ -1,0 +1,210 @@
+package action
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Requeuer carries the parts of a requeue out, none of which may block.
+type Requeuer interface {
+	// Ask asks the trainer for a checkpoint.
+	Ask() Result
+	// Start begins to put the job back into the queue, by a process that goes on
+	// whatever becomes of this one, and Ended tells how that came out.
+	Start()
+	Ended() (Result, bool)
+}
+
+// Checkpoint says what a requeue waits for first.
+type Checkpoint struct {
+	Wanted  bool       // a signal asks for one
+	File    *FileWatch // what it is written to, nil where it was not said
+	Timeout time.Duration
+	// Near says that the limit is so near that nothing can be waited for.
+	Near func() bool
+}
+
+// What a requeue looks at how often.
+const (
+	requeueLook = 50 * time.Millisecond
+	// fileReady is how long the first look at the checkpoint's file may take: its
+	// file system may hang.
+	fileReady = time.Second
+)
+
+// Requeue has a checkpoint written, waits for its end, and puts the job back into
+// the queue. It has ended when Slurm has the job back, or will not take it.
+func Requeue(r Requeuer, c Checkpoint, now time.Duration) *Requeuing {
+	a := &Requeuing{requeuer: r, checkpoint: c, began: now}
+	if !c.Wanted {
+		a.put("")
+	}
+	return a
+}
+
+// Requeuing is a requeue under way.
+type Requeuing struct {
+	requeuer   Requeuer
+	checkpoint Checkpoint
+	began      time.Duration // … and when the signal was sent, from then on
+	asked      bool
+	started    bool
+	next       time.Duration
+	saved      string // what came of the checkpoint, for people
+}
+
+// Waits says that the job has not been touched yet: the checkpoint is waited for.
+func (a *Requeuing) Waits() bool { return !a.started }
+
+// Wakes is when to look again.
+func (a *Requeuing) Wakes() time.Duration { return a.next }
+
+// Over ends the wait for a checkpoint because the command has ended, or for
+// another reason in words.
+func (a *Requeuing) Over(why string) {
+	if !a.started {
+		a.put(why)
+	}
+}
+
+func (a *Requeuing) put(saved string) {
+	a.started, a.saved = true, saved
+	if a.checkpoint.File != nil {
+		a.checkpoint.File.Stop()
+	}
+	a.requeuer.Start()
+}
+
+// Step looks whether the checkpoint has been written, and then whether the job
+// is in the queue.
+func (a *Requeuing) Step(w World) (Result, bool) {
+	a.next = w.Now + requeueLook
+	if !a.started {
+		a.wait(w)
+	}
+	if !a.started {
+		return Result{}, false
+	}
+	r, done := a.requeuer.Ended()
+	if done {
+		r.Detail = join(r.Detail, a.saved)
+	}
+	return r, done
+}
+
+// wait waits for the checkpoint.
+func (a *Requeuing) wait(w World) {
+	c := &a.checkpoint
+	if !a.asked {
+		if c.File != nil && !c.File.Ready() && w.Now-a.began < fileReady {
+			return // else a write could come before the first look
+		}
+		if r := a.requeuer.Ask(); !r.OK {
+			a.put("no checkpoint: " + join(string(r.Reason), r.Detail))
+			return
+		}
+		a.asked, a.began = true, w.Now
+	}
+	took := w.Now - a.began
+	after := fmt.Sprintf(" after %.1f s", took.Seconds())
+	switch {
+	case c.File != nil && c.File.Written():
+		a.put("the checkpoint was written" + after)
+	case w.Sample != nil && len(w.Sample.Procs) == 0:
+		a.put("the command ended" + after)
+	case took >= c.Timeout:
+		a.put(fmt.Sprintf("no end of a checkpoint was seen within %v", c.Timeout))
+	case c.Near != nil && c.Near():
+		a.put("the limit came too near" + after + " of waiting for the checkpoint")
+	}
+}
+
+const (
+	// fileStill is how long a checkpoint must stand as it is to count as written.
+	fileStill = time.Second
+	fileLook  = 100 * time.Millisecond
+)
+
+// FileWatch looks, on a goroutine of its own, whether a file is written again and
+// then left alone. The file system may hang; whoever asks does not. Clocks are
+// not compared: a file server has another one.
+type FileWatch struct {
+	stat        func(string) (os.FileInfo, error)
+	still, look time.Duration
+	ready       atomic.Bool
+	written     atomic.Bool
+	stopped     chan struct{}
+	over        atomic.Bool
+}
+
+// WatchFile begins to look at path, which need not exist. Stop it.
+func WatchFile(path string) *FileWatch {
+	f := newFileWatch(os.Stat)
+	go f.run(path)
+	return f
+}
+
+func newFileWatch(stat func(string) (os.FileInfo, error)) *FileWatch {
+	return &FileWatch{stat: stat, still: fileStill, look: fileLook, stopped: make(chan struct{})}
+}
+
+// Ready says that it is known how the file stood at first.
+func (f *FileWatch) Ready() bool { return f.ready.Load() }
+
+// Written says that the file is another one since then, or has other contents,
+// and did not change for a second.
+func (f *FileWatch) Written() bool { return f.written.Load() }
+
+// Stop ends it. It does not wait.
+func (f *FileWatch) Stop() {
+	if f.over.CompareAndSwap(false, true) {
+		close(f.stopped)
+	}
+}
+
+// fileState tells one state of a file from another. A directory has one as well:
+// it changes when something in it is renamed into place.
+type fileState struct {
+	exists     bool
+	dev, inode uint64
+	size       int64
+	modified   time.Time
+}
+
+func (f *FileWatch) state(path string) fileState {
+	info, err := f.stat(path)
+	if err != nil {
+		return fileState{}
+	}
+	s := fileState{exists: true, size: info.Size(), modified: info.ModTime()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.dev, s.inode = st.Dev, st.Ino
+	}
+	return s
+}
+
+func (f *FileWatch) run(path string) {
+	first := f.state(path)
+	f.ready.Store(true)
+	last, since := first, time.Now()
+	tick := time.NewTicker(f.look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.stopped:
+			return
+		case <-tick.C:
+		}
+		now := f.state(path)
+		if now != last {
+			last, since = now, time.Now()
+		}
+		if now != first && now.exists && time.Since(since) >= f.still {
+			f.written.Store(true)
+			return
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package action
+
+import (
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+)
+
+// certain is what a limit stands at, at most.
+func certain(l *event.Limit) rss.Bytes {
+	if l.Accounting == event.AccountingPSS {
+		return l.UsedMax
+	}
+	return l.Used
+}
+
+// vague says that what a limit stands at is not known well enough to measure
+// by: a worker that ended has left its shared pages to the others, and only
+// new readings of PSS tell.
+func (a *Set) vague(before *event.Limit) bool {
+	l := a.View.Limit(before.ID())
+	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)
+}
+
+// finish measures the outcome of an action and says so.
+func (a *Set) finish(r Result) {
+	f, o := a.conclude(r)
+	if f.manual {
+		a.stepDone(f, &o)
+		return
+	}
+	a.Tell.Say(a.Now(), f.Decision.Rule+"@"+string(f.Decision.Limit), phrase.Memory(&f.Before)+": "+phrase.Outcome(&f.Decision, &o))
+}
+
+// conclude ends the action in flight without a line on stderr.
+func (a *Set) conclude(r Result) (*Flight, event.Outcome) {
+	f := a.flight
+	f.over = true
+	a.flight, a.said, a.came = nil, nil, arrivals{}
+	now := a.Now()
+	o := event.Outcome{
+		Decision: f.Decision.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID,
+		Before: f.Before.Used, After: f.Before.Used,
+		Duration: (now - f.Began).Seconds(), Paused: r.Paused.Seconds(), Stopped: r.Stopped.Seconds(),
+	}
+	if l := a.View.Limit(f.Before.ID()); l != nil {
+		o.After = certain(l)
+	}
+	if r.OK && f.target != "" {
+		o.Detail = f.target
+	}
+	if r.OK && f.Decision.Action != event.ActionRequeue {
+		// Others grow meanwhile, so the limit's own fall understates what the
+		// processes acted on gave back; both are measured.
+		o.Freed = o.Before.Sub(o.After)
+		given := a.Workers.GivenBack(&f.Acted, &f.Before)
+		if f.Before.Accounting == event.AccountingPSS {
+			a.PSS.Acted()
+			given, _ = a.Workers.OwnBack(&f.Acted)
+		}
+		o.Freed = max(o.Freed, given)
+	}
+	told := o
+	if f.target != "" {
+		// What was not meant goes on, and so does what judges it.
+		told.OK = false
+	}
+	a.Ladder.Pass(now) // what it repeats it repeats from now on
+	a.Ladder.Done(told)
+	if r.OK && f.Decision.Action == event.ActionRecycle {
+		a.Workers.RecycleTook(now - f.Began)
+		if f.Acted.Pool == nil {
+			a.Tell.Sum.Done.Forked++
+			a.Tell.Status.CountRecycled(a.Ranks.Key(f.Acted.Procs[0].Parent))
+		}
+	}
+	a.Tell.Outcome(&f.Decision, &o)
+	return f, o
+}
