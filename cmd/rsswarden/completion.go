@@ -184,7 +184,7 @@ func lineRead(c *cli.Command, words []string) lineState {
 
 // valued is the flag where it takes a value.
 func valued(f cli.Flag) cli.Flag {
-	if doc, ok := f.(cli.DocGenerationFlag); ok && doc.TakesValue() {
+	if f != nil && documented(f).TakesValue() {
 		return f
 	}
 	return nil
@@ -197,17 +197,13 @@ var commonSignals = []string{"USR1", "USR2", "TERM", "INT", "HUP"}
 func optionWords(c *cli.Command, given []string) []candidate {
 	var list []candidate
 	for _, f := range c.Flags {
-		doc, ok := f.(cli.DocGenerationFlag)
-		if !ok || internal(f) {
-			continue
-		}
 		name := "--" + f.Names()[0]
 		_, many := f.(*cli.StringSliceFlag)
-		if !many && slices.ContainsFunc(given, func(g string) bool { g, _, _ = strings.Cut(g, "="); return g == name }) {
+		if internal(f) || !many && slices.ContainsFunc(given, func(g string) bool { g, _, _ = strings.Cut(g, "="); return g == name }) {
 			continue
 		}
-		says := helpRow(f.Names(), doc)[1]
-		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+		says := helpRow(f)[1]
+		if !documented(f).IsVisible() {
 			says, _, _ = strings.Cut(optionNamed(f.Names()[0]).longHelp(), "\n")
 		}
 		list = append(list, candidate{name, says})
@@ -244,13 +240,9 @@ func valuesOf(p process, f cli.Flag, typed string) candidates {
 
 // argOf is what --help calls the value of a flag.
 func argOf(f cli.Flag) string {
-	if doc, ok := f.(cli.DocGenerationFlag); ok {
-		if _, rest, found := strings.Cut(doc.GetUsage(), "`"); found {
-			arg, _, _ := strings.Cut(rest, "`")
-			return arg
-		}
-	}
-	return ""
+	_, rest, _ := strings.Cut(documented(f).GetUsage(), "`")
+	arg, _, _ := strings.Cut(rest, "`")
+	return arg
 }
 
 // ruleWords are rules as far as they are typed: first a limit and when, then the action.

@@ -59,7 +59,7 @@ func doctorCommand(p process) *cli.Command {
 			}
 		}
 		report := doctor.Examine(s)
-		if err := printDoctor(p, report, c.Bool("json")); err != nil {
+		if err := put(p, "what was found", c.Bool("json"), report, report.Print); err != nil {
 			return err
 		}
 		if !report.Protects {
@@ -67,21 +67,6 @@ func doctorCommand(p process) *cli.Command {
 		}
 		return nil
 	})
-}
-
-func printDoctor(p process, r doctor.Report, asJSON bool) error {
-	var b strings.Builder
-	if asJSON {
-		if err := writeJSON(&b, r); err != nil {
-			return err
-		}
-	} else {
-		r.Print(&b)
-	}
-	if _, err := p.stdout.WriteString(b.String()); err != nil {
-		return fmt.Errorf("cannot print what was found: %w", errnoOf(err))
-	}
-	return nil
 }
 
 // doctorSetup is what a run without any option would have.

@@ -23,16 +23,12 @@ func helpText(usage string, flags []cli.Flag, notes string, examples []string) s
 	b.WriteByte('\n')
 	var rows [][2]string
 	for _, f := range flags {
-		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
-			continue
-		}
-		if doc, ok := f.(cli.DocGenerationFlag); ok {
-			rows = append(rows, helpRow(f.Names(), doc))
+		if documented(f).IsVisible() {
+			rows = append(rows, helpRow(f))
 		}
 	}
 	table(&b, rows)
-	more := moreOptions(flags)
-	if notes += more; notes != "" {
+	if notes += moreOptions(flags); notes != "" {
 		b.WriteString("\n" + strings.TrimSuffix(notes, "\n") + "\n")
 	}
 	for i, l := range examples {
@@ -43,28 +39,35 @@ func helpText(usage string, flags []cli.Flag, notes string, examples []string) s
 
 // moreOptions names the flags that --help does not explain.
 func moreOptions(flags []cli.Flag) string {
-	text := "More, told by " + programName + " man:"
-	width, any := len(text), false
+	head := "More, told by " + programName + " man:"
+	text, width := head, len(head)
 	for _, f := range flags {
-		if v, ok := f.(cli.VisibleFlag); !ok || v.IsVisible() || internal(f) {
+		if documented(f).IsVisible() || internal(f) {
 			continue
 		}
 		name := " --" + f.Names()[0]
 		if width += len(name); width > 80 {
 			text, width = text+"\n  ", 2+len(name)
 		}
-		text, any = text+name, true
+		text += name
 	}
-	if !any {
+	if text == head {
 		return ""
 	}
 	return text + "\n"
 }
 
+// documentedFlag is what each flag of the cli package is.
+type documentedFlag interface {
+	cli.DocGenerationFlag
+	cli.VisibleFlag
+}
+
+func documented(f cli.Flag) documentedFlag { return f.(documentedFlag) }
+
 // internal says that a flag is for rsswarden itself, and documented nowhere.
 func internal(f cli.Flag) bool {
-	v, ok := f.(cli.VisibleFlag)
-	return ok && !v.IsVisible() && optionNamed(f.Names()[0]).about == ""
+	return !documented(f).IsVisible() && optionNamed(f.Names()[0]).about == ""
 }
 
 func table(b *strings.Builder, rows [][2]string) {
@@ -77,7 +80,9 @@ func table(b *strings.Builder, rows [][2]string) {
 	}
 }
 
-func helpRow(names []string, doc cli.DocGenerationFlag) [2]string {
+// helpRow is a flag with its value's name, and its usage with its default.
+func helpRow(f cli.Flag) [2]string {
+	names, doc := f.Names(), documented(f)
 	left, text := "--"+names[0], doc.GetUsage()
 	if before, rest, found := strings.Cut(text, "`"); found {
 		arg, after, _ := strings.Cut(rest, "`")

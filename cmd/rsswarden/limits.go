@@ -53,13 +53,7 @@ func limitsCommand(p process) *cli.Command {
 		if err != nil {
 			return err
 		}
-		if c.Bool("json") {
-			return writeJSON(p.stdout, report)
-		}
-		if _, err := p.stdout.WriteString(report.text()); err != nil {
-			return fmt.Errorf("cannot print the limits: %w", errnoOf(err))
-		}
-		return nil
+		return put(p, "the limits", c.Bool("json"), report, func(w io.Writer) { io.WriteString(w, report.text()) })
 	})
 }
 
@@ -185,12 +179,7 @@ func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 // text is for people. Users choose the names of cgroups in it: any byte but slash and
 // newline.
 func (r *limitsReport) text() string {
-	var b strings.Builder
-	r.print(&b)
-	return plainLines(b.String())
-}
-
-func (r *limitsReport) print(w io.Writer) {
+	w := &strings.Builder{}
 	if !slices.ContainsFunc(r.Limits, func(l event.Limit) bool { return l.Name.Memory() }) {
 		fmt.Fprintln(w, "nothing here limits memory")
 	}
@@ -233,4 +222,5 @@ func (r *limitsReport) print(w io.Writer) {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w, "warning:", warning)
 	}
+	return plainLines(w.String())
 }

@@ -118,12 +118,10 @@ func manOptions(m page, c *cli.Command, told map[string]string) {
 	watches := flagNamed(c.Flags, configOption.name) != nil
 	var same []string
 	for _, f := range c.Flags {
-		doc, ok := f.(cli.DocGenerationFlag)
-		if !ok || internal(f) || f.Names()[0] == "help" {
+		name, row := f.Names()[0], helpRow(f)
+		if internal(f) || name == "help" {
 			continue
 		}
-		name := f.Names()[0]
-		row := helpRow(f.Names(), doc)
 		text := row[1]
 		if o := optionNamed(name); watches && o.about != "" {
 			if told[name] != "" {

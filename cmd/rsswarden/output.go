@@ -54,6 +54,24 @@ func show(p process, asJSON bool, v any, text func(io.Writer) error) error {
 	})
 }
 
+// put prints what a command found, as show does; no room for it is no [failure].
+func put(p process, what string, asJSON bool, v any, text func(io.Writer)) error {
+	var b bytes.Buffer
+	var err error
+	if asJSON {
+		err = writeJSON(&b, v)
+	} else {
+		text(&b)
+	}
+	if err == nil {
+		_, err = p.stdout.Write(b.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot print %s: %w", what, errnoOf(err))
+	}
+	return nil
+}
+
 func buffered(to io.Writer, write func(io.Writer) error) error {
 	w := bufio.NewWriterSize(to, 64<<10)
 	err := write(w)

@@ -91,8 +91,8 @@ func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 // trimProcesses trims and prints what came of it.
 func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
 	r := trimReport{trimOptions: o, Result: once.Trim(ids, once.Options{Drop: o.drop, DryRun: o.dry, Ours: isRsswarden, Ends: interrupts(), DieBy: dieBy})}
-	if err := r.print(p.stdout); err != nil {
-		return fmt.Errorf("cannot print what was trimmed: %w", errnoOf(err))
+	if err := put(p, "what was trimmed", o.json, r.forPrograms(), r.forPeople); err != nil {
+		return err
 	}
 	if s := r.Signal(); s != 0 {
 		dieBy(s)
@@ -120,16 +120,6 @@ func (r *trimReport) hint() string {
 		return "only its own user may trim a process: ask for it as the user who ran the job"
 	}
 	return ""
-}
-
-func (r *trimReport) print(out *os.File) error {
-	if r.json {
-		return writeJSON(out, r.forPrograms())
-	}
-	var b strings.Builder
-	r.forPeople(&b)
-	_, err := out.WriteString(b.String())
-	return err
 }
 
 // trimmedJSON and droppedJSON are what --json prints; null is what was not measured.

@@ -85,13 +85,10 @@ inside a job.
 Started by rsswarden as "rsswardend send" it carries one alert of a run to its receiver.`)
 	m.Section("OPTIONS")
 	for _, f := range flags() {
-		name := f.Names()[0]
-		tag := "--" + name
-		if doc, ok := f.(cli.DocGenerationFlag); ok {
-			if _, rest, found := strings.Cut(doc.GetUsage(), "`"); found {
-				arg, _, _ := strings.Cut(rest, "`")
-				tag += " " + arg
-			}
+		name, tag := f.Names()[0], "--"+f.Names()[0]
+		if _, rest, found := strings.Cut(f.(cli.DocGenerationFlag).GetUsage(), "`"); found {
+			arg, _, _ := strings.Cut(rest, "`")
+			tag += " " + arg
 		}
 		m.Term(tag, about[name])
 	}
