@@ -109,7 +109,10 @@ func (t *target) toJob(p process, id string) error {
 	}
 	if f == nil {
 		host, _ := os.Hostname()
-		return usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; on one of them: %s", m[1], besideJob(m[1], id)),
+		// Without -N and -n srun takes both from the environment, which may be a batch script's;
+		// --mem=0 is all of the job's memory, where a share could be refused.
+		beside := fmt.Sprintf("srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=%s rsswarden attach --job %s", m[1], id)
+		return usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; on one of them: %s", m[1], beside),
 			"no process of job %s is to be seen on this node (%s)", id, host)
 	}
 	found := f.Job()
@@ -119,29 +122,18 @@ func (t *target) toJob(p process, id string) error {
 	return nil
 }
 
-// besideJob is the command that attaches to a job on one of its nodes. Without -N and -n
-// srun takes both from the environment, which may be a batch script's; --mem=0 is all of
-// the job's memory, where a share could be refused.
-func besideJob(job, id string) string {
-	return fmt.Sprintf("srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=%s rsswarden attach --job %s", job, id)
-}
-
 // toProcess makes a process the target.
 func (t *target) toProcess(p process, text string) error {
 	if jobID.MatchString(text) && strings.ContainsAny(text, "._") {
 		return usagef("did you mean rsswarden attach --job "+text+"?", "%q is not a PID", text)
 	}
-	pid, err := parsePID("", text, "rsswarden attach")
-	if err != nil {
-		return err
-	}
-	id, err := checkTarget("/proc", pid, "rsswarden attach")
+	id, err := checkTarget("", text, "rsswarden attach")
 	if err != nil {
 		return err
 	}
 	t.process = attachment.Follow("/proc", id)
-	t.describe(p, pid, "")
-	t.settings.Command = commandLine(pid)
+	t.describe(p, id.PID, "")
+	t.settings.Command = commandLine(id.PID)
 	return nil
 }
 

@@ -70,9 +70,14 @@ func parsePID(flag, text, command string) (int, error) {
 	return pid, nil
 }
 
-// checkTarget says which process has the PID, if it can be watched or trimmed. command
-// is what the user typed before the PID, for hints.
-func checkTarget(proc string, pid int, command string) (rss.ProcID, error) {
+// checkTarget says which process the user named, if it can be watched or trimmed; flag and
+// command are what the user typed before its PID.
+func checkTarget(flag, text, command string) (rss.ProcID, error) {
+	const proc = "/proc"
+	pid, err := parsePID(flag, text, command)
+	if err != nil {
+		return rss.ProcID{}, err
+	}
 	nameOne := "name a process that runs, as ps shows it: " + command + " 4711"
 	i, err := proctree.Identify(proc, pid)
 	switch {

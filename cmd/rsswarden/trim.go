@@ -61,15 +61,8 @@ type trimOptions struct{ drop, dry, json bool }
 func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 	const like = "rsswarden trim --pid"
 	if c.IsSet("pid") {
-		pid, err := parsePID("--pid ", c.String("pid"), like)
-		if err != nil {
-			return nil, err
-		}
-		id, err := checkTarget("/proc", pid, like)
-		if err != nil {
-			return nil, err
-		}
-		return []rss.ProcID{id}, nil
+		id, err := checkTarget("--pid ", c.String("pid"), like)
+		return []rss.ProcID{id}, err
 	}
 	job, ok := slurm.FromEnv(p.lookup)
 	if !ok {

@@ -9,25 +9,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
-// alertFacts is what came of an alert that was tried.
-type alertFacts struct {
-	Receiver string // without what is secret
-	Error    string // what the receiver said, or what kept it from being told
-	Lasts    bool   // it ends by itself after a minute
-}
-
-// alertCheck judges one receiver.
-func alertCheck(f alertFacts) Check {
-	c := Check{Name: NameAlert}
-	switch {
-	case f.Error != "":
-		return c.as(Off, "check the URL, and what the receiver is to know us by, in RSSWARDEN_ALERT", "%s: %s", f.Receiver, f.Error)
-	case f.Lasts:
-		return c.as(OK, "", "%s took a test alert, RsswardenTest, which ends by itself after a minute; whom it notifies is its own route", f.Receiver)
-	}
-	return c.as(OK, "", "%s took a test alert, and that it is over", f.Receiver)
-}
-
 // alerts tries the receivers that run would have.
 func (d *prober) alerts() (checks []Check) {
 	if !d.TryAlerts {
@@ -39,7 +20,14 @@ func (d *prober) alerts() (checks []Check) {
 	p := alert.NewProgram(d.AlertProgram, hold.Environ(), (*exec.Cmd).Start)
 	for _, t := range d.Alerts {
 		a := alert.Try(context.Background(), slurm.NodeName(d.Lookup), t, alert.Options{Token: d.AlertToken, TokenFile: d.AlertTokenFile, Send: p.Send})
-		checks = append(checks, alertCheck(alertFacts{Receiver: t.String(), Error: a.Error, Lasts: t.Kind == alert.Alertmanager}))
+		c := Check{Name: NameAlert}.as(OK, "", "%s took a test alert, and that it is over", t)
+		switch {
+		case a.Error != "":
+			c = c.as(Off, "check the URL, and what the receiver is to know us by, in RSSWARDEN_ALERT", "%s: %s", t, a.Error)
+		case t.Kind == alert.Alertmanager:
+			c = c.as(OK, "", "%s took a test alert, RsswardenTest, which ends by itself after a minute; whom it notifies is its own route", t)
+		}
+		checks = append(checks, c)
 	}
 	return checks
 }
