@@ -97,16 +97,3 @@ func TestTrainingWithoutTheHook(t *testing.T) {
 		t.Errorf("%d events", events)
 	}
 }
-
-// TestLeastOf: what the anonymous memory of a trainer and its workers counts for certain, for
-// a sum of PSS alone.
-func TestLeastOf(t *testing.T) {
-	s := opened(t, func(o *Options) { withLoader(t)(o); o.Settings.Accounting = event.AccountingPSS })
-	s.staff(0, 11)
-	s.view.Sample.Procs[1].Anon += 100 * rss.MiB
-	for a, want := range map[event.Accounting]rss.Bytes{event.AccountingPSS: rss.GiB + 100*rss.MiB, event.AccountingRSS: 0} {
-		if got := s.observe.LeastOf(&event.Limit{Name: event.LimitUser, Accounting: a}); got != want {
-			t.Errorf("%s: %v, want %v", a, got, want)
-		}
-	}
-}

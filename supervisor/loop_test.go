@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -169,15 +168,6 @@ func TestFastTickKeepsLimitsApart(t *testing.T) {
 				t.Errorf("slurm: used %v, want %v as of the last full look", l.Used, slurmLimit.Used)
 			}
 		}
-	}
-}
-
-func TestUnreadableTreeKeepsTheLast(t *testing.T) {
-	s := opened(t, nil)
-	s.observe.Pop.Tree = proctree.New(filepath.Join(t.TempDir(), "none"))
-	s.full()
-	if len(s.view.Sample.Procs) != 1 || s.user().Used != 100*rss.MiB {
-		t.Errorf("%d processes, used %v; want the last reading", len(s.view.Sample.Procs), s.user().Used)
 	}
 }
 
