@@ -19,15 +19,13 @@ const followedHolderEvery = 3 * time.Second
 
 // openFollowing begins to follow.
 func (w *watcher) openFollowing(begin hold.Begin) {
-	if dir := w.Settings.Textfile; dir != "" && begin.Attempt > 1 {
-		w.tell.DropTextfile(dir)
+	if begin.Attempt > 1 {
+		w.tell.DropTextfile()
 	}
 	w.tell.Sum.Led, w.tell.Sum.Watched = true, false
-	w.sayStart(begin)
-	w.warn(w.early)
-	for _, text := range w.Settings.Warnings {
-		w.fault("start", &said{text})
-	}
+	w.tell.Start(w.starts(begin), w.view)
+	w.tell.Warnings(w.now(), w.early)
+	w.tell.Faults(w.now(), "start", w.Settings.Warnings...)
 	w.heardNode(w.node.Follow())
 	w.follow(woken{}) // what was asked for before the bell could ring for it
 }
@@ -81,8 +79,11 @@ func (w *watcher) beginBriefRecord() {
 	if !w.node.HasLock() || w.runTime() < briefRecord && w.Settings.Record == settings.RecordAuto {
 		return
 	}
-	w.startRecording(w.Link.Begin())
+	begin := w.Link.Begin()
+	w.tell.OpenRecord(w.observe.Pop.Command, begin.Attempt, begin.Last)
 	w.heardNode(w.node.Lead(w.now()))
-	w.noteStart()
+	if w.node.Heir {
+		w.tell.NoteStart(w.starts(begin), w.view)
+	}
 	w.heardNode(w.node.Ends())
 }

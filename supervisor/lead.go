@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -13,7 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/node"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
@@ -67,7 +65,9 @@ func placeName(o *Options, holder int) string {
 // anybody is.
 func (w *watcher) takeLead() bool {
 	w.heardNode(w.node.Lead(w.now()))
-	w.noteStart()
+	if w.node.Heir {
+		w.tell.NoteStart(w.starts(w.Link.Begin()), w.view)
+	}
 	if !w.node.Joined() {
 		return false
 	}
@@ -177,11 +177,6 @@ func (w *watcher) pass(exit *hold.Exit) {
 	w.acts.KeepRequeue()
 	w.layDown()
 	w.node.Leave(&node.Ended{Code: exit.Code, Signal: exit.Signal})
-}
-
-// sayHeir says that the lead fell to us, in the place of the first line.
-func (w *watcher) sayHeir(begin hold.Begin) {
-	w.tell.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", w.node.Me.Task, phrase.Watching(w.Settings.Command, begin.PID, w.view.Limits)))
 }
 
 // owner is the rank that a process belongs to.

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os/exec"
 	"slices"
@@ -107,21 +106,16 @@ func Watch(opt Options) {
 
 func newWatcher(opt Options, begin hold.Begin) *watcher {
 	s := &opt.Settings
-	run := tell.Run{
-		ID: s.RunID, Version: s.Version, Command: s.Command, Begun: s.Begun, BegunMono: s.BegunMono, Interval: s.Interval,
-		Lookup: opt.Lookup, Node: slurm.NodeName(opt.Lookup), Job: tell.JobOf(opt.Lookup), Proc: opt.Proc, Holder: begin.Holder, Self: opt.Self, WholeJob: opt.Job != nil,
-	}
-	if run.Job != nil && run.Job.Nodes > 1 {
-		opt.Log = tell.OnNode(opt.Log, run.Node)
-	}
+	run := tell.NewRun(s, opt.Proc, opt.Lookup)
+	run.Holder, run.Self, run.WholeJob = begin.Holder, opt.Self, opt.Job != nil
 	w := &watcher{
 		Options: opt,
 		clock:   clock{started: time.Now()},
 		bell:    wake.New(),
 		view:    &view.View{Watched: -1},
 		pace:    cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
-		tell:    tell.New(opt.Log, s.Events, run),
 	}
+	w.tell = tell.New(opt.Log, &w.Settings, run)
 	command := rss.ProcID{PID: begin.PID, Start: begin.Start}
 	if command.Start == 0 {
 		// The holder could not read it. A signal goes to nobody without it.
@@ -177,21 +171,19 @@ func (w *watcher) open(begin hold.Begin) {
 		Costs: func() ([]event.Cost, error) { return observe.OwnCost(w.Proc, begin.Holder, w.Self) },
 	}
 	w.observe.Diagnosis = observe.NewDiagnosis(w.Proc)
-	w.startRecording(begin)
-	if s.Textfile != "" {
-		w.tell.OpenTextfile(s.Textfile, w.observe.Pop.Name, s.Rules, s.TextfileFault)
-	}
+	w.tell.OpenRecord(w.observe.Pop.Command, begin.Attempt, begin.Last)
+	w.tell.OpenTextfile(w.observe.Pop.Name)
 	if !w.node.Heir {
 		w.read()
-		w.sayStart(begin)
+		w.tell.Start(w.starts(begin), w.view)
 	}
-	w.warn(w.early)
+	w.tell.Warnings(w.now(), w.early)
 	if w.takeLead() || w.node.Heir {
 		w.read()
 	}
 	w.serve()
 	if w.node.Heir {
-		w.sayHeir(begin)
+		w.tell.StartAgain(w.starts(begin), w.view)
 	}
 	limits := make([]*event.Limit, len(w.view.Limits))
 	for i := range limits {
@@ -203,13 +195,10 @@ func (w *watcher) open(begin hold.Begin) {
 	if err := w.bell.Stalls(stalled, w.Proc); err != nil {
 		fault("pressure", err)
 	}
-	w.warn(slices.Concat(faults, warnings))
-	told := s.Warnings
-	if !s.RulesOfSite() {
-		told = slices.Concat(told, phrase.Unmatched(s.Rules, w.view.Limits))
-	}
-	for _, text := range told {
-		w.fault("start", &said{text})
+	w.tell.Warnings(w.now(), slices.Concat(faults, warnings))
+	w.tell.Faults(w.now(), "start", s.Warnings...)
+	if !s.RulesOfSite() { // those are for all jobs, and no job has all limits
+		w.tell.Faults(w.now(), "start", phrase.Unmatched(s.Rules, w.view.Limits)...)
 	}
 	w.openAlerts()
 	w.full()
@@ -219,44 +208,19 @@ func (w *watcher) open(begin hold.Begin) {
 	w.observe.AskSlurm(w.now(), w.node.Joined())
 }
 
-// startRecording begins the record of this run.
-func (w *watcher) startRecording(begin hold.Begin) {
-	s := &w.Settings
-	if w.tell.Run.ID == "" || s.Record == settings.RecordNone || begin.Last && begin.Attempt > 1 {
-		return // what killed watchers before may have been the record
-	}
-	dir := s.Record
-	if dir == settings.RecordAuto {
-		dir = ""
-	}
-	w.tell.Run.Process = w.observe.Pop.Command
-	w.tell.OpenRecord(dir, s.RecordFault, begin.Attempt)
-}
-
 // openAlerts begins to tell receivers. A follower has no limits, and so no name for
 // the job from there.
 func (w *watcher) openAlerts() {
-	s := &w.Settings
-	opt := tell.AlertOptions{
-		Targets: s.Alerts, Program: s.AlertProgram, Environ: hold.Environ(), Token: s.AlertToken, TokenFile: s.AlertTokenFile,
-		Start: w.Link.Start, DryRun: s.DryRun, Step: w.node.Me.Step,
-	}
+	opt := tell.AlertOptions{Environ: hold.Environ(), Start: w.Link.Start, Step: w.node.Me.Step}
 	if w.observe.Limits != nil {
 		opt.Job, _, _ = strings.Cut(w.observe.Pop.Name, ".") // of a step that we attached to
-		if job, in := w.observe.Limits.Job(); in && s.AlertComment && w.Able.Comment == "" {
+		if job, in := w.observe.Limits.Job(); in && w.Able.Comment == "" {
 			opt.CommentJob = tell.CommentJob(job, !w.node.Joined())
 		}
 	} else if job := w.tell.Run.Job; job != nil {
 		opt.Job = job.ID
 	}
 	w.tell.OpenAlerts(opt, bootTime())
-}
-
-// warn says each of these once.
-func (w *watcher) warn(all []limit.Warning) {
-	for _, warning := range all {
-		w.fault(warning.Part, &said{warning.Text})
-	}
 }
 
 // applyEnforcement does what follows from who enforces what here.
@@ -271,64 +235,27 @@ func (w *watcher) applyEnforcement(fault func(part string, err error)) {
 	}
 }
 
-// sayStart writes the start event and the first line.
-func (w *watcher) sayStart(begin hold.Begin) {
-	s := &w.Settings
-	w.tell.Put(event.NameStart, func(h event.Head) any { return w.startEvent(h, begin) })
-	if w.observe.Pop.Attached() {
-		if w.observe.Pop.FollowsJob() {
-			w.tell.Info(phrase.WatchingJob(w.observe.Pop.Name, w.observe.Pop.Job().String(), len(w.view.Sample.Procs), w.view.Limits))
-		} else {
-			w.tell.Info(phrase.Watching(s.Command, w.observe.Pop.Command.PID, w.view.Limits))
+// starts is how we begin.
+func (w *watcher) starts(begin hold.Begin) *tell.Start {
+	pop := w.observe.Pop
+	s := &tell.Start{PID: begin.PID, Attempt: begin.Attempt, Job: pop.Name, Cannot: w.Able.Cannot, Rank: w.node.Me.Task}
+	if pop.Attached() {
+		if pop.FollowsJob() {
+			s.Steps = pop.Job().String()
 		}
-		for _, text := range w.Able.Cannot {
-			w.tell.Info("from outside: " + text)
-		}
-		return
+		return s
 	}
-	if begin.Attempt > 1 {
-		w.tell.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", begin.Attempt))
+	s.Outer = population.OuterRun(w.Proc, begin.Holder)
+	if w.observe.Limits == nil { // another leads
+		return s
 	}
-	outer := population.OuterRun(w.Proc, begin.Holder)
-	if outer != 0 && (!w.tell.Sum.Led || w.node.Me.Task <= 0) { // of several ranks one says it
-		w.tell.Warn(phrase.Nested(outer, s.Dir != ""))
-	}
-	if w.tell.Sum.Led {
-		return // who leads says it
-	}
-	w.tell.Info(phrase.Watching(s.Command, begin.PID, w.view.Limits))
-	job, ok := w.observe.Limits.Job()
-	parent := ""
-	if p, err := w.observe.Pop.Tree.One(begin.Holder); err == nil {
-		if pp, err := w.observe.Pop.Tree.One(p.Parent); err == nil {
-			parent = pp.Comm
+	s.Slurm, s.Batch = w.observe.Limits.Job()
+	if p, err := pop.Tree.One(begin.Holder); err == nil {
+		if pp, err := pop.Tree.One(p.Parent); err == nil {
+			s.Parent = pp.Comm
 		}
 	}
-	if text := phrase.NoExec(job, ok, parent); text != "" && outer == 0 { // the outer says it
-		w.tell.Warn(text)
-	}
-}
-
-// startEvent is how the watcher begins.
-func (w *watcher) startEvent(h event.Head, begin hold.Begin) event.Start {
-	s := &w.Settings
-	e := event.Start{
-		Head: h, Command: s.Command, PID: begin.PID, Version: s.Version,
-		Settings: s.Origins, Rules: s.RuleTexts(), Limits: append([]event.Limit{}, w.view.Limits...), Restarts: max(begin.Attempt-1, 0),
-	}
-	if w.observe.Pop.Attached() {
-		e.Attached, e.Job, e.Cannot = true, w.observe.Pop.Name, w.Able.Cannot
-	}
-	return e
-}
-
-// noteStart has the record of an heir begin as others do, with the rules and what
-// else was set: nothing was recorded when that was told. It comes after the lead was
-// told of, so that each lead of a record that has several has its own.
-func (w *watcher) noteStart() {
-	if w.node.Heir {
-		w.tell.Note(event.NameStart, func(h event.Head) any { return w.startEvent(h, w.Link.Begin()) })
-	}
+	return s
 }
 
 // runTime is the time since the run began.

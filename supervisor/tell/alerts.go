@@ -29,17 +29,13 @@ type Alerts struct {
 	wait      func() // for the last answers; nil before the end
 }
 
-// AlertOptions say who gets alerts, and how.
+// AlertOptions say how alerts are sent, beside the settings.
 type AlertOptions struct {
-	Targets          []alert.Target
-	Program          string   // what carries them
-	Environ          []string // … and its environment
-	Token, TokenFile string
-	Start            func(*exec.Cmd) error // starts the program, and scontrol
-	DryRun           bool
-	Job              string // the label, empty outside Slurm
-	CommentJob       string // whose comment is written, empty for none
-	Step             string // of our command
+	Environ    []string              // of the program that carries them
+	Start      func(*exec.Cmd) error // starts it, and scontrol
+	Job        string                // the label, empty outside Slurm
+	CommentJob string                // whose comment is ours to write, empty for none
+	Step       string                // of our command
 }
 
 // Inherit takes over what a leader before has left open, with its labels. It comes before
@@ -66,21 +62,25 @@ func (f *Fan) OpenAlerts(opt AlertOptions, clock time.Duration) {
 	if a.run == "" {
 		a.run = f.Run.Label()
 	}
-	f.Comment.start, f.Comment.dryRun, f.Comment.job = opt.Start, opt.DryRun, opt.CommentJob
+	s := f.set
+	f.Comment.start, f.Comment.dryRun = opt.Start, s.DryRun
+	if s.AlertComment {
+		f.Comment.job = opt.CommentJob
+	}
 	switch {
-	case len(opt.Targets) == 0:
+	case len(s.Alerts) == 0:
 		return
-	case opt.DryRun:
-		names := make([]string, len(opt.Targets))
-		for i, t := range opt.Targets {
+	case s.DryRun:
+		names := make([]string, len(s.Alerts))
+		for i, t := range s.Alerts {
 			names[i] = t.String()
 		}
 		a.would = strings.Join(names, ", ")
 		return
 	}
-	p := alert.NewProgram(opt.Program, opt.Environ, opt.Start)
+	p := alert.NewProgram(s.AlertProgram, opt.Environ, opt.Start)
 	a.sender = alert.New(alert.Options{
-		Targets: opt.Targets, Token: opt.Token, TokenFile: opt.TokenFile, Send: p.Send, Leave: p.Leave,
+		Targets: s.Alerts, Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send, Leave: p.Leave,
 		Fault: func(text string) { f.failed.tell("alert", text) },
 	})
 	if open := f.inherited(clock); len(open) > 0 {
@@ -117,7 +117,7 @@ func (f *Fan) whose(a *alert.Alert) string {
 // Raise takes in the rungs that are crossed now. It comes before the actions of a step.
 func (f *Fan) Raise(now time.Duration, raised []policy.Raised, limits []event.Limit) {
 	a := &f.Alerts
-	if len(a.opt.Targets) == 0 && f.Comment.job == "" {
+	if len(f.set.Alerts) == 0 && f.Comment.job == "" {
 		return
 	}
 	var current []alert.Alert

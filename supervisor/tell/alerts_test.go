@@ -46,7 +46,8 @@ func TestLastWordsOnAlerts(t *testing.T) {
 // TestAlertsDryRun: a line for each crossing, and none while it lasts.
 func TestAlertsDryRun(t *testing.T) {
 	s := newStand(t)
-	s.OpenAlerts(AlertOptions{Targets: []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, DryRun: true}, 0)
+	s.set.Alerts, s.set.DryRun = []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, true
+	s.OpenAlerts(AlertOptions{}, 0)
 	for i, current := range [][]policy.Raised{raised(t), raised(t), nil, raised(t)} {
 		s.Raise(time.Duration(i)*time.Minute, current, nil)
 	}
@@ -62,7 +63,8 @@ func TestAlertsDryRun(t *testing.T) {
 // TestAlertFailure: a receiver that begins to fail is told as a fault, once.
 func TestAlertFailure(t *testing.T) {
 	s := newStand(t)
-	s.OpenAlerts(AlertOptions{Targets: []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, Program: "/nonexistent", Start: (*exec.Cmd).Start}, 0)
+	s.set.Alerts, s.set.AlertProgram = []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, "/nonexistent"
+	s.OpenAlerts(AlertOptions{Start: (*exec.Cmd).Start}, 0)
 	s.Raise(0, raised(t), nil)
 	select {
 	case e := <-s.Failures():

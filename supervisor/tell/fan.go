@@ -4,12 +4,15 @@
 package tell
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -17,6 +20,7 @@ import (
 type Fan struct {
 	*Log
 	Run      Run
+	set      *settings.Settings
 	Readers  Readers
 	Record   Record
 	Clients  Clients
@@ -37,12 +41,15 @@ type Fan struct {
 	costAt   time.Duration // … and told what we cost
 }
 
-// New returns a Fan that writes lines, and events to the file of that name unless it is
-// empty.
-func New(lines Lines, events string, run Run) *Fan {
-	f := &Fan{Run: run, Log: NewLog(lines), findings: findings{}, failed: failures{queue: make(chan *Failure, 16)}}
-	if events != "" {
-		f.stream = event.NewStream(events, func(err error) {
+// New returns a Fan that writes lines, of each node of a job with its name, and events where
+// the settings say so.
+func New(lines Lines, set *settings.Settings, run Run) *Fan {
+	if run.Job != nil && run.Job.Nodes > 1 {
+		lines = onNode{lines, run.Node}
+	}
+	f := &Fan{set: set, Run: run, Log: NewLog(lines), findings: findings{}, failed: failures{queue: make(chan *Failure, 16)}}
+	if set.Events != "" {
+		f.stream = event.NewStream(set.Events, func(err error) {
 			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
 		})
 	}
@@ -89,6 +96,20 @@ func (f *Fan) Fault(now time.Duration, part string, err error) {
 	}
 	f.fault(now, part, fmt.Sprintf("%s: %v", part, err))
 	f.faultEvent(part, err.Error())
+}
+
+// Faults is [Fan.Fault] of several texts.
+func (f *Fan) Faults(now time.Duration, part string, texts ...string) {
+	for _, text := range texts {
+		f.Fault(now, part, errors.New(text))
+	}
+}
+
+// Warnings is [Fan.Fault] of what was met in looking for limits.
+func (f *Fan) Warnings(now time.Duration, all []limit.Warning) {
+	for _, w := range all {
+		f.Faults(now, w.Part, w.Text)
+	}
 }
 
 func (f *Fan) faultEvent(part, text string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
@@ -29,7 +30,7 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t, said: &lines{}, path: filepath.Join(t.TempDir(), "events")}
-	s.Fan = New(s.said, s.path, Run{Proc: "/proc", Holder: 1, Node: "n1"})
+	s.Fan = New(s.said, &settings.Settings{Events: s.path}, Run{Proc: "/proc", Holder: 1, Node: "n1"})
 	t.Cleanup(func() { s.CloseStream(time.Second) })
 	return s
 }
@@ -111,7 +112,7 @@ func TestPutReachesAll(t *testing.T) {
 
 // TestPutMakesNothing: where no sink takes events none is made, and none is counted.
 func TestPutMakesNothing(t *testing.T) {
-	f := New(&lines{}, "", Run{})
+	f := New(&lines{}, &settings.Settings{}, Run{})
 	f.Put(event.NameRank, func(event.Head) any { t.Error("made"); return nil })
 	f.Readers.Costs = func() ([]event.Cost, error) { t.Error("made"); return nil, nil }
 	f.sample(looked(2*costEvery), 0)
@@ -149,7 +150,7 @@ func TestSampleDue(t *testing.T) {
 
 // TestClientBehind: a client that does not read loses events and holds up nothing.
 func TestClientBehind(t *testing.T) {
-	f := New(&lines{}, "", Run{})
+	f := New(&lines{}, &settings.Settings{}, Run{})
 	ctx, cancel := context.WithCancel(t.Context())
 	client, err := f.Clients.Add(ctx)
 	if err != nil {
@@ -179,7 +180,7 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := New(&lines{}, fifo, Run{}) // without a reader
+	f := New(&lines{}, &settings.Settings{Events: fifo}, Run{}) // without a reader
 	for f.dropped == 0 {
 		f.sample(looked(0), 0)
 	}

@@ -11,7 +11,7 @@ type Lines interface {
 	Warn(line string)
 }
 
-// onNode puts the node before each line.
+// onNode puts the node before each line, for a job whose nodes write to one file.
 type onNode struct {
 	Lines
 	node string
@@ -19,9 +19,6 @@ type onNode struct {
 
 func (l onNode) Info(line string) { l.Lines.Info(l.node + ": " + line) }
 func (l onNode) Warn(line string) { l.Lines.Warn(l.node + ": " + line) }
-
-// OnNode puts the node before each line, for a job whose nodes write to one file.
-func OnNode(lines Lines, node string) Lines { return onNode{lines, node} }
 
 // Log keeps the lines on stderr few: a job that runs for days must not fill its log with
 // ours. The first lines of a kind are written at once, later ones once a minute with the

@@ -4,9 +4,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // Recorder is [store.Recorder] outside tests.
@@ -28,10 +30,19 @@ type Record struct {
 	seq uint64        // of the last look
 }
 
-// OpenRecord begins the record of the run, in that directory or, where it is empty, where
-// one is found once there is something to keep. fault is why no record can be kept there,
-// which was told: then there is a journal alone.
-func (f *Fan) OpenRecord(dir, fault string, attempt int) {
+// OpenRecord begins the record of the run, in the directory of the settings or, by
+// [settings.RecordAuto], where one is found once there is something to keep. A directory that
+// cannot hold it was told: then there is a journal alone. What killed watchers before may
+// have been the record, so the last that is started has none.
+func (f *Fan) OpenRecord(command rss.ProcID, attempt int, last bool) {
+	dir, fault := f.set.Record, f.set.RecordFault
+	if f.Run.ID == "" || dir == settings.RecordNone || last && attempt > 1 {
+		return
+	}
+	if dir == settings.RecordAuto {
+		dir = ""
+	}
+	f.Run.Process = command
 	opt := store.Options{Meta: f.Run.meta(), Places: record.DefaultPlaces(f.Run.Lookup, os.Geteuid()), Attempt: attempt, AtOnce: dir != ""}
 	if dir != "" {
 		opt.Places.Records, opt.Places.Chosen = []string{dir}, true

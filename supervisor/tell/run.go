@@ -21,7 +21,7 @@ import (
 
 // Run is what a run is known by in all that is told of it.
 type Run struct {
-	ID, Version string // ID names its record, see [RunID]
+	ID, Version string // ID names its record, see [NameRun]
 	Command     []string
 	Begun       time.Time
 	Interval    time.Duration // of samples
@@ -36,15 +36,18 @@ type Run struct {
 	Self        int        // this watcher
 }
 
-// RunID names the run that begins now.
-func RunID(begun time.Time, lookup func(string) (string, bool)) string {
-	return record.NewID(begun, JobOf(lookup), slurm.NodeName(lookup), runNumber("/proc/self/ns/pid", os.Getpid()))
+// NewRun is the run with these settings.
+func NewRun(s *settings.Settings, proc string, lookup func(string) (string, bool)) Run {
+	return Run{
+		ID: s.RunID, Version: s.Version, Command: s.Command, Begun: s.Begun, BegunMono: s.BegunMono, Interval: s.Interval,
+		Lookup: lookup, Node: slurm.NodeName(lookup), Job: JobOf(lookup), Proc: proc,
+	}
 }
 
 // NameRun names the run that begins now, so that it can be recorded.
 func NameRun(s *settings.Settings, lookup func(string) (string, bool)) {
 	s.Begun, s.BegunMono = time.Now(), Monotonic()
-	s.RunID = RunID(s.Begun, lookup)
+	s.RunID = record.NewID(s.Begun, JobOf(lookup), slurm.NodeName(lookup), runNumber("/proc/self/ns/pid", os.Getpid()))
 }
 
 // runNumber tells a run from the others of its job that began in the same second:

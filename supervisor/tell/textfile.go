@@ -28,25 +28,29 @@ type Textfile struct {
 	at           time.Duration // of the last that was due by its time
 }
 
-// OpenTextfile begins the file in that directory. attached is what [Run.Place] takes; rules
-// tell which actions there may be; why says that it cannot be written, as far as is known.
-func (f *Fan) OpenTextfile(dir, attached string, rules []event.Rule, why string) {
+// OpenTextfile begins the file, if any. attached is what [Run.Place] takes.
+func (f *Fan) OpenTextfile(attached string) {
 	x := &f.Textfile
-	x.dir, x.version, x.place = dir, f.Run.Version, f.Run.Place(attached)
-	for _, r := range rules {
+	x.dir, x.version, x.place = f.set.Textfile, f.Run.Version, f.Run.Place(attached)
+	if x.dir == "" {
+		return
+	}
+	for _, r := range f.set.Rules {
 		x.acted.Expect(r.Action)
 	}
-	x.file = textfile.Open(dir, f.Run.textfile(x.place), f.Run.Proc)
-	if why != "" {
-		x.file.Failed(errors.New(why))
+	x.file = textfile.Open(x.dir, f.Run.textfile(x.place), f.Run.Proc)
+	if f.set.TextfileFault != "" {
+		x.file.Failed(errors.New(f.set.TextfileFault))
 	}
 }
 
 // DropTextfile removes what an earlier watcher of this run told before it was killed:
 // another leads now, and tells.
-func (f *Fan) DropTextfile(dir string) {
-	name := f.Run.textfile(f.Run.Place(""))
-	probe.Run(func() { textfile.Remove(dir, name) })
+func (f *Fan) DropTextfile() {
+	if dir := f.set.Textfile; dir != "" {
+		name := f.Run.textfile(f.Run.Place(""))
+		probe.Run(func() { textfile.Remove(dir, name) })
+	}
 }
 
 // RemoveTextfile removes what a watcher that was killed may have left of the run of that

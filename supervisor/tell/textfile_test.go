@@ -44,7 +44,8 @@ func TestTextfileDue(t *testing.T) {
 	if made != 0 {
 		t.Error("made without a file")
 	}
-	s.OpenTextfile(t.TempDir(), "", nil, "")
+	s.set.Textfile = t.TempDir()
+	s.OpenTextfile("")
 	for _, c := range []struct {
 		at      time.Duration
 		decided bool
