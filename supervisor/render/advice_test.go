@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
@@ -90,7 +91,7 @@ func TestAdviceOnLoaders(t *testing.T) {
 		}
 		said += adviceText(c.what, lines)
 	}
-	golden(t, "advice_loader.txt", []byte(said))
+	golden.Check(t, "testdata/advice_loader.txt", said)
 }
 
 // TestAdviceOnTheSeed: the post's own conclusion, with its figures.
@@ -223,7 +224,7 @@ func TestAdviceOnMem(t *testing.T) {
 			t.Errorf("%s: evidence %q, risk %v", c.what, l.Evidence, l.Risk)
 		}
 	}
-	golden(t, "advice_mem.txt", []byte(said))
+	golden.Check(t, "testdata/advice_mem.txt", said)
 }
 
 // adviceText is advice as golden files have it.
@@ -384,7 +385,7 @@ func TestAdviseNodes(t *testing.T) {
 	}
 	failed := scenetest.OnNode(1)
 	failed.Ends[0].Code = 1
-	golden(t, "advice_nodes.txt", []byte(said+adviceText("a rank failed", Advise(scenetest.Built(failed)))))
+	golden.Check(t, "testdata/advice_nodes.txt", said+adviceText("a rank failed", Advise(scenetest.Built(failed))))
 }
 
 // TestAdviseInTurn: what leaders had one after the other is not added up, and neither is
@@ -432,5 +433,5 @@ func TestAdviseInTurn(t *testing.T) {
 		}
 		said += adviceText(test.name, lines)
 	}
-	golden(t, "advice_in_turn.txt", []byte(said))
+	golden.Check(t, "testdata/advice_in_turn.txt", said)
 }

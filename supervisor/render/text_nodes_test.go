@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
@@ -85,5 +86,5 @@ func TestLeaders(t *testing.T) {
 		}
 		b.WriteString(texts[0])
 	}
-	golden(t, "leaders.txt", []byte(b.String()))
+	golden.Check(t, "testdata/leaders.txt", b.String())
 }

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -24,28 +23,7 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-var (
-	update  = flag.Bool("update", false, "write the golden files")
-	outputs = flag.String("outputs", "", "a directory for all that is rendered, to compare two versions")
-)
-
-// golden compares a text with testdata/NAME.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s: -want +got\n%s", path, diff)
-	}
-}
+var outputs = flag.String("outputs", "", "a directory for all that is rendered, to compare two versions")
 
 // whole is a job of which every rendering is pinned.
 type whole struct {
@@ -130,7 +108,7 @@ func TestOutputs(t *testing.T) {
 			}
 			fmt.Fprintf(&digests, "%s.%s %x\n", s.name, r.kind, sha256.Sum256(b.Bytes()))
 		}
-		golden(t, s.name+".txt", text.Bytes())
+		golden.Check(t, "testdata/"+s.name+".txt", text.String())
 		for line := range strings.Lines(text.String()) {
 			if s := strings.TrimSuffix(line, "\n"); values.Plain(s) != s || len([]rune(s)) > 80 || strings.TrimRight(s, " ") != s {
 				t.Errorf("control characters, too wide, or blanks at the end: %q", line)
@@ -140,7 +118,7 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("the first line is not the verdict: %q", first)
 		}
 	}
-	golden(t, "digests.txt", []byte(digests.String()))
+	golden.Check(t, "testdata/digests.txt", digests.String())
 }
 
 func explained(in analysis.Input) *analysis.Result {

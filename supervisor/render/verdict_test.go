@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -256,7 +257,7 @@ func TestEnds(t *testing.T) {
 			t.Errorf("no test dies of %q", c)
 		}
 	}
-	golden(t, "ends.txt", []byte(b.String()))
+	golden.Check(t, "testdata/ends.txt", b.String())
 }
 
 // sideDeaths are those by what is no memory that processes hold together.

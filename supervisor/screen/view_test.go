@@ -3,25 +3,19 @@ package screen
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
-
-var update = flag.Bool("update", false, "write the frames of testdata anew")
 
 // TestFrames holds what a user sees, a file a frame.
 func TestFrames(t *testing.T) {
@@ -106,19 +100,7 @@ func TestFrames(t *testing.T) {
 			if m.H > 0 && (f.W != m.W || f.H != m.H) {
 				t.Errorf("the frame is %dx%d, the screen %dx%d", f.W, f.H, m.W, m.H)
 			}
-			file := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-				t.Errorf("not what testdata has (go test -update writes it):\n%s", diff)
-			}
+			golden.Check(t, "testdata/"+name+".txt", got)
 		})
 	}
 }

@@ -316,7 +316,7 @@ func newRecordWorld(t *testing.T) *recordWorld {
 	}
 	make := func(in, word string, as func(*exec.Cmd) *exec.Cmd) string {
 		cmd := as(exec.Command(binary, "run", "--record", in, "--limit", "1M", "--at", "none", "--at", "1%:warn", "--", "sh", "-c", "sleep .3; : "+word))
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "RSSWARDEN_RUNTIME=" + w.dir}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(in), "RSSWARDEN_RUNTIME=" + w.dir}
 		r := finish(t, cmd)
 		found, _ := filepath.Glob(in + "/*/data.mdb")
 		if len(found) != 1 {

@@ -10,15 +10,12 @@
 package reference
 
 import (
-	"flag"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 )
-
-var update = flag.Bool("update", false, "write the pages of docs/reference anew")
 
 // Page is a page in Markdown in the making. It has the methods of a manual page, so that
 // both are told by one function.
@@ -116,18 +113,5 @@ func Check(t *testing.T, name, text string) {
 			t.Fatal("no module is above")
 		}
 	}
-	path := root + "/" + name
-	if *update {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Errorf("%v; `make reference` writes it", err)
-		return
-	}
-	if diff := cmp.Diff(strings.Split(string(b), "\n"), strings.Split(text, "\n")); diff != "" {
-		t.Errorf("%s is not what the code says, `make reference` renews it; the file -, the code +:\n%s", name, diff)
-	}
+	golden.Check(t, root+"/"+name, text)
 }

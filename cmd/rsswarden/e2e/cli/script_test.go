@@ -8,6 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -18,6 +19,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		UpdateScripts:       *golden.Update,
 		Condition: func(cond string) (bool, error) {
 			if cond != "yama" {
 				return false, fmt.Errorf("unknown condition %q", cond)
@@ -45,6 +47,7 @@ func TestSiteScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/site",
 		RequireExplicitExec: true,
+		UpdateScripts:       *golden.Update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", dir+":"+env.Getenv("PATH"))
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
