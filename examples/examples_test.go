@@ -67,9 +67,7 @@ func newStand(t *testing.T) stand {
 func (s stand) submit(t *testing.T, script, more string, args ...string) *slurmtest.JobRun {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("sbatch", script))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	export := "--export=ALL,PATH=" + s.bin + ":/usr/bin:/bin,PYTHON=" + python +
 		",TRAIN=" + s.bin + "/train.py,DATA=" + s.data + ",OPTIONS=" + options + more
 	return s.Submit(t, string(text), append([]string{export}, args...)...)
@@ -80,9 +78,7 @@ func (s stand) bare(t *testing.T, more ...string) string {
 	t.Helper()
 	args := append([]string{"-B", "-W", "ignore", "train/train.py", "--data", s.data}, strings.Fields(options)...)
 	out, err := exec.Command(python, append(args, more...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return checksum(t, string(out))
 }
 

@@ -18,13 +18,9 @@ func TestSubmititOnSlurm(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{})
 	bin := filepath.Dir(c.Install(t, wardentest.Program(t, wardentest.Rsswarden)))
 	dir := filepath.Join(c.Dir(), "submitit")
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.RemoveAll(dir))
 	for _, from := range []string{"integrations/submitit", "integrations/testdata/submitit"} {
-		if err := os.CopyFS(filepath.Join(dir, filepath.Base(filepath.Dir(from))), os.DirFS(from)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.CopyFS(filepath.Join(dir, filepath.Base(filepath.Dir(from))), os.DirFS(from)))
 	}
 	modules := "PYTHONPATH=" + dir + "/integrations:" + dir + "/testdata"
 	launch := exec.Command(python, "integrations/launch.py")
@@ -38,9 +34,7 @@ func TestSubmititOnSlurm(t *testing.T) {
 			err = os.Chown(filepath.Join(dir, name), c.UID(), -1)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	run := c.Submit(t, string(script), "--export=ALL,PATH="+bin+":/usr/bin:/bin,"+modules, "--mem=500")
 	putBack(t, c, run, "step 3\n")
 	const read = `import pickle, sys; print(pickle.load(open(sys.argv[1], "rb")).function.step >= 3)`

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestStanding: whose limits `rsswarden limits` prints. We are process 7, our
@@ -28,12 +29,8 @@ func TestStanding(t *testing.T) {
 			proc := t.TempDir()
 			put := func(pid, file, text string) {
 				path := filepath.Join(proc, pid, file)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				wardentest.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o644))
 			}
 			put("7", "cgroup", "4:memory:/slurm/job_1/step_0/task_0")
 			parent := 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestLogSteersNoTerminal: in either form of our lines.
@@ -15,16 +16,12 @@ func TestLogSteersNoTerminal(t *testing.T) {
 	for _, format := range []string{"console", "json"} {
 		name := filepath.Join(t.TempDir(), "log")
 		f, err := os.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		log, flush := newLog(f, format, false)
 		log.Warn("process 7 (" + recordtest.Hostile + ") is large")
 		flush(10 * time.Second)
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if bad := recordtest.Shows(string(b)); len(bad) > 0 || strings.Count(string(b), "\n") != 1 {
 			t.Errorf("%s: %q", format, b)
 		}
@@ -34,9 +31,7 @@ func TestLogSteersNoTerminal(t *testing.T) {
 
 func TestLogTakesLinesAfterItsEnd(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
 	w := newLossyWriter(f)
 	want := ""

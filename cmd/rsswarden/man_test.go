@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // shownManual is the page as a reader sees it. What man warns of fails the test.
@@ -20,9 +21,7 @@ func shownManual(t *testing.T, page string) string {
 		t.Skip("no man:", err)
 	}
 	file := filepath.Join(t.TempDir(), "page.1")
-	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, []byte(page), 0o644))
 	cmd := exec.Command("man", "--warnings", "-l", file)
 	cmd.Env = append(os.Environ(), "MANWIDTH=2000", "LC_ALL=C.UTF-8")
 	var stderr bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestJSONSteersNoTerminal: what --json prints is read on terminals too, and means the
@@ -15,9 +16,7 @@ import (
 func TestJSONSteersNoTerminal(t *testing.T) {
 	in := map[string]string{"comm": recordtest.Hostile + "\u007f\u0085\u2066\U000e0001 é 数据"}
 	var b bytes.Buffer
-	if err := writeJSON(&b, in); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, writeJSON(&b, in))
 	if bad := recordtest.Shows(b.String()); len(bad) > 0 || strings.ContainsAny(b.String(), "\u007f\u0085\u2066\U000e0001") {
 		t.Errorf("%q", b.String())
 	}
@@ -25,9 +24,7 @@ func TestJSONSteersNoTerminal(t *testing.T) {
 		t.Errorf("letters are escaped: %q", b.String())
 	}
 	var out map[string]string
-	if err := json.Unmarshal(b.Bytes(), &out); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, json.Unmarshal(b.Bytes(), &out))
 	if want := map[string]string{"comm": strings.ToValidUTF8(in["comm"], "\ufffd")}; !reflect.DeepEqual(out, want) {
 		t.Errorf("%q, want %q", out, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestReference: what docs/reference says of commands, options, rules, statuses and
@@ -98,9 +99,7 @@ func rulesPage(t *testing.T) *reference.Page {
 	p.Table([]string{"limit", "`N%`", "`free<SIZE`", "`eta<DURATION`"}, rows)
 	p.Section("The ladder without --at")
 	ladder, err := policy.Ladder(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var lines []string
 	for _, r := range ladder {
 		lines = append(lines, r.String())

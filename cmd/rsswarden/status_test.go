@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestStatusText: what people read, at a terminal's width, with names in it that
@@ -41,9 +42,7 @@ func TestStatusText(t *testing.T) {
 		},
 	}
 	var b strings.Builder
-	if err := writeStatus(&b, st, 100); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, writeStatus(&b, st, 100))
 	want := `job 46 on n1: 6 processes
   led by watcher 812 of rsswarden run 810, rank 0 (rsswarden 1.2) since 14:03:02; read at 14:05:02
   1 more process could not be read and are in no sum

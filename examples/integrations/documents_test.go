@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var link = regexp.MustCompile(`\(\.\./examples/integrations/([^/)]+)/([^)]+)\)`)
@@ -14,9 +16,7 @@ var link = regexp.MustCompile(`\(\.\./examples/integrations/([^/)]+)/([^)]+)\)`)
 // section links to, and a section links to each folder here.
 func TestSnippets(t *testing.T) {
 	text, err := os.ReadFile("../../docs/integrations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	linked := map[string]bool{}
 	blocks := 0
 	for _, section := range strings.Split(string(text), "\n## ")[1:] {
@@ -27,9 +27,7 @@ func TestSnippets(t *testing.T) {
 			}
 			linked[m[1]] = true
 			beside, err := filepath.Glob(m[1] + "/*")
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			for _, name := range beside {
 				b, err := os.ReadFile(name)
 				if err != nil {
@@ -50,9 +48,7 @@ func TestSnippets(t *testing.T) {
 		t.Errorf("%d blocks", blocks)
 	}
 	all, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, e := range all {
 		if e.IsDir() && e.Name() != "testdata" && !linked[e.Name()] {
 			t.Errorf("no section links to %s", e.Name())

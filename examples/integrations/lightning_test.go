@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestLightning: with the callback a training saves a checkpoint when rsswarden asks it
@@ -25,9 +27,7 @@ func TestLightning(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, "lightning/train.py", "lightning/when_asked.py")
 			here, err := os.Getwd()
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			p.env = append(p.env, "PYTHONPATH="+here+"/testdata/lightning")
 			r := p.start(c.words...)
 			if status := r.ends(); status != 0 || r.stdout.String() != "trained 200 steps\n" {

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var given = regexp.MustCompile(`mem_mb=(\d+)`)
@@ -46,9 +48,7 @@ func TestSnakemake(t *testing.T) {
 func TestNextflow(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("nextflow/train.nf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	_, script, _ := strings.Cut(string(text), `"""`)
 	script, _, _ = strings.Cut(script, `"""`)
 	retried := regexp.MustCompile(`task\.exitStatus == (\d+) \?`).FindStringSubmatch(string(text))

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // says waits until the command has printed so.
@@ -34,9 +36,7 @@ func TestSubmitit(t *testing.T) {
 	need(t, []string{"ps"})
 	p := newPlace(t, "submitit/launch.py", "submitit/learner.py", "testdata/srun", "testdata/scontrol")
 	module, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	p.env = append(p.env, "PYTHONPATH="+module+"/testdata/submitit:"+p.dir)
 	launch := func(args ...string) {
 		t.Helper()

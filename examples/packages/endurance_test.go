@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestEnduranceRelease builds all from nothing twice: no object is shared, modules lie
@@ -17,9 +19,7 @@ func TestEnduranceRelease(t *testing.T) {
 	var sources, sums []string
 	for _, name := range []string{"one", "another/place"} { // at once: somebody may be writing
 		source, err := copied(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		sources = append(sources, source)
 	}
 	for _, source := range sources {
@@ -27,23 +27,15 @@ func TestEnduranceRelease(t *testing.T) {
 		if len(sums) > 0 {
 			modules := filepath.Join(scratch, "modules")
 			out, err := exec.Command("go", "env", "GOMODCACHE").Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := exec.Command("cp", "-r", strings.TrimSpace(string(out)), modules).Run(); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
+			wardentest.NoError(t, exec.Command("cp", "-r", strings.TrimSpace(string(out)), modules).Run())
 			t.Cleanup(func() { exec.Command("chmod", "-R", "u+w", modules).Run() })
 			env = append(env, "GOMODCACHE="+modules, "UMASK=077", "TZ=Asia/Tokyo")
 		}
 		out, err := release(source, env, "amd64", "arm64")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		b, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		sums = append(sums, string(b))
 	}
 	if sums[0] != sums[1] || strings.Count(sums[0], "\n") != 4 {
@@ -102,23 +94,15 @@ func newRoot(t *testing.T, suite string, packages ...string) (root string) {
 func TestEnduranceReleaseIsTheSame(t *testing.T) {
 	first := needBuilt(t)
 	source, err := copied("quite/another place")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	second, err := release(source, []string{
 		"UMASK=077", "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir(), "CGO_CFLAGS=-g", "GOFLAGS=-buildvcs=true", "GOAMD64=v3", "HOME=" + os.Getenv("HOME"),
 	}, "amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	a, err := os.ReadFile(filepath.Join(first, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	b, err := os.ReadFile(filepath.Join(second, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if !bytes.Equal(a, b) || bytes.Count(a, []byte("\n")) != 2 {
 		t.Errorf("first\n%ssecond\n%s", a, b)
 	}
@@ -163,13 +147,9 @@ took 'make demo'
 func TestEnduranceFirstMinutes(t *testing.T) {
 	root := newRoot(t, "bookworm", "ca-certificates", "git", "make", "python3")
 	src, err := copied("newcomer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	compiler, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", newcomer, "sh", root, src, strings.TrimSpace(string(compiler)))
 	cmd.Stdin = strings.NewReader(firstMinutes)
 	out, err := cmd.CombinedOutput()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const version = "1.2.3"
@@ -76,9 +77,7 @@ var built = sync.OnceValues(func() (string, error) {
 func needBuilt(t *testing.T) string {
 	t.Helper()
 	out, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return out
 }
 
@@ -99,9 +98,7 @@ func TestReleaseNeedsNothing(t *testing.T) {
 	for _, name := range []string{"rsswarden", "rsswardend"} {
 		file := filepath.Join(root, "bin", name)
 		f, err := elf.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		libs, err := f.ImportedLibraries()
 		if err != nil || len(libs) > 0 {
 			t.Errorf("%s needs %q, %v", name, libs, err)
@@ -113,9 +110,7 @@ func TestReleaseNeedsNothing(t *testing.T) {
 		}
 		f.Close()
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if bytes.Contains(b, []byte(scratch)) {
 			t.Errorf("%s has the path it was built in", name)
 		}
@@ -129,13 +124,9 @@ func TestReleaseNeedsNothing(t *testing.T) {
 // TestLicences: whoever gets the programs gets the terms of all that is linked.
 func TestLicences(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(unpacked(t), "share/doc/rsswarden/copyright"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	out, err := exec.Command("go", "list", "-deps", "-tags", "urfave_cli_no_docs", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "../../cmd/rsswarden", "../../cmd/rsswardend").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	modules := strings.Fields(string(out))
 	if len(modules) < 10 {
 		t.Fatalf("only %q", modules)
@@ -176,9 +167,7 @@ func TestLinksInPackage(t *testing.T) {
 	found := 0
 	for _, name := range append(documents, doc+"/README.md") {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			to := filepath.Join(filepath.Dir(name), m[1])
 			if rel, _ := filepath.Rel(doc, to); inSource.MatchString(rel) {
@@ -275,16 +264,10 @@ func TestModulefile(t *testing.T) {
 	}
 	root, dir := unpacked(t), t.TempDir()
 	text, err := os.ReadFile("modulefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	text = regexp.MustCompile(`(?m)^set root .*`).ReplaceAll(text, []byte("set root "+root))
-	if err := os.Mkdir(filepath.Join(dir, "rsswarden"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "rsswarden", version), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(filepath.Join(dir, "rsswarden"), 0o755))
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "rsswarden", version), text, 0o644))
 	script := `module() { eval "$("$0" bash "$@")"; }
 before=$(env | grep -E '^(PATH|MANPATH)=' | sort)
 module load rsswarden
@@ -338,9 +321,7 @@ func TestRecipes(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("make", "install", "VERSION=main", "PREFIX="+dir)
 	source, err := copied("recipe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	cmd.Dir = source
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

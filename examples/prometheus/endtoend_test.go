@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const (
@@ -196,9 +197,7 @@ func unix(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 func runtimeDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "runtime")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -210,9 +209,7 @@ func charged(t *testing.T, dir string) (n float64) {
 	if err == nil {
 		_, err = fmt.Sscan(string(b), &n)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return n
 }
 
@@ -224,9 +221,7 @@ func sameNames(t *testing.T, s *site) {
 	t.Helper()
 	heads := func(from, path string) map[string]string {
 		page, err := map[string]func(string) (string, error){"daemon": s.daemon.Text, "node_exporter": s.exporter.Text}[from](path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		all := map[string]string{}
 		var ours strings.Builder
 		for line := range strings.Lines(page) {

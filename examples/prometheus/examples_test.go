@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // board is what is read of grafana.json.
@@ -52,9 +53,7 @@ func queries(t *testing.T) map[string]string {
 		}
 	}
 	rules, err := os.ReadFile("rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	all["rules.yml"] = string(rules)
 	return all
 }

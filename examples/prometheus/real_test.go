@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
 	"github.com/rsswarden/rsswarden/supervisor/metrics/promtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // exporter serves every metric of the table, of two jobs. What counts grows.
@@ -48,13 +49,9 @@ func startPrometheus(t *testing.T, addr string) *promtest.Server {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	rules, err := filepath.Abs("rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	text := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n  - job_name: rsswardend\n    static_configs: [{targets: ['%s']}]\n", rules, addr)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 	return promtest.Prometheus(t, promtest.FreeAddr(t), config)
 }
 

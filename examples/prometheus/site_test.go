@@ -63,9 +63,7 @@ func startSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{told: promtest.NewReceiver(t), texts: t.TempDir()}
 	for d := s.texts; d != "/" && d != os.TempDir(); d = filepath.Dir(d) { // node_exporter is another user
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chmod(d, 0o755))
 	}
 	addrs := map[string]string{"127.0.0.1:9094": strings.TrimPrefix(s.told.URL, "http://")}
 	for _, of := range []string{"127.0.0.1:9759", "127.0.0.1:9100", "127.0.0.1:9093"} {
@@ -81,15 +79,11 @@ func startSite(t *testing.T) *site {
 	dir := t.TempDir()
 	for _, name := range []string{"prometheus.yml", "rules.yml", "alertmanager.yml"} {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		text := timeRE.ReplaceAllStringFunc(string(b), func(line string) string {
 			m := timeRE.FindStringSubmatch(line)
 			d, err := time.ParseDuration(m[2])
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			return fmt.Sprintf("%s%dms", m[1], (d / faster).Milliseconds())
 		})
 		text = addressRE.ReplaceAllStringFunc(text, func(of string) string {
@@ -98,9 +92,7 @@ func startSite(t *testing.T) *site {
 			}
 			return addrs[of]
 		})
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	s.daemon = promtest.Run(t, addrs["127.0.0.1:9759"], "/-/healthy", rsswardend, "--interval", look.String(), "--listen", addrs["127.0.0.1:9759"])
 	s.exporter = promtest.NodeExporter(t, addrs["127.0.0.1:9100"], s.texts)
@@ -114,9 +106,7 @@ func startSite(t *testing.T) *site {
 func (s *site) query(t *testing.T, format string, args ...any) []promtest.Series {
 	t.Helper()
 	got, err := s.prometheus.Query(fmt.Sprintf(format, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return got
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // ranksOf starts that many ranks of ddp.py, as torchrun would. torchrun itself
@@ -18,9 +20,7 @@ import (
 func ranksOf(t *testing.T, n int, options ...string) (ranks []*exec.Cmd, outs []*bytes.Buffer) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	for rank := range n {
@@ -32,9 +32,7 @@ func ranksOf(t *testing.T, n int, options ...string) (ranks []*exec.Cmd, outs []
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, cmd.Start())
 		t.Cleanup(func() {
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			cmd.Wait()
@@ -71,9 +69,7 @@ func TestRanksResume(t *testing.T) {
 		case err != nil: // no epoch has ended
 		case first == nil:
 			first = now
-			if err := ranks[1].Process.Signal(syscall.SIGUSR2); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, ranks[1].Process.Signal(syscall.SIGUSR2))
 		}
 		if err == nil && !os.SameFile(first, now) {
 			break

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const python = "/usr/bin/python3"
@@ -178,14 +180,10 @@ func start(t *testing.T, options ...string) *started {
 	t.Helper()
 	s := &started{Cmd: trainer(t, options...)}
 	stdout, err := s.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	s.Stderr = os.Stderr
 	s.lines = bufio.NewScanner(stdout)
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, s.Start())
 	return s
 }
 
@@ -226,9 +224,7 @@ func TestCopyOnWriteList(t *testing.T) {
 				t.Fatalf("children %q, want one worker", pids)
 			}
 			rollup, err := os.ReadFile("/proc/" + pids[0] + "/smaps_rollup")
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			m := regexp.MustCompile(`Private_Dirty: +(\d+) kB`).FindSubmatch(rollup)
 			if m == nil {
 				t.Fatalf("no Private_Dirty in:\n%s", rollup)
@@ -251,9 +247,7 @@ func TestCheckpoint(t *testing.T) {
 			options := append(strings.Fields(loader), "--checkpoint", file)
 			s := start(t, append(options, "--step-ms", "20")...)
 			s.until(t, "epoch 0:")
-			if err := s.Process.Signal(syscall.SIGUSR2); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, s.Process.Signal(syscall.SIGUSR2))
 			s.until(t, "")
 			s.Wait()
 			if got := s.ProcessState.ExitCode(); got != 99 {

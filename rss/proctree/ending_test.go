@@ -21,9 +21,7 @@ func doomed(t *testing.T) (*os.Process, rss.ProcID) {
 		c.Wait()
 	})
 	start, err := StartTime("/proc", c.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c.Process, rss.ProcID{PID: c.Process.Pid, Start: start}
 }
 

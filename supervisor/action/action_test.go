@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // fakeLoader answers every request with the number 7.
@@ -244,9 +245,7 @@ func TestStopOfSome(t *testing.T) {
 
 func TestKillSparesWhoeverHasThePIDNow(t *testing.T) {
 	child := exec.Command("sleep", "60")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, child.Start())
 	defer child.Process.Kill()
 	start := func(int) (uint64, error) { return 5, nil }
 	err := Kill(rss.ProcID{PID: child.Process.Pid, Start: 4}, unix.SIGKILL, start)
@@ -256,9 +255,7 @@ func TestKillSparesWhoeverHasThePIDNow(t *testing.T) {
 	if err := child.Process.Signal(syscall.Signal(0)); errors.Is(err, os.ErrProcessDone) {
 		t.Fatal("the wrong process was killed")
 	}
-	if err := Kill(rss.ProcID{PID: child.Process.Pid, Start: 5}, unix.SIGTERM, start); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, Kill(rss.ProcID{PID: child.Process.Pid, Start: 5}, unix.SIGTERM, start))
 	var died *exec.ExitError
 	if err := child.Wait(); !errors.As(err, &died) || died.Sys().(syscall.WaitStatus).Signal() != unix.SIGTERM {
 		t.Errorf("the right process ended with %v", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // told collects lines that come from other goroutines.
@@ -104,9 +105,7 @@ func TestProgramsOneAtATime(t *testing.T) {
 	if s.Run(Program{ID: 3, Command: "echo three"}) {
 		t.Error("a third was taken")
 	}
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(gate, nil, 0o600))
 	if a, b := wait(t, s), wait(t, s); a.ID != 1 || b.ID != 2 || out.all() != "one|two" {
 		t.Errorf("%d, %d: %s", a.ID, b.ID, out.all())
 	}
@@ -229,9 +228,7 @@ func TestKillSparesAThread(t *testing.T) {
 	}
 	start := func(pid int) (uint64, error) { return proctree.StartTime("/proc", pid) }
 	now, err := start(thread)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, at := range []uint64{now - 1, now} {
 		if err := Kill(rss.ProcID{PID: thread, Start: at}, unix.SIGUSR1, start); err == nil {
 			t.Errorf("a thread that began at %d was signalled as the process of %d", now, at)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestParseCaught(t *testing.T) {
@@ -41,12 +43,8 @@ func TestCatches(t *testing.T) {
 		t.Errorf("of a process that is not there: %v, %v", caught, err)
 	}
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "7"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "7", "status"), []byte("Name:\tx\nSigCgt:\t8000000000000001\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Mkdir(filepath.Join(dir, "7"), 0o700))
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "7", "status"), []byte("Name:\tx\nSigCgt:\t8000000000000001\n"), 0o600))
 	for sig, want := range map[syscall.Signal]bool{1: true, 2: false, 64: true, 0: false, 65: false} {
 		if caught, err := Catches(dir, 7, sig); caught != want || err != nil {
 			t.Errorf("signal %d: %v, %v; want %v", sig, caught, err, want)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestMain is also the program that carries requests: the URL says how it behaves.
@@ -70,9 +72,7 @@ func carry() {
 func program(t *testing.T) *Program {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return &Program{Path: self, Env: []string{"A=1"}, Start: (*exec.Cmd).Start}
 }
 
@@ -159,9 +159,7 @@ func TestProgramIsKilled(t *testing.T) {
 // process group meets it.
 func TestProgramInherits(t *testing.T) {
 	open, err := os.Open("/etc/passwd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer open.Close()
 	file := filepath.Join(t.TempDir(), "met")
 	if got := program(t).Send(t.Context(), request("well "+file, time.Minute)); got.Error != "" {

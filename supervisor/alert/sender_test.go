@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // network is what a Sender sends by: each host answers in a way of its own.
@@ -211,9 +213,7 @@ func tell(t *testing.T, r *receiver, b *Store, now time.Time, a Answer) bool {
 		return false
 	}
 	l, err := r.load(b, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if a.Error == "" {
 		a.Taken = len(l.bodies)
 	}
@@ -257,9 +257,7 @@ func TestJitter(t *testing.T) {
 	b.Set(noon, []Alert{at("80%", 81)})
 	r.look(b)
 	l, err := r.load(b, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if r.done(l, refused, noon, 0); r.due != noon.Add(500*time.Millisecond) {
 		t.Errorf("again after %v", r.due.Sub(noon))
 	}
@@ -315,9 +313,7 @@ func TestRefusedKeepsNothingBack(t *testing.T) {
 		}
 		now = later(now, due)
 		l, err := r.load(b, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		n := 0
 		for n < len(l.bodies) && !strings.Contains(string(l.bodies[n]), `"rung":"80%"`) {
 			n++
@@ -365,9 +361,7 @@ func FuzzAnswer(f *testing.F) {
 			now := noon.Add(time.Duration(n) * time.Hour)
 			r.look(b)
 			l, err := r.load(b, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			sent := r.Sent
 			r.done(l, a, now, 1)
 			if r.Sent < sent || r.Sent > sent+len(l.of) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -195,9 +196,7 @@ func TestForms(t *testing.T) {
 func body(t *testing.T) func(json.RawMessage, error) string {
 	return func(b json.RawMessage, err error) string {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		return string(b)
 	}
 }

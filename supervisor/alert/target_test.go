@@ -1,6 +1,10 @@
 package alert
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
 
 func TestTargets(t *testing.T) {
 	for text, want := range map[string]struct {
@@ -57,9 +61,7 @@ func TestTokens(t *testing.T) {
 		"webhook+http://localhost token=ow": {"ow", "", false},
 	} {
 		target, err := ParseTarget(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		s := &Sender{opt: Options{Token: "t0ken", TokenFile: "/f"}}
 		r := s.request(newReceiver(target), load{}, 0)
 		if r.Token != want.token || r.TokenFile != want.file || target.Plain() != want.plain {

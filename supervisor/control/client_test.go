@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/socket"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestClientAsks(t *testing.T) {
@@ -44,9 +45,7 @@ func TestClientAsks(t *testing.T) {
 	}
 	var got []Result
 	for r, err := range c.Do(t.Context(), Command{Do: event.ActionRecycle, PIDs: []int{5, 6}}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		got = append(got, r)
 	}
 	if len(got) != 3 || got[1].Reason != event.ReasonRecent || !got[2].Done {
@@ -114,9 +113,7 @@ func TestCutAnswer(t *testing.T) {
 // TestWhyNobodyAnswers: an error tells what the user can do.
 func TestWhyNobodyAnswers(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	path := filepath.Join(dir, SocketName)
 	for _, p := range []string{dir, path, filepath.Join(dir, "no", "such"), filepath.Join(path, "x")} {
 		if _, err := Dial(p); !errors.Is(err, ErrNobody) {
@@ -124,18 +121,12 @@ func TestWhyNobodyAnswers(t *testing.T) {
 		}
 	}
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
 	b, err := socket.Listen(f, SocketName, 1) // listens and takes nobody, as one that is stopped
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	stopped, err := Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer stopped.Close()
 	stopped.patience = 50 * time.Millisecond
 	for i := range 4 { // from the third on nobody can connect
@@ -147,45 +138,31 @@ func TestWhyNobodyAnswers(t *testing.T) {
 		t.Errorf("%d does not answer, want %d", stopped.Leader(), os.Getpid())
 	}
 	// As one that was killed: the file stays.
-	if err := os.Rename(path, path+".kept"); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Rename(path, path+".kept"))
 	b.Close()
-	if err := os.Rename(path+".kept", path); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Rename(path+".kept", path))
 	if _, err := stopped.Status(t.Context()); !errors.Is(err, ErrNobody) {
 		t.Errorf("behind a dead leader: %v", err)
 	}
 
-	if err := os.Chmod(dir, 0o770); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o770))
 	if _, err := Dial(dir); !errors.Is(err, ErrForeign) {
 		t.Errorf("in a directory that others can write: %v", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	if os.Geteuid() == 0 {
-		if err := os.Lchown(path, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Lchown(path, 65534, 65534))
 		if _, err := Dial(dir); !errors.Is(err, ErrForeign) {
 			t.Errorf("a socket of another user's: %v", err)
 		}
 	}
 	other := t.TempDir()
-	if err := os.WriteFile(filepath.Join(other, SocketName), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(other, SocketName), nil, 0o600))
 	if _, err := Dial(other); !errors.Is(err, ErrForeign) {
 		t.Errorf("a file that is no socket: %v", err)
 	}
 	link := filepath.Join(other, "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Symlink(dir, link))
 	if _, err := Dial(link); !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNobody) {
 		t.Errorf("a link was followed: %v", err)
 	}
@@ -195,18 +172,12 @@ func TestWhyNobodyAnswers(t *testing.T) {
 func answered(t *testing.T, head, body string) (*Status, error) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
 	at, err := socket.Listen(f, SocketName, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer at.Close()
 	go func() {
 		c, err := at.Accept()
@@ -218,9 +189,7 @@ func answered(t *testing.T, head, body string) (*Status, error) {
 		_, _ = c.WriteString(head + body)
 	}()
 	client, err := Dial(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer client.Close()
 	return client.Status(t.Context())
 }
@@ -253,9 +222,7 @@ func TestForeignListener(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	a, b := os.NewFile(uintptr(fds[0]), "a"), os.NewFile(uintptr(fds[1]), "b")
 	defer a.Close()
 	if pid, uid, err := socket.Peer(a); err != nil || pid != os.Getpid() || uid != os.Geteuid() {

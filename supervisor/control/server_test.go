@@ -23,6 +23,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/socket"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestStatusAnswer(t *testing.T) {
@@ -195,13 +196,9 @@ func TestOthersAreTurnedAway(t *testing.T) {
 		t.Errorf("with mode 0600 another user was told %s", said)
 	}
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chmod(d, 0o755))
 	}
-	if err := os.Chmod(filepath.Join(dir, SocketName), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(filepath.Join(dir, SocketName), 0o666))
 	said := runStranger(t, dir)
 	if !strings.HasPrefix(said, "HTTP/1.1 403 ") || !strings.Contains(said, `"error":"this is another user's"`) {
 		t.Errorf("another user was told %s", said)
@@ -267,9 +264,7 @@ func TestSocketFile(t *testing.T) {
 		if err == nil {
 			err = os.Chmod(dir, 0o700)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		serveIn(t, dir, source{})
 		unix.Umask(old)
 		info, err := os.Lstat(filepath.Join(dir, SocketName))
@@ -282,9 +277,7 @@ func TestSocketFile(t *testing.T) {
 	for range 12 {
 		deep = filepath.Join(deep, "a-directory-with-a-long-name")
 	}
-	if err := os.MkdirAll(deep, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.MkdirAll(deep, 0o700))
 	src := source{status: func(context.Context) (*Status, error) { return &Status{Node: "deep"}, nil }}
 	first := serveIn(t, deep, src)
 	if st, err := first.client().Status(t.Context()); err != nil || st.Node != "deep" {
@@ -302,13 +295,9 @@ func TestSocketFile(t *testing.T) {
 		"a link":      func(path string) error { return os.Symlink(filepath.Join(t.TempDir(), "aim"), path) },
 	} {
 		dir := t.TempDir()
-		if err := make(filepath.Join(dir, SocketName)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, make(filepath.Join(dir, SocketName)))
 		f, err := os.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if s, err := Listen(f, SocketName, source{}); err == nil {
 			s.Close()
 			t.Errorf("%s was replaced", name)
@@ -405,23 +394,17 @@ type stand struct {
 func serve(t *testing.T, src source, change ...func(*Server)) *stand {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	return serveIn(t, dir, src, change...)
 }
 
 func serveIn(t *testing.T, dir string, src source, change ...func(*Server)) *stand {
 	t.Helper()
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer f.Close()
 	s, err := Listen(f, SocketName, src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, c := range change {
 		c(s)
 	}
@@ -507,13 +490,9 @@ func runStranger(t *testing.T, dir string) string {
 	if err == nil {
 		err = os.WriteFile(exe, b, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for d := filepath.Dir(exe); d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chmod(d, 0o755))
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = []string{as + "=" + dir}

@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // faultsOfFiles are what a file of /proc or of a cgroup may be instead of what it was.
@@ -46,9 +47,7 @@ func filesOf(t *testing.T, tree rsstest.Tree) (paths []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return paths
 }
 
@@ -77,15 +76,11 @@ func TestEachFileFails(t *testing.T) {
 				}
 				for _, path := range filesOf(t, tree) {
 					was, err := os.ReadFile(path)
-					if err != nil {
-						t.Fatal(err)
-					}
+					wardentest.NoError(t, err)
 					name, _ := filepath.Rel(tree.Dir, path)
 					between := newStand(t, tree, inJob, c.conf, nil)
 					between.read()
-					if err := harm(path, was); err != nil {
-						t.Fatal(err)
-					}
+					wardentest.NoError(t, harm(path, was))
 					atStart := newStand(t, tree, inJob, c.conf, nil)
 					for range 2 {
 						between.look()
@@ -93,13 +88,9 @@ func TestEachFileFails(t *testing.T) {
 					}
 					// Where it is there it stays the same file: descriptors are kept.
 					if info, err := os.Stat(path); err == nil && info.IsDir() {
-						if err := os.Remove(path); err != nil {
-							t.Fatal(err)
-						}
+						wardentest.NoError(t, os.Remove(path))
 					}
-					if err := os.WriteFile(path, was, 0o644); err != nil {
-						t.Fatal(err)
-					}
+					wardentest.NoError(t, os.WriteFile(path, was, 0o644))
 					// A process that was not known is looked for in turn.
 					got := sums(between.read())
 					for range 64 {
@@ -352,9 +343,7 @@ func BenchmarkRead(b *testing.B) {
 	tree := proctree.New("/proc")
 	defer tree.Close()
 	procs, _, err := tree.Tree(rss.ProcID{PID: syscall.Getpid()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	wardentest.NoError(b, err)
 	sample := &rss.Sample{Procs: procs}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -378,9 +367,7 @@ func TestFollow(t *testing.T) {
 	var sample rss.Sample
 	read := func() map[string]event.Limit {
 		procs, _, err := tree.Tree(rss.ProcID{PID: e.PID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		sample = rss.Sample{At: time.Now(), Mono: time.Since(began), Procs: procs}
 		levels := map[string]event.Limit{}
 		for _, l := range set.Read(&sample) {

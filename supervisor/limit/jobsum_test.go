@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const (
@@ -220,9 +221,7 @@ func TestJobSumOfUnion(t *testing.T) {
 		func(c *limit.Config) { c.PID = 201 })
 	u := limit.Join(limit.Part{Name: "7.0", Set: zero.set}, limit.Part{Name: "7.batch", Set: batch.set})
 	procs, _, err := batch.tree.Trees([]rss.ProcID{{PID: rsstest.Trainer}, {PID: 201}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	limits := u.Read(&rss.Sample{Seq: 1, Mono: time.Second, Procs: procs})
 	if got := names(limits); strings.Count(got, "slurm/job") != 1 || strings.Count(got, "slurm/step") != 2 {
 		t.Fatalf("limits %s", got)

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // secondStep adds a step 0 of the same job to the made-up node: a slurmstepd
@@ -41,13 +42,9 @@ func steps(t *testing.T, fs rsstest.Tree, conf string, change func(*limit.Config
 func whole(t *testing.T, s *stand, u *limit.Union) *rss.Sample {
 	t.Helper()
 	procs, _, err := s.tree.Trees([]rss.ProcID{{PID: rsstest.Trainer}, {PID: secondTask}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	extra, _, err := u.Extra(s.tree, procs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	seen := map[rss.ProcID]bool{}
 	for _, list := range [][]rss.Proc{procs, extra} {
 		for _, p := range list {

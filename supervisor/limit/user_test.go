@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestUserLimit(t *testing.T) {
@@ -59,9 +60,7 @@ func TestUserLimit(t *testing.T) {
 		var want rss.Bytes
 		for i := range sample.Procs {
 			p, err := s.tree.PSS(sample.Procs[i].ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			sample.Procs[i].PSS = &p
 			want += p.PSS
 		}

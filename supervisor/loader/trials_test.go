@@ -30,22 +30,16 @@ type trialStand struct {
 func newTrialStand(t *testing.T, says string, dry bool) *trialStand {
 	t.Helper()
 	prepared, err := Prepare(Options{Env: os.Environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { Remove(prepared.Dir) })
 	key := strings.Repeat("a", 32)
 	s := &trialStand{t: t, verdict: filepath.Join(prepared.Dir, "torch."+key), note: filepath.Join(t.TempDir(), "ran")}
 	python := filepath.Join(t.TempDir(), "python3")
 	untried, err := json.Marshal(Untried{Key: key, Torch: "9.0", Executable: python, Hook: prepared.Hook})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid := os.Getpid()
 	start, err := proctree.StartTime("/proc", pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	me := fmt.Sprintf("%d.%d", pid, start)
 	for name, text := range map[string]string{
 		python: "#!/bin/sh\necho x >> " + s.note + "\n" + says + "\n",
@@ -54,9 +48,7 @@ func newTrialStand(t *testing.T, says string, dry bool) *trialStand {
 		filepath.Join(prepared.Dir, "log."+me): fmt.Sprintf(`{"t":1,"pid":%d,"what":"iter","n":1,"kind":"map","num_workers":1,"start":"fork","can_recycle":true,"workers":[2],"trial":"waiting","key":"%s"}`+"\n",
 			pid, key),
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o700))
 	}
 	if s.control, err = Open(prepared.Dir); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // ahead is how far the clock that both ladders know is before that of the first.
@@ -193,9 +194,7 @@ func TestOlderMemory(t *testing.T) {
 		{"rule":"81%:gc",` + slurmStep + `"ahead_ns":360010000000000,"told":["no trainer"]},
 		{"rule":"85%:signal=USR2",` + slurmStep + `"fired":true,"gap_ns":60000000000,"told":["no trainer"]},
 		{"rule":"85%:gc",` + slurmStep + `"fired":true,"next_ns":360020000000000,"wait_ns":60000000000,"ahead_ns":360010000000000}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	h := newScript(t, "80%:warn\n85%:signal=USR2\n85%:gc")
 	h.s.Restore(m, 0, ahead, nil)
 	h.want(h.at(second, slurm(86)))
@@ -278,9 +277,7 @@ func FuzzParseMemory(f *testing.F) {
 			return
 		}
 		again, err := m.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if read, err := ParseMemory(again); err != nil || len(read.Rungs) > len(m.Rungs) {
 			t.Fatalf("%s: %v", again, err)
 		}

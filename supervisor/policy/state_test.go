@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -23,9 +24,7 @@ func rules(t testing.TB, text string) []event.Rule {
 			continue
 		}
 		r, err := event.ParseRule(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		out = append(out, r)
 	}
 	return out
@@ -520,9 +519,7 @@ func TestRaisedHandedOver(t *testing.T) {
 	m := s.Snapshot(10*time.Second, 100*time.Second, 0)
 	m.Step = "0"
 	data, err := m.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	read, err := ParseMemory(data)
 	if err != nil || read.Step != "0" {
 		t.Fatalf("%+v, %v", read, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // jobTree is a made-up node.
@@ -37,9 +38,7 @@ func (n jobTree) by(uid int) *viewer {
 func found(t *testing.T, f *Finder) string {
 	t.Helper()
 	members, err := f.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var all []string
 	for _, m := range members {
 		text := fmt.Sprintf("%d:%s", m.ID.PID, m.Step)
@@ -219,16 +218,12 @@ func TestFindForRoot(t *testing.T) {
 	n.stepd(70, "slurmstepd: [46.0]", 0) // of another user's making
 	n.Remove("proc/70/exe")
 	n.Write("tmp/slurmstepd", "")
-	if err := errors.Join(os.Chown(n.Path("tmp/slurmstepd"), 1002, 1002), os.Symlink(n.Path("tmp/slurmstepd"), n.Path("proc/70/exe"))); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, errors.Join(os.Chown(n.Path("tmp/slurmstepd"), 1002, 1002), os.Symlink(n.Path("tmp/slurmstepd"), n.Path("proc/70/exe"))))
 	n.put(71, 70, "python", "0::/\n", claim...)
 	n.stepd(80, "slurmstepd: [46.0]", 0) // the link of a set-user-ID program
 	n.Remove("proc/80/exe")
 	n.Write("suid/slurmstepd", "")
-	if err := errors.Join(os.Chmod(n.Path("suid/slurmstepd"), 0o755|os.ModeSetuid), os.Symlink(n.Path("suid/slurmstepd"), n.Path("proc/80/exe"))); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, errors.Join(os.Chmod(n.Path("suid/slurmstepd"), 0o755|os.ModeSetuid), os.Symlink(n.Path("suid/slurmstepd"), n.Path("proc/80/exe"))))
 	n.put(81, 80, "python", "0::/\n", claim...)
 	// The parent has ended, and a slurmstepd has its PID.
 	n.stepd(91, "slurmstepd: [46.0]", 0)

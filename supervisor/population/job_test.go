@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestJobOf: processes of extern are watched and are no task, unless that was asked for. The
@@ -62,9 +63,7 @@ func TestFollowJob(t *testing.T) {
 	}
 	pid := os.Getpid()
 	start, err := proctree.StartTime("/proc", pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	n.Put(rsstest.Process{PID: pid, Parent: 1, Start: start, Comm: "python", UID: user})
 	n.Write(fmt.Sprintf("proc/%d/cgroup", pid), in)
 	f, err := FollowJob(n.Proc, n.Sys, "46", "0", 1)

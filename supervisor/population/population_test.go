@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // followedJob is an attach to job 46 with a login shell, a task in each of two steps and
@@ -31,9 +32,7 @@ func followedJob(t *testing.T) (jobTree, *Population) {
 func (p *Population) sample(t *testing.T) *rss.Sample {
 	t.Helper()
 	procs, _, err := p.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return &rss.Sample{Procs: procs}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // ranksTree is a node where the command 21 of step own is held by 20, the watcher is 29,
@@ -43,9 +44,7 @@ func procID(pid int) rss.ProcID { return rss.ProcID{PID: pid, Start: uint64(pid)
 func (p *Population) findUnmanaged(t *testing.T) {
 	t.Helper()
 	all, err := p.steps.find.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if p.Heard() {
 		t.Error("it is heard before it was found")
 	}
@@ -68,9 +67,7 @@ func TestStepWithRanksOnly(t *testing.T) {
 	for _, pid := range []int{30, 31, 32} {
 		n.End(pid)
 	}
-	if err := os.RemoveAll(n.Path("sys/fs/cgroup/memory/slurm/uid_1/job_46/step_1")); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.RemoveAll(n.Path("sys/fs/cgroup/memory/slurm/uid_1/job_46/step_1")))
 	p.SetRanks(Rank{Command: procID(21), Step: "0"}, nil)
 	p.FindUnmanaged(new(probe.Set), n.Sys, slurm.Job{ID: "46", StepID: "0"})
 	if open := p.steps.openSteps(); len(open) > 0 {
@@ -101,9 +98,7 @@ func TestStepWithoutRsswarden(t *testing.T) {
 			n, p := ranksTree(t, "batch", c.comm)
 			if c.sameExe {
 				for _, pid := range []int{29, 31} {
-					if err := os.Symlink("/opt/warden-1.0 (deleted)", n.Path(fmt.Sprintf("proc/%d/exe", pid))); err != nil {
-						t.Fatal(err)
-					}
+					wardentest.NoError(t, os.Symlink("/opt/warden-1.0 (deleted)", n.Path(fmt.Sprintf("proc/%d/exe", pid))))
 				}
 			}
 			p.SetRanks(Rank{Command: procID(21), Step: "batch"}, nil)

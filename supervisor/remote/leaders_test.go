@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestFindLeaders: they are found below the places that the environment names, that
@@ -19,13 +21,9 @@ func TestFindLeaders(t *testing.T) {
 	socket := func(mode os.FileMode, elements ...string) {
 		t.Helper()
 		dir := filepath.Join(append([]string{base}, elements...)...)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.MkdirAll(dir, 0o700))
 		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		defer syscall.Close(fd)
 		wd, err := os.Getwd()
 		if err == nil {
@@ -38,9 +36,7 @@ func TestFindLeaders(t *testing.T) {
 		if err == nil {
 			err = os.Chmod(dir, mode)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 	}
 	socket(0o700, "tmp", mine, "lead.46@n1.00000000")
 	socket(0o700, "tmp", mine, "lead.run.4711.99")
@@ -53,9 +49,7 @@ func TestFindLeaders(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(base, "tmp", mine, "lead.52@n1.0"), 0o700); err != nil { // no socket
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(base, "scratch", mine, "lead.48@n1.1"), filepath.Join(base, "tmp", mine, "lead.53@n1.0")); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Symlink(filepath.Join(base, "scratch", mine, "lead.48@n1.1"), filepath.Join(base, "tmp", mine, "lead.53@n1.0")))
 
 	proc := filepath.Join(base, "proc")
 	process := func(pid int, comm, environ, space, root string) {
@@ -73,17 +67,13 @@ func TestFindLeaders(t *testing.T) {
 		if err == nil {
 			err = os.Symlink(root, filepath.Join(dir, "root"))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 	}
 	process(1<<22+1, "rsswarden", "A=b\x00TMPDIR="+base+"/scratch\x00", "mnt:[1]", "/")
 	process(1<<22+2, "rsswarden", "TMPDIR="+base+"/tmp\x00", "mnt:[1]", "/") // which is ours
 	process(1<<22+3, "rsswarden", "", "mnt:[2]", base+"/hidden")
 	process(1<<22+4, "python", "TMPDIR="+base+"/stranger\x00", "mnt:[1]", "/")
-	if err := os.Symlink(fmt.Sprint(1<<22+1), filepath.Join(proc, "self")); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Symlink(fmt.Sprint(1<<22+1), filepath.Join(proc, "self")))
 
 	var jobs []string
 	for _, l := range findLeaders(proc, func(name string) string { return map[string]string{"TMPDIR": base + "/tmp"}[name] }) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestPieces: messages of two nodes whose lines mix arrive whole, whatever else is
@@ -23,9 +24,7 @@ func TestPieces(t *testing.T) {
 				s.Status = &control.Status{Node: s.Node, Procs: make([]control.Proc, 500)}
 			}
 			sent = append(sent, s)
-			if err := writePieces(&b, s); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, writePieces(&b, s))
 		}
 		nodes[i] = strings.SplitAfter(b.String(), "\n")
 	}
@@ -40,9 +39,7 @@ func TestPieces(t *testing.T) {
 				t.Fatalf("a line of %d bytes", len(lines[i]))
 			}
 			s, err := g.add([]byte(strings.TrimSuffix(lines[i], "\n")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			if s != nil {
 				got = append(got, *s)
 			}
@@ -74,9 +71,7 @@ func FuzzPieces(f *testing.F) {
 			_, _ = g.add(bytes.TrimSuffix(line, []byte("\n"))) // it must not panic
 		}
 		var out bytes.Buffer
-		if err := writePieces(&out, Answer{Node: "another-node", Error: string(bytes.ToValidUTF8(b, []byte("?")))}); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, writePieces(&out, Answer{Node: "another-node", Error: string(bytes.ToValidUTF8(b, []byte("?")))}))
 		if _, mine := g["another-node"]; mine {
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestAdviceOnLoaders(t *testing.T) {
@@ -346,9 +347,7 @@ func TestFindingIsAdvisedOnce(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	var b bytes.Buffer
-	if err := Text(&b, told([]*record.Run{r}, nil, scenetest.Noon), 80, false); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, Text(&b, told([]*record.Run{r}, nil, scenetest.Noon), 80, false))
 	if n := strings.Count(b.String(), last.Line); n != 1 {
 		t.Errorf("the report tells it %d times", n)
 	}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // browser is a headless Chromium that is talked to through its descriptors 3
@@ -58,13 +60,9 @@ func startBrowser(t *testing.T) *browser {
 		t.Skip("no chromium is installed: apt-get install chromium")
 	}
 	fromUs, toIt, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	fromIt, toUs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var said bytes.Buffer
 	cmd := exec.Command(path, "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",

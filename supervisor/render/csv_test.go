@@ -12,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestWriteCSV(t *testing.T) {
@@ -23,16 +24,12 @@ func TestWriteCSV(t *testing.T) {
 	j := scenetest.AsJournal(t, r)
 	j.Meta.ID = "journal"
 	var b bytes.Buffer
-	if err := CSV(&b, []*record.Run{r, j}); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, CSV(&b, []*record.Run{r, j}))
 	if strings.ContainsRune(b.String(), 0x1b) {
 		t.Error("an escape in the table")
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if diff := cmp.Diff(CSVHeader, rows[0]); diff != "" {
 		t.Fatalf("header: %s", diff)
 	}
@@ -66,13 +63,9 @@ func TestCSVHasNoFormulas(t *testing.T) {
 	r := find(t, "maps").scene.Run()
 	r.Procs[0].Comm, r.Meta.Node = "=cmd|'/C x'!A0", "@SUM(1)"
 	var b bytes.Buffer
-	if err := CSV(&b, []*record.Run{r}); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, CSV(&b, []*record.Run{r}))
 	rows, err := csv.NewReader(&b).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	seen := map[string]bool{}
 	for _, row := range rows {
 		for _, c := range row {

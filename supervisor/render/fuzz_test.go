@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // FuzzReport reports journals that anybody may have written: no panic, and
@@ -35,9 +36,7 @@ func FuzzReport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, state, code string) {
 		path := filepath.Join(t.TempDir(), "journal")
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(path, b, 0o600))
 		r, err := record.ReadJournal(path)
 		if err != nil {
 			return
@@ -46,12 +45,8 @@ func FuzzReport(f *testing.F) {
 		for _, s := range []*analysis.SlurmSays{nil, said} {
 			var text, table bytes.Buffer
 			rep := told([]*record.Run{r}, s, time.Unix(1e9, 0))
-			if err := Text(&text, rep, 80, false); err != nil {
-				t.Fatal(err)
-			}
-			if err := CSV(&table, []*record.Run{r}); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, Text(&text, rep, 80, false))
+			wardentest.NoError(t, CSV(&table, []*record.Run{r}))
 			if s := strings.ReplaceAll(text.String(), "\n", ""); values.Plain(s) != s {
 				t.Errorf("control characters in %q", s)
 			}

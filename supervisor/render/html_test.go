@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestHostileRecords: whatever stands in any field of a record, and in Slurm's answer, no
@@ -76,16 +77,12 @@ func shown(t *testing.T, runs []*record.Run, said *analysis.SlurmSays, withTable
 	rep := explained(analysis.Input{Runs: runs, Slurm: said, Now: scenetest.Noon.Add(time.Hour), Timeline: true})
 	var text, advice, table, page, svg bytes.Buffer
 	if withTable {
-		if err := CSV(&table, runs); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, CSV(&table, runs))
 	}
 	for _, err := range []error{
 		Text(&text, rep, 80, false), WriteAdvice(&advice, 1, rep.Advice, 80, false), HTML(&page, rep), SVG(&svg, rep),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 	}
 	return map[string]string{"text": text.String(), "advice": advice.String(), "csv": table.String(), "page": page.String(), "svg": svg.String()}
 }
@@ -100,12 +97,8 @@ func writeBoth(t *testing.T, rep *analysis.Result, tl *analysis.Timeline) (page,
 	t.Helper()
 	var h, s bytes.Buffer
 	rep.Timeline = tl
-	if err := HTML(&h, rep); err != nil {
-		t.Fatal(err)
-	}
-	if err := SVG(&s, rep); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, HTML(&h, rep))
+	wardentest.NoError(t, SVG(&s, rep))
 	wellFormed(t, s.Bytes())
 	return h.String(), s.String()
 }
@@ -286,13 +279,9 @@ func TestSeriesOneClock(t *testing.T) {
 		t.Errorf("last mark %+v", m)
 	}
 	data, err := timelineJSON(&tl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var back map[string]any
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, json.Unmarshal(data, &back))
 }
 
 // TestSeriesOfNothing: a run that ended before its first sample is drawn too.

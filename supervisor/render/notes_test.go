@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestNotesOnce: what several ranks have in common is noted once, with how many they
@@ -39,9 +40,7 @@ func TestNotesOnce(t *testing.T) {
 	}
 	page, _ := writeBoth(t, rep, &line)
 	var text bytes.Buffer
-	if err := Text(&text, rep, 80, false); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, Text(&text, rep, 80, false))
 	if strings.Contains(page, "\uFFFD") || strings.Contains(text.String(), "\uFFFD") {
 		t.Error("a line of ours broke off in what cannot be shown")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func pageFile(t *testing.T, draw ...scenetest.DrawnRun) string {
@@ -23,12 +24,8 @@ func pageFile(t *testing.T, draw ...scenetest.DrawnRun) string {
 	tl := drawn(runs)
 	page, svg := writeBoth(t, drawnReport(draw...), &tl)
 	path := filepath.Join(t.TempDir(), "report.html")
-	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(strings.TrimSuffix(path, "html")+"svg", []byte(svg), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
+	wardentest.NoError(t, os.WriteFile(strings.TrimSuffix(path, "html")+"svg", []byte(svg), 0o644))
 	return path
 }
 
@@ -225,9 +222,7 @@ func TestPageOfFindings(t *testing.T) {
 	tl := drawn([]*record.Run{r})
 	page, _ := writeBoth(t, told([]*record.Run{r}, nil, scenetest.Noon), &tl)
 	path := filepath.Join(t.TempDir(), "report.html")
-	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 	b.open(path, 1280, 900)
 	b.drawn()
 	b.shot("findings", true)
@@ -281,9 +276,7 @@ func TestPageInBrowserTakesHostileNames(t *testing.T) {
 	b := startBrowser(t)
 	page, _ := hostilePage(t)
 	path := filepath.Join(t.TempDir(), "hostile.html")
-	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 	b.open(path, 1280, 900)
 	b.drawn()
 	x, y, w, h := box(t, b)
@@ -304,9 +297,7 @@ func TestPageOfADayLoads(t *testing.T) {
 	took := b.open(path, 1280, 900)
 	b.drawn()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	redraw := b.eval("(async () => { const t = performance.now(); document.getElementById('in').click(); await new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))); return Math.round(performance.now() - t) })()")
 	t.Logf("24 h at 1 s, 16 processes: %.2f MiB, loaded in %v, one zoom redrawn in %s ms", float64(info.Size())/(1<<20), took.Round(time.Millisecond), redraw)
 	b.eval("document.getElementById('whole').click()")
@@ -326,9 +317,7 @@ func TestPageOfNodes(t *testing.T) {
 	tl := drawn(runs)
 	page, _ := writeBoth(t, told(runs, nil, scenetest.Noon), &tl)
 	path := filepath.Join(t.TempDir(), "report.html")
-	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 	b.open(path, 1280, 900)
 	b.drawn()
 	b.shot("nodes", true)

@@ -21,6 +21,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var outputs = flag.String("outputs", "", "a directory for all that is rendered, to compare two versions")
@@ -102,9 +103,7 @@ func TestOutputs(t *testing.T) {
 				t.Fatalf("%s.%s: %v", s.name, r.kind, err)
 			}
 			if *outputs != "" {
-				if err := os.WriteFile(filepath.Join(*outputs, s.name+"."+r.kind), b.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, os.WriteFile(filepath.Join(*outputs, s.name+"."+r.kind), b.Bytes(), 0o644))
 			}
 			fmt.Fprintf(&digests, "%s.%s %x\n", s.name, r.kind, sha256.Sum256(b.Bytes()))
 		}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // session is a command on a terminal of its own.
@@ -49,9 +50,7 @@ func start(t *testing.T, unread bool, argv ...string) *session {
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.Env = append(os.Environ(), "PS1=READY ", "HISTFILE=", "TERM=xterm", "ENV=")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, s.cmd.Start())
 	if !unread {
 		go s.read()
 	}
@@ -344,9 +343,7 @@ func TestContinued(t *testing.T) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 		return err == nil && strings.Contains(string(b), ") T ")
 	})
-	if err := unix.IoctlSetTermios(int(s.tty.Fd()), unix.TCSETS, &s.before); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, unix.IoctlSetTermios(int(s.tty.Fd()), unix.TCSETS, &s.before))
 	s.cmd.Process.Signal(syscall.SIGCONT)
 	s.expect(altScreen, clearAll, "RANKS")
 	if !s.raw() {
@@ -362,9 +359,7 @@ func TestHangup(t *testing.T) {
 	s := start(t, true, screenOf("well")...) // a file that is being read stays open
 	for shown, buf := "", make([]byte, 4096); !strings.Contains(shown, "RANKS"); {
 		n, err := s.master.Read(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		shown += string(buf[:n])
 	}
 	s.tty.Close()
@@ -529,9 +524,7 @@ func (e *emulator) text() string {
 // shown writes bytes that must make the screen show f.
 func (e *emulator) shown(t *testing.T, b []byte, f *Frame) {
 	t.Helper()
-	if err := e.write(b); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, e.write(b))
 	if diff := cmp.Diff(f.Text(), e.text()); diff != "" {
 		t.Fatal(diff)
 	}
@@ -588,9 +581,7 @@ func TestPaintNarrowTerminal(t *testing.T) {
 	e.wideAs = 1
 	var p painter
 	f := shown(80, 24, oddNodes()).View()
-	if err := e.write(p.draw(f)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, e.write(p.draw(f)))
 	for y := range f.H {
 		for x, c := range f.line(y) {
 			got := e.cells[y*80+x].r

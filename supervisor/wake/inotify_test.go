@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,9 +18,7 @@ import (
 func instances(t *testing.T) (n int) {
 	t.Helper()
 	fds, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, fd := range fds {
 		if to, err := os.Readlink(fd); err == nil && strings.Contains(to, "inotify") {
 			n++
@@ -49,17 +48,13 @@ func TestWatch(t *testing.T) {
 	b := New()
 	dirs := []string{t.TempDir(), t.TempDir()}
 	for i, dir := range dirs {
-		if err := b.Watch(1<<i, changes, dir); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, b.Watch(1<<i, changes, dir))
 	}
 	from := t.TempDir()
 	write := func(dir, name string) {
 		t.Helper()
 		file := filepath.Join(from, "file")
-		if err := errors.Join(os.WriteFile(file, []byte("x"), 0o600), os.Rename(file, filepath.Join(dir, name))); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, errors.Join(os.WriteFile(file, []byte("x"), 0o600), os.Rename(file, filepath.Join(dir, name))))
 	}
 	for n := range 3 {
 		for i, dir := range dirs {
@@ -90,18 +85,12 @@ func TestWatch(t *testing.T) {
 func TestOnePathTwoCauses(t *testing.T) {
 	b, dir := New(), t.TempDir()
 	for i, mask := range []uint32{unix.IN_CREATE, unix.IN_DELETE} {
-		if err := b.Watch(1<<i, mask, dir); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, b.Watch(1<<i, mask, dir))
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, nil, 0o600))
 	yields(t, b, 3)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Remove(file))
 	yields(t, b, 3)
 }
 
@@ -128,35 +117,23 @@ func TestWatchEnds(t *testing.T) {
 	b := New()
 	one, two := t.TempDir(), t.TempDir()
 	for i, dir := range []string{one, two} {
-		if err := b.Watch(1<<i, changes, dir); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, b.Watch(1<<i, changes, dir))
 	}
 	if n := instances(t); n != before+1 {
 		t.Errorf("%d instances, %d before", n, before)
 	}
-	if err := os.Remove(one); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Remove(one))
 	yields(t, b, 1)
-	if err := os.WriteFile(filepath.Join(two, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(two, "file"), nil, 0o600))
 	yields(t, b, 2)
-	if err := os.RemoveAll(two); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.RemoveAll(two))
 	for end := time.Now().Add(10 * time.Second); instances(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d inotify instances, %d before", instances(t), before)
 		}
 	}
 	three := t.TempDir()
-	if err := b.Watch(4, changes, three); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(three, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, b.Watch(4, changes, three))
+	wardentest.NoError(t, os.WriteFile(filepath.Join(three, "file"), nil, 0o600))
 	yields(t, b, 4)
 }

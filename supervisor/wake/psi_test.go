@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestStalledTells: the kernel says that a process waits for memory, here one
@@ -22,9 +23,7 @@ func TestStalledTells(t *testing.T) {
 		f.Close()
 	}
 	b := New()
-	if err := b.Stalls(2, "/proc"); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, b.Stalls(2, "/proc"))
 	g := rsstest.NewGroup(t, 16*rss.MiB)
 	e := rsstest.StartEater(t)
 	g.Join(e.PID)
@@ -60,9 +59,7 @@ func TestNoStallInformation(t *testing.T) {
 		t.Errorf("%v without /proc/pressure", err)
 	}
 	fs.Write("proc/pressure/memory", "") // takes the words, tells nothing
-	if err := b.Stalls(1, fs.Proc); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, b.Stalls(1, fs.Proc))
 	select {
 	case <-b.C():
 		t.Error("woken by a plain file")
@@ -77,21 +74,15 @@ func TestNoStallInformation(t *testing.T) {
 func TestNoLeaveToAskForStalls(t *testing.T) {
 	fs := rsstest.Empty(t)
 	fs.Write("proc/pressure/memory", "some avg10=0.00\n")
-	if err := os.Chmod(fs.Path("proc/pressure/memory"), 0o444); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(fs.Path("proc/pressure/memory"), 0o444))
 	// testing makes its directory for its own user alone.
 	for _, dir := range []string{filepath.Dir(fs.Dir), fs.Dir} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chmod(dir, 0o755))
 	}
 	if os.Geteuid() == 0 {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		if err := unix.Setfsuid(65534); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, unix.Setfsuid(65534))
 		defer func() { _ = unix.Setfsuid(0) }()
 	}
 	if err := New().Stalls(1, fs.Proc); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // pythonFiles is a made-up process as /proc has it.
@@ -27,13 +28,9 @@ func (f pythonFiles) write(t *testing.T, fs rsstest.Tree, pid string) {
 	t.Helper()
 	fs.Write("proc/"+pid+"/environ", strings.Join(f.env, "\x00")+"\x00")
 	fs.Write("proc/"+pid+"/cmdline", strings.ReplaceAll(f.args, " ", "\x00")+"\x00")
-	if err := os.MkdirAll(fs.Path("proc/"+pid+"/ns"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.MkdirAll(fs.Path("proc/"+pid+"/ns"), 0o755))
 	for name, to := range map[string]string{"ns/pid": f.ns, "root": f.root} {
-		if err := os.Symlink(to, fs.Path("proc/"+pid+"/"+name)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Symlink(to, fs.Path("proc/"+pid+"/"+name)))
 	}
 }
 
@@ -48,9 +45,7 @@ func TestObstacles(t *testing.T) {
 	dir := t.TempDir()
 	run, hook, empty := filepath.Join(dir, "run.1"), filepath.Join(dir, "hook-0123456789abcdef"), filepath.Join(dir, "empty")
 	for _, d := range []string{run, hook, empty} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Mkdir(d, 0o755))
 	}
 	passed := []string{"RSSWARDEN_DIR=" + run, "PYTHONPATH=" + hook + ":/mine"}
 	for name, c := range map[string]struct {
@@ -182,9 +177,7 @@ func TestHookCheckNeverWaits(t *testing.T) {
 	u := newUnhooked(t)
 	environ := u.fs.Path("proc/7/environ")
 	_ = os.Remove(environ)
-	if err := unix.Mkfifo(environ, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, unix.Mkfifo(environ, 0o600))
 	t.Cleanup(func() { // whoever waits for it is let go
 		if fd, err := unix.Open(environ, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 			unix.Close(fd)

@@ -10,17 +10,14 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func writeCmdline(t *testing.T, proc string, pid int, line string) {
 	t.Helper()
 	dir := filepath.Join(proc, strconv.Itoa(pid))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cmdline"), []byte(line), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.MkdirAll(dir, 0o755))
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "cmdline"), []byte(line), 0o644))
 }
 
 // sampleAt is a sample with these processes, all started at tick 1, the others by

@@ -8,6 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // ranksIn reads what /proc/PID/environ would hold.
@@ -16,9 +17,7 @@ func ranksIn(t testing.TB, environ string) ranks {
 	fs := rsstest.Empty(t)
 	fs.Write("proc/7/environ", environ)
 	vars, err := proctree.Environ(fs.Proc, 7, isRank)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return ranksOf(vars)
 }
 

@@ -155,16 +155,10 @@ type actor struct {
 func act(t testing.TB, cmd *exec.Cmd) *actor {
 	t.Helper()
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	a := &actor{cmd: cmd, in: in, done: make(chan struct{})}
 	s := bufio.NewScanner(out)
 	s.Scan()
@@ -213,13 +207,9 @@ func stepd(t testing.TB, uid uint32, title string, task string, taskUID uint32, 
 	t.Helper()
 	dir := shared(t, 0o755)
 	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	name := filepath.Join(dir, "slurmstepd")
-	if err := errors.Join(os.WriteFile(name, self, 0o755), os.Chown(name, int(uid), int(uid))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(name, self, 0o755), os.Chown(name, int(uid), int(uid))))
 	cmd := exec.Command(name)
 	cmd.Args = []string{title}
 	cmd.Env = append(append(plain(), env...), "HUNT_TASK="+task, fmt.Sprint("HUNT_UID=", taskUID))
@@ -260,9 +250,7 @@ func group(t testing.TB, owner int, below string, pid int) {
 		}
 	})
 	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chown(d, owner, owner); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(d, owner, owner))
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
 		t.Skip("needs cgroups:", err)
@@ -288,9 +276,7 @@ func attachFor(t testing.TB, samples int, env []string, args ...string) result {
 	cmd.Env = append(plain(), env...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -348,9 +334,7 @@ func scontrol(t testing.TB, prints string) (path, said string) {
 		text += "echo '" + prints + "'\n"
 	}
 	for _, name := range []string{"scontrol", "sacct", "squeue", "srun"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
 	return "PATH=" + dir + ":" + os.Getenv("PATH"), said
 }
@@ -377,9 +361,7 @@ func TestAttackNode(t *testing.T) {
 	attack(t, "forged step with a limit of its own", func(t *testing.T) {
 		dir := shared(t, 0o755)
 		conf := filepath.Join(dir, "slurm.conf")
-		if err := os.WriteFile(conf, []byte("JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(conf, []byte("JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\n"), 0o644))
 		v := stepd(t, 0, "slurmstepd: [4711.0]", "node-hold 1", victim, claims...)
 		holder(t, attacker, 1, "SLURM_JOB_ID=4711", "SLURM_STEP_ID=7", "SLURM_MEM_PER_NODE=1", "SLURM_CONF="+conf)
 		r := attach(t, nil, "--job", "4711")
@@ -435,12 +417,8 @@ func TestAttackNode(t *testing.T) {
 		cmd.Args[0] = "slurmstepd: [4711.0]"
 		cmd.Env = append(plain(), claims...)
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		defer func() {
 			in.Close()
 			cmd.Process.Kill()
@@ -491,9 +469,7 @@ func TestAttackNode(t *testing.T) {
 			attack(t, name, func(t *testing.T) {
 				dir := owned(t, filepath.Join(shared(t, 0o755), "his"), attacker, 0o755)
 				conf := filepath.Join(dir, "slurm.conf")
-				if err := make(conf); err != nil {
-					t.Fatal(err)
-				}
+				must(t, make(conf))
 				a := holder(t, attacker, 1, append(claims, "SLURM_CONF="+conf, "SLURM_MEM_PER_NODE=1")...)
 				path, said := scontrol(t, "")
 				cmd := exec.Command(binary, "limits", "--json", "--pid", strconv.Itoa(a.pid))
@@ -544,9 +520,7 @@ func TestAttackNode(t *testing.T) {
 			// The rule is met by the size of the old one; the new one is above it too.
 			w := exec.Command(binary, "attach", "--record", "none", "--events", events, "--limit", "500M", "--at", "none", "--at", "30%:stop", "--interval", "20ms", strconv.Itoa(old.pid))
 			w.Env = plain()
-			if err := w.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Start())
 			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(text(events), `"sample"`) && time.Now().Before(deadline); {
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -615,9 +589,7 @@ while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mo
 		if err == nil {
 			err = os.WriteFile(program, self, 0o755)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := act(t, as(attacker, exec.Command(program, "node-hold", "1")))
 		r := attach(t, nil, strconv.Itoa(a.pid))
 		if strings.ContainsAny(r.stderr, "\x1b\a") || !strings.Contains(r.stdout, `"sample"`) {
@@ -629,9 +601,7 @@ while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mo
 		events := filepath.Join(t.TempDir(), "events")
 		w := exec.Command(binary, "attach", "--record", "none", "--events", events, "--limit", "60M", strconv.Itoa(v.pid))
 		w.Env = plain()
-		if err := w.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Start())
 		for deadline := time.Now().Add(10 * time.Second); text(events) == "" && time.Now().Before(deadline); {
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -673,18 +643,14 @@ type running struct {
 func startDaemon(t testing.TB, args ...string) *running {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := &running{addr: l.Addr().String()}
 	l.Close()
 	d.cmd = exec.Command(daemon, append([]string{"--listen", d.addr, "--interval", "1s"}, args...)...)
 	d.cmd.Env = append(plain(), "GOMEMLIMIT=192MiB")
 	var errs bytes.Buffer
 	d.cmd.Stderr = &errs
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.cmd.Start())
 	t.Cleanup(func() {
 		d.cmd.Process.Kill()
 		d.cmd.Wait()
@@ -760,9 +726,7 @@ func TestAttackDaemon(t *testing.T) {
 			dir := shared(t, 0o1777)
 			other := filepath.Join(dir, "other")
 			path := filepath.Join(dir, "oom.jsonl")
-			if err := errors.Join(os.WriteFile(other, []byte("root's"), 0o600), plant(path, other)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.WriteFile(other, []byte("root's"), 0o600), plant(path, other)))
 			if info, err := os.Lstat(path); err != nil || !strings.HasPrefix(name, "hard") && os.Lchown(path, attacker, attacker) != nil {
 				t.Fatal(info, err)
 			}

@@ -108,9 +108,7 @@ func TestAttackRecords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := filepath.Join(w.dir, strconv.FormatInt(time.Now().UnixNano(), 36))
-			if err := c.make(t, at); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.make(t, at))
 			t.Cleanup(func() { os.RemoveAll(at) })
 			_ = os.Lchown(at, attacker, attacker)
 			ask := at
@@ -202,9 +200,7 @@ func TestAttackRecords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := filepath.Join(w.dir, "20260102T030405Z-run-node-"+strconv.FormatInt(time.Now().UnixNano(), 10))
-			if err := c.make(t, at); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.make(t, at))
 			t.Cleanup(func() { os.RemoveAll(at) })
 			_ = os.Lchown(at, attacker, attacker)
 			for _, command := range []string{"report", "replay"} {
@@ -248,9 +244,7 @@ func TestAttackRecords(t *testing.T) {
 	t.Run("a record that root owns in the attacker's directory", func(t *testing.T) {
 		dir := filepath.Join(w.dir, "copied")
 		data := w.copyRecord(t, dir)
-		if err := os.Chown(data, 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(data, 0, 0))
 		w.traced(t, dir)
 	})
 	t.Run("a record that is cut off while root reads", func(t *testing.T) {
@@ -311,9 +305,7 @@ type recordWorld struct {
 func newRecordWorld(t *testing.T) *recordWorld {
 	top := shared(t, 0o755)
 	w := &recordWorld{dir: owned(t, filepath.Join(top, "attacker"), attacker, 0o755), secret: filepath.Join(top, "secret")}
-	if err := os.WriteFile(w.secret, []byte(rootsWord+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(w.secret, []byte(rootsWord+"\n"), 0o600))
 	make := func(in, word string, as func(*exec.Cmd) *exec.Cmd) string {
 		cmd := as(exec.Command(binary, "run", "--record", in, "--limit", "1M", "--at", "none", "--at", "1%:warn", "--", "sh", "-c", "sleep .3; : "+word))
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(in), "RSSWARDEN_RUNTIME=" + w.dir}
@@ -398,9 +390,7 @@ func (w *recordWorld) traced(t *testing.T, at string) {
 	log := filepath.Join(t.TempDir(), "strace")
 	finish(t, exec.Command("strace", "-f", "-qq", "-o", log, "-e", "trace=execve,setuid,mmap", "-e", "signal=none", binary, "report", "--no-slurm", at))
 	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reads, mapped := false, false
 	for line := range strings.Lines(string(text)) {
 		switch {
@@ -421,9 +411,7 @@ func (w *recordWorld) traced(t *testing.T, at string) {
 // root's in whatever reads it.
 func (w *recordWorld) stolen(t *testing.T, thief uint32) {
 	open, err := os.Open(w.secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer open.Close()
 	dir := filepath.Join(w.dir, "large")
 	if _, err := os.Stat(dir); err != nil {
@@ -432,12 +420,8 @@ func (w *recordWorld) stolen(t *testing.T, thief uint32) {
 	}
 	cmd := as(thief, role("steal"))
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	lines := make(chan string, 1000)
 	go func() {
 		defer close(lines)

@@ -79,9 +79,7 @@ func TestOwnTasks(t *testing.T) {
 	cmd := exec.Command("bash", "-c", `echo $$ >$DIR/cgroup.procs && exec "$@"`, "-", binary, "run", "--quiet", "--record", "none", "--",
 		"bash", "-c", `most=0; for ((i = 0; i < 40; i++)); do read -r n <$DIR/pids.current; ((n > most)) && most=$n; read -rt 0.05 <>$FIFO; done; echo $most`)
 	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(fifo, 0o600))
 	cmd.Env = append(cmd.Environ(), "DIR="+dir, "FIFO="+fifo)
 	r := finish(t, cmd)
 	n, err := strconv.Atoi(strings.TrimSpace(r.stdout))

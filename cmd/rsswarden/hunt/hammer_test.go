@@ -42,22 +42,14 @@ func TestHammer(t *testing.T) {
 	}
 	dir := shared(t, 0o755)
 	open := filepath.Join(dir, "open") // as a spool directory of a careless site
-	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Chmod(open, 0o1777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(open, 0o700))
+	must(t, syscall.Chmod(open, 0o1777))
 	home := owned(t, filepath.Join(dir, "victim"), victim, 0o700)
 	theirs := owned(t, filepath.Join(dir, "attacker"), attacker, 0o755)
 	private := owned(t, filepath.Join(dir, "private"), 0, 0o700)
 	for path, uid := range map[string]int{filepath.Join(home, "secret"): victim, filepath.Join(private, "secret"): 0} {
-		if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(path, uid, uid); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(secret), 0o600))
+		must(t, os.Chown(path, uid, uid))
 	}
 
 	// What is attacked: a run of the victim's, with a secret in its environment ...
@@ -67,9 +59,7 @@ func TestHammer(t *testing.T) {
 	run.Dir = home
 	var said bytes.Buffer
 	run.Stderr = &said
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run.Start())
 	t.Cleanup(func() { run.Process.Kill() })
 
 	// ... the daemon of root's ...
@@ -78,9 +68,7 @@ func TestHammer(t *testing.T) {
 	watch.Env = append(os.Environ(), "TOKEN="+secret)
 	var daemonSaid bytes.Buffer
 	watch.Stderr = &daemonSaid
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, watch.Start())
 	daemonEnded := make(chan error, 1)
 	go func() { daemonEnded <- watch.Wait() }()
 	t.Cleanup(func() { watch.Process.Kill() })
@@ -97,9 +85,7 @@ func TestHammer(t *testing.T) {
 	hammer.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + theirs, "SLURM_JOB_ID=1", "SLURM_CONF=" + filepath.Join(theirs, "slurm.conf")}
 	hammer.SysProcAttr.Setsid = true
 	hammer.Stderr = os.Stderr
-	if err := hammer.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hammer.Start())
 	t.Cleanup(func() {
 		syscall.Kill(-hammer.Process.Pid, syscall.SIGKILL)
 		hammer.Wait()
@@ -201,9 +187,7 @@ func TestHammer(t *testing.T) {
 	if err := scrape(address); err != nil {
 		t.Errorf("rsswardend answers no scrape: %v\n%s", err, &daemonSaid)
 	}
-	if err := os.WriteFile(filepath.Join(home, "end"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(home, "end"), nil, 0o644))
 	err := run.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 23 {
@@ -213,9 +197,7 @@ func TestHammer(t *testing.T) {
 		t.Error("the victim's run prints the secret")
 	}
 	found, err := os.ReadDir(loot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range found {
 		what, _ := os.ReadFile(filepath.Join(loot, f.Name()))
 		t.Errorf("the attacker got %s", what)
@@ -250,9 +232,7 @@ func peakMemory(pid int) (int64, error) {
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }

@@ -102,13 +102,9 @@ func (o outcome) bad() bool { return o.hang || o.status != o.want || o.spins() }
 // run has the fault happen.
 func (f *fault) run(t *testing.T) (o outcome) {
 	dir, err := os.MkdirTemp("/tmp", "rsswarden-hunt-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
-	if err := os.Chown(dir, injected, injected); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(dir, injected, injected))
 	trace := filepath.Join(dir, "trace")
 	argv, want := f.command(dir)
 	held := append([]string{binary, "run", "--quiet", "--record", "none", "--"}, argv...)
@@ -120,9 +116,7 @@ func (f *fault) run(t *testing.T) (o outcome) {
 	cmd := as(injected, exec.Command(held[0], held[1:]...))
 	cmd.SysProcAttr.Setpgid = true
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_CACHE_HOME="+dir, "TMPDIR="+dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	ended := make(chan struct{})
 	var werr error
 	go func() { werr = cmd.Wait(); close(ended) }()
@@ -130,9 +124,7 @@ func (f *fault) run(t *testing.T) (o outcome) {
 		pid := cmd.Process.Pid
 		awaited(func() bool { _, err := os.Stat(dir + "/ready"); return err == nil && watcherOf(pid) != 0 })
 		tracer := as(injected, exec.Command(strace[0], append(strace[1:], "-p", fmt.Sprint(pid))...))
-		if err := tracer.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tracer.Start())
 		defer tracer.Wait()
 		defer tracer.Process.Kill()
 		awaited(func() bool { return traced(pid) })
@@ -184,23 +176,17 @@ func holderFaults(t *testing.T) (all []fault) {
 			finish(t, exec.Command("strace", append(strace, argv...)...))
 		} else {
 			cmd := exec.Command(argv[0], argv[1:]...)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			tracer := exec.Command("strace", append(strace, "-p", fmt.Sprint(cmd.Process.Pid))...)
 			awaited(func() bool { return watcherOf(cmd.Process.Pid) != 0 })
-			if err := tracer.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tracer.Start())
 			awaited(func() bool { return traced(cmd.Process.Pid) })
 			cmd.Process.Signal(syscall.SIGUSR1)
 			cmd.Wait()
 			tracer.Wait()
 		}
 		text, err := os.ReadFile(trace)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before, counting := map[string]int{}, phase == "start"
 		names := map[string]bool{}
 		for l := range strings.Lines(string(text)) {

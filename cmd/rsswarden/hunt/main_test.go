@@ -120,28 +120,18 @@ func role(name string, args ...string) *exec.Cmd {
 func shared(t testing.TB, mode uint32) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "rsswarden-hunt-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := syscall.Chmod(dir, mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Chmod(dir, mode))
 	return dir
 }
 
 // owned makes a directory of this user's.
 func owned(t testing.TB, path string, uid int, mode uint32) string {
 	t.Helper()
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(path, uid, uid); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(path, 0o700))
+	must(t, os.Chown(path, uid, uid))
+	must(t, syscall.Chmod(path, mode))
 	return path
 }
 
@@ -184,9 +174,7 @@ func finishWithin(t testing.TB, limit time.Duration, cmd *exec.Cmd) result {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	err := cmd.Wait()
 	if !stop() {

@@ -52,9 +52,7 @@ func script(t *testing.T, text string) string {
 		t.Skip("needs python3")
 	}
 	name := filepath.Join(t.TempDir(), "script.py")
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o644))
 	return name
 }
 
@@ -71,14 +69,10 @@ func watch(t *testing.T, options []string, command ...string) watched {
 	args := append([]string{"run", "--record", "none", "--loader", "off", "--events", file}, options...)
 	r := watched{result: finish(t, exec.Command(binary, append(append(args, "--"), command...)...))}
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range bytes.Lines(b) {
 		var e map[string]any
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(line, &e))
 		r.events = append(r.events, e)
 	}
 	return r
@@ -151,9 +145,7 @@ func TestOrphans(t *testing.T) {
 		r := finish(t, exec.Command("sh", "-c", `python3 "$0" 200 5 & `+untilHeld+`; exec "$@"`, script(t, holdScript),
 			binary, "run", "--record", "none", "--limit", "10G", "--events", file, "sleep", "1.5"))
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m := regexp.MustCompile(`"rss_bytes":(\d+)`).FindSubmatch(b[bytes.Index(b, []byte(`"exit"`)):]); m == nil || len(m[1]) > 8 {
 			t.Errorf("peak %s\n%s", m, r.stderr)
 		}
@@ -165,9 +157,7 @@ func TestLeft(t *testing.T) {
 	hold := script(t, holdScript)
 	w := watch(t, []string{"--limit", "10G"}, "sh", "-c", `python3 "$0" 100 20 & echo $!; `+untilHeld, hold)
 	pid, err := strconv.Atoi(strings.TrimSpace(w.stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer syscall.Kill(pid, syscall.SIGKILL)
 	if !regexp.MustCompile(`still running after the command: 1 process with 1\d\d MiB RSS \(PID ` + strconv.Itoa(pid) + `\)`).MatchString(w.stderr) {
 		t.Errorf("said\n%s", w.stderr)

@@ -57,9 +57,7 @@ func TestOOMScore(t *testing.T) {
 				binary, "run", "--quiet", "--record", "none", "--limit", "10M", "--at", "none", "--at", "1%:exec=cat /proc/self/oom_score_adj >"+ran,
 				"--", "sleep", "100"))
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 			var watcher int
 			if !awaited(func() bool { watcher = watcherOf(cmd.Process.Pid); return inProc(watcher, "oom_score_adj") == above }) {
@@ -87,9 +85,7 @@ func TestOOMScore(t *testing.T) {
 // The holder gives back what of its program only the start has needed.
 func TestHolderGivesBack(t *testing.T) {
 	cmd := exec.Command(binary, "run", "--quiet", "--record", "none", "--", "sleep", "100")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	most := 0
 	if !awaited(func() bool {

@@ -101,12 +101,8 @@ func TestTwinStartCallRefused(t *testing.T) {
 			}
 			cmd := refusedTo(rules, ours("sh", "-c", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")...)
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, cmd.Start())
 			defer cmd.Process.Kill()
 			if _, err := out.Read(make([]byte, 6)); err != nil {
 				t.Fatal(err)
@@ -116,9 +112,7 @@ func TestTwinStartCallRefused(t *testing.T) {
 			if used := processorTime(t, cmd.Process.Pid) - before; used > 500*time.Millisecond {
 				t.Errorf("the holder used %v of a second", used)
 			}
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(syscall.SIGTERM))
 			ended := make(chan struct{})
 			go func() { cmd.Wait(); close(ended) }()
 			select {
@@ -137,16 +131,12 @@ func TestTwinStartCallRefused(t *testing.T) {
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	var ticks int
 	for _, f := range fields[11:13] {
 		n, err := strconv.Atoi(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100
@@ -169,12 +159,8 @@ func TestTwinStartLookup(t *testing.T) {
 	file := func(name, text string, mode os.FileMode) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), mode))
 	}
 	file("directory/foo/x", "", 0o644)
 	file("plain/foo", "#!/bin/sh\necho plain\n", 0o644)
@@ -273,9 +259,7 @@ func TestTwinStartTooLong(t *testing.T) {
 	dir := t.TempDir()
 	events := filepath.Join(dir, "events")
 	home := filepath.Join(dir, strings.Repeat("long", 50))
-	if err := os.Mkdir(home, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(home, 0o700))
 	held := func(env ...string) *exec.Cmd {
 		cmd := exec.Command(binary, "run", "--", "/bin/sh", "-c", "echo ${#PYTHONPATH}; exit 4")
 		cmd.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=" + home, "RSSWARDEN_RECORD=none", "RSSWARDEN_EVENTS=" + events}, env...)
@@ -386,12 +370,8 @@ func TestTwinStartManyGroups(t *testing.T) {
 			cmd.SysProcAttr.Credential.Groups = append(cmd.SysProcAttr.Credential.Groups, uint32(1_000_000_000+g))
 		}
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 		var got []string
 		for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -49,9 +49,7 @@ func twinCases(t testing.TB) []twin {
 	}
 	for _, file := range files {
 		text, err := twinFiles.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		area := strings.TrimSuffix(filepath.Base(file), ".txt")
 		for i, block := range strings.Split("\n"+string(text), "\n# ") {
 			if i == 0 {
@@ -297,17 +295,11 @@ func (c *twin) run(t *testing.T, prefix string) twinResult {
 	dir := filepath.Join(top, "work")
 	home := filepath.Join(top, "home")
 	for d, mode := range map[string]os.FileMode{dir: 0o777, home: 0o755} {
-		if err := os.Mkdir(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(d, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(d, 0o777))
+		must(t, os.Chmod(d, mode))
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command("/proc/self/exe", "init", "bash", "-c", strings.ReplaceAll(c.script, "RUN ", prefix), "bash")
 	cmd.Dir = dir
 	cmd.Env = []string{
@@ -356,9 +348,7 @@ func (c *twin) run(t *testing.T, prefix string) twinResult {
 func create(t *testing.T, name string) *os.File {
 	t.Helper()
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -366,9 +356,7 @@ func create(t *testing.T, name string) *os.File {
 func contents(t *testing.T, f *os.File) string {
 	t.Helper()
 	b, err := os.ReadFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 

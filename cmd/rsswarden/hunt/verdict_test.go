@@ -70,17 +70,13 @@ func TestKillOfAStranger(t *testing.T) {
 			within := []string{"-c", `echo $$ >` + g.Dir + `/cgroup.procs; exec "$@"`, "-"}
 			if c.stranger {
 				stranger := exec.Command("sh", append(within, "sh", "-c", `sleep 2; exec python3 "$0" 300 0`, eat)...)
-				if err := stranger.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, stranger.Start())
 				defer stranger.Wait()
 			}
 			file := filepath.Join(t.TempDir(), "events")
 			r := finish(t, exec.Command("sh", append(within, binary, "run", "--record", "none", "--loader", "off", "--events", file, "--", "sh", "-c", c.command, eat)...))
 			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			says := "the kernel's OOM killer ended at least 1 process of its cgroup, none of this run as far as was seen\n"
 			if c.ours {
 				says = "the kernel's OOM killer ended at least 1 of its processes\n"
