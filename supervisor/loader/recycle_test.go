@@ -19,6 +19,7 @@ import (
 // TestNoRequest holds that without a request nothing differs, random draws in
 // the workers and in the trainer included.
 func TestNoRequest(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []string{
 		"--loader persistent --workers 2 --fail 7 900", "--loader plain --workers 2 --break-at 20",
 		"--loader endless --workers 2", "--workers 0", "--dataset stream --workers 2", "--pin --sampler weighted --workers 2",
@@ -45,6 +46,7 @@ func TestNoRequest(t *testing.T) {
 // TestRecycleBreak leaves each epoch early while workers are being replaced:
 // the first prototype hung there, or met old batches in the new epoch.
 func TestRecycleBreak(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, mode := range []event.Mode{event.Swap, event.Drain} {
 			for j, kind := range []string{"persistent", "plain"} {
@@ -67,6 +69,7 @@ func TestRecycleBreak(t *testing.T) {
 // TestRecycleFailingDataset has records that raise: the trainer catches that
 // and goes on, and so does the recycling.
 func TestRecycleFailingDataset(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		args := []string{"--workers", "2", "--part", "1200", "--fail", "5", "77", "500", "1234", "3000", "--epochs", "2"}
@@ -87,9 +90,10 @@ func TestRecycleFailingDataset(t *testing.T) {
 // TestRecycleInit holds that worker_init_fn runs in each replacement, with the
 // id of the worker it replaces.
 func TestRecycleInit(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
-		tr := train(t, trainOptions{on: s, args: []string{"--workers", "2", "--init", "started", "--until", "@stop"}})
+		tr := train(t, trainOptions{on: s, args: []string{"--workers", "2", "--init", "started", "--part", "800", "--until", "@stop"}})
 		said := tr.recycle(4, event.Swap)
 		r := tr.finish()
 		data, err := os.ReadFile(strings.TrimSuffix(tr.stop, "stop") + "started")
@@ -115,6 +119,7 @@ func TestRecycleInit(t *testing.T) {
 // them lives, and that come before their turn: it lives until they were handed
 // out.
 func TestUndelivered(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []string{"--loader endless", "--break-at 7"}, nil, func(t *testing.T, s *stand, args string) {
 		tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--dataset", "named", "--sampler", "sequential",
 			"--workers", "2", "--part", "800", "--step", "0", "--until", "@stop")})
@@ -129,6 +134,7 @@ func TestUndelivered(t *testing.T) {
 // TestWorkerStays has workers that do not end when they are told to: they are
 // made to, that is said, and they do not stand in the way of the next.
 func TestWorkerStays(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []string{"endless", "persistent"}, nil, func(t *testing.T, s *stand, loader string) {
 		tr := train(t, trainOptions{on: s, args: []string{"--dataset", "threaded", "--loader", loader, "--workers", "2", "--part", "400",
 			"--told", "1", "--until", "@stop"}})
@@ -150,6 +156,7 @@ func TestWorkerStays(t *testing.T) {
 // TestDescriptors holds that recycling leaves no descriptor behind, and that
 // every worker that was replaced ended by itself.
 func TestDescriptors(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []string{"--loader endless", "--pin"}, nil, func(t *testing.T, s *stand, args string) {
 		descriptors(t, s, args)
 	})
@@ -179,6 +186,7 @@ func descriptors(t *testing.T, s *stand, args string) {
 // and a trainer that reads a record itself: a forked replacement would share
 // the trainer's file offset, and read wrong records without a word.
 func TestInheritedOffset(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		run := func(t *testing.T, extra ...string) result {
 			args := append([]string{"--dataset", "plain", "--workers", "2", "--part", "1000", "--step", "0",
@@ -215,6 +223,7 @@ func TestInheritedOffset(t *testing.T) {
 // TestSharedOffset holds that a file that is open for writing too stays shared,
 // and one that is only a place stays as it is.
 func TestSharedOffset(t *testing.T) {
+	t.Parallel()
 	out := inHook(t, "offsets.py", t.TempDir())
 	if want := "True\n3 ['before', 'child', 'parent']\n"; out != want {
 		t.Errorf("got %q, want %q", out, want)
@@ -225,6 +234,7 @@ func TestSharedOffset(t *testing.T) {
 // birth. With swap the old worker stays; with drain it is gone, and the others
 // carry on, also over the end of an epoch.
 func TestReplacementFails(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, c := range []struct {
 			args, why, says string
@@ -285,6 +295,7 @@ func TestReplacementFails(t *testing.T) {
 // TestLoaderEndsFirst lets go of a loader whose replacement has not come up: no
 // process is left of it, and no file.
 func TestLoaderEndsFirst(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
 		// It comes up while torch ends the loader's workers, or not at all.
 		init := map[event.Mode]string{event.Swap: "dally", event.Drain: "hang"}[mode]
@@ -326,6 +337,7 @@ func TestLoaderEndsFirst(t *testing.T) {
 
 // TestReadyLeft has files lie there that say of every PID that it has come up.
 func TestReadyLeft(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		// A replacement is up before the trainer looks.
@@ -342,6 +354,7 @@ func TestReadyLeft(t *testing.T) {
 // TestUnpicklable has a dataset that can no longer be pickled when a worker is
 // to be replaced: it stays.
 func TestUnpicklable(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
 		train(t, trainOptions{on: s, args: []string{"--context", "spawn", "--unpicklable", "--workers", "2", "--part", "400", "--until", "@stop"}}).keepsWorkers(mode)
 	})
@@ -360,12 +373,16 @@ func (tr *training) keepsWorkers(mode event.Mode) {
 		tr.t.Errorf("workers were %v, are %v", before, after)
 	}
 	tr.right()
+	if tr.out.Held {
+		tr.t.Error("the refusal keeps the iterator from its end")
+	}
 	tr.quiet()
 }
 
 // TestForkRefused has fork fail as under a full pids.max: recycling stops and
 // says so; where the old worker has ended already, the others carry on.
 func TestForkRefused(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, kind := range []string{"persistent", "endless"} {
 			if !s.Turn(i, 2) {
@@ -400,6 +417,7 @@ func TestForkRefused(t *testing.T) {
 // TestLeavingWorkerKilled kills a worker that was replaced and still owes
 // batches: the training ends with torch's own error, as it does bare.
 func TestLeavingWorkerKilled(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		tr := train(t, trainOptions{on: s, args: []string{"--workers", "1", "--slow", "0.02", "--step", "0", "--until", "@stop"}})
@@ -427,6 +445,7 @@ func TestLeavingWorkerKilled(t *testing.T) {
 
 // TestRefused asks for what cannot be.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		tr := train(t, trainOptions{on: s, args: []string{"--dataset", "stream", "--loader", "plain", "--workers", "2", "--until", "@stop"}})

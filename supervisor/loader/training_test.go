@@ -186,6 +186,7 @@ type result struct {
 	Batches  int       `json:"batches"`
 	Saved    int       `json:"saved"` // checkpoints that were resumed
 	Repeated int       `json:"repeated"`
+	Held     bool      `json:"held"` // an iterator, by nothing but a cycle
 	Workers  int       `json:"workers"`
 	Mapped   uint64    `json:"mapped"` // most that a record found mapped
 	Late     uint64    `json:"late"`   // the same, from the second epoch on

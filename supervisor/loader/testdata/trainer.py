@@ -125,6 +125,7 @@ class Feed:
         except StopIteration:
             return False
         except ValueError as error:
+            error.__traceback__ = None  # else it holds the iterator, and its workers end by the garbage collector, in 5 s each
             if self.epoch < self.epochs:  # as for batches: --until may take more
                 self.errors += 1
                 self.total.update(("%d %d %s" % (self.epoch, number, str(error).strip().split("\n")[-1])).encode())
@@ -214,13 +215,15 @@ def run(a):
     main_draw = random.getrandbits(60), int(torch.randint(1 << 60, ())), int(numpy.random.randint(1 << 60))
     for feed in feeds:
         feed.close()
+    # Workers of an iterator that is left to the garbage collector end late, in 5 s each.
+    held = any(type(o).__name__ == "_MultiProcessingDataLoaderIter" for o in gc.get_objects())
     gc.collect()
     draws = [draw for feed in feeds for draw in feed.draws]
     say("result", checksum="".join(feed.total.hexdigest() for feed in feeds), wrong=sum(feed.wrong for feed in feeds),
         errors=sum(feed.errors for feed in feeds), epochs=epoch, batches=batches,
         main=hashlib.sha256(repr(main_draw).encode()).hexdigest(),
         draws=hashlib.sha256(repr(sorted(draws) if a.unordered else draws).encode()).hexdigest(),
-        repeated=len(draws) - len(set(draws)),
+        held=held, repeated=len(draws) - len(set(draws)),
         workers=len(set().union(*[feed.pids for feed in feeds])), mapped=max(feed.most for feed in feeds),
         late=max(feed.late for feed in feeds), fds=[first_fds, fds],
         waits=[sorted(waits)[len(waits) // 2], max(waits)])
@@ -275,7 +278,7 @@ def main():
     p.add_argument("--dataset", default="mmap", choices=sorted(datasets.KINDS))
     p.add_argument("--sampler", default="part")
     p.add_argument("--workers", type=int, default=2)
-    p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--epochs", type=int, default=1)
     p.add_argument("--part", type=int, default=0, help="records of an epoch")
     p.add_argument("--batch", type=int, default=16)
     p.add_argument("--break-at", type=int, default=0)

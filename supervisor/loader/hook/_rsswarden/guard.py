@@ -19,7 +19,11 @@ def ours(error):
                 handlers.add(code)
         trace = error.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code in handlers or _interrupts(trace.tb_frame):
+            # Before Python 3.13 a frame keeps what its f_locals gave: ours would hold error,
+            # which holds the frames, and the iterator in them would end late, by the
+            # garbage collector, with five seconds for each worker.
+            mine = trace.tb_frame.f_globals.get("__name__", "").startswith("_rsswarden")
+            if trace.tb_frame.f_code in handlers or not mine and _interrupts(trace.tb_frame):
                 return False
             trace = trace.tb_next
     except Exception:
