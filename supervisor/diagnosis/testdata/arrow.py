@@ -3,6 +3,7 @@
 import mmap, os, sys, time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 path, size, count = os.path.join(sys.argv[1], "train-00000.arrow"), 64 << 10, 4000
 torch.set_num_threads(1)
@@ -25,9 +26,9 @@ class Table(Dataset):
 with open(path, "wb") as f:
     for i in range(count):
         f.write(bytes([i % 251]) * size)
-end = time.time() + 17
+over = lasting(17)
 loader = DataLoader(Table(), batch_size=16, shuffle=True, num_workers=3, persistent_workers=True)
-while time.time() < end:
+while not over():
     for batch in loader:
-        if time.time() > end:
+        if over():
             break

@@ -3,6 +3,7 @@ import time
 import numpy
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 torch.set_num_threads(1)
 
@@ -21,8 +22,8 @@ class Rows(Dataset):
 
 if __name__ == "__main__":
     rows = Rows()
-    end = None  # counted from the first batch: until then workers import torch
+    over = None  # counted from the first batch: until then workers import torch
     for batch in DataLoader(rows, batch_size=8, num_workers=2, multiprocessing_context="forkserver"):
-        end = end or time.time() + 10
-        if time.time() > end:
+        over = over or lasting(10)
+        if over():
             break

@@ -3,6 +3,7 @@
 import time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 count, at_once = 1_500_000, 500
 torch.set_num_threads(1)
@@ -20,9 +21,9 @@ class Samples(Dataset):
         return sum(number for number, name in self.samples[i * at_once:(i + 1) * at_once] if name)
 
 
-end = time.time() + 28
+over = lasting(28)
 loader = DataLoader(Samples(), batch_size=8, shuffle=True, num_workers=2, persistent_workers=True)
-while time.time() < end:
+while not over():
     for batch in loader:
-        if time.time() > end:
+        if over():
             break

@@ -4,6 +4,7 @@
 import ctypes, os, random, sys, time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 torch.set_num_threads(1)
 
@@ -22,14 +23,14 @@ def resident():
         return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssAnon"))
 
 
-rng, end, kept, rounds = random.Random(1), time.time() + 12, [], 0
+rng, over, kept, rounds = random.Random(1), lasting(12), [], 0
 for step, batch in enumerate(DataLoader(Samples(), batch_size=8, shuffle=True, num_workers=2)):
     if step % 150 == 100 and rounds < 2:
         blocks = [bytes(rng.randrange(600, 4000)) for _ in range(100_000)]
         kept += blocks[::10]
         del blocks
         rounds += 1
-    if time.time() > end:
+    if over():
         break
 if "alone" in sys.argv:
     before = resident()

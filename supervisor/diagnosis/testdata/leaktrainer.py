@@ -2,6 +2,7 @@
 import time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 torch.set_num_threads(1)
 
@@ -15,8 +16,8 @@ class Samples(Dataset):
         return torch.full((16,), float(i))
 
 
-end, outputs = time.time() + 73, []
+over, outputs = lasting(73), []
 for batch in DataLoader(Samples(), batch_size=8, shuffle=True, num_workers=2):
     outputs.append(batch.mean().expand(80_000).clone())
-    if time.time() > end:
+    if over():
         break

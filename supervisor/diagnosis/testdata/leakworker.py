@@ -2,6 +2,7 @@
 import time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 torch.set_num_threads(1)
 
@@ -19,7 +20,7 @@ class Samples(Dataset):
         return i
 
 
-end = time.time() + 35
+over = lasting(35)
 for batch in DataLoader(Samples(), batch_size=8, shuffle=True, num_workers=2):
-    if time.time() > end:
+    if over():
         break

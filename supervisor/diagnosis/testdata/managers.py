@@ -2,6 +2,7 @@
 import time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 torch.multiprocessing.set_sharing_strategy("file_system")
 torch.set_num_threads(1)
@@ -16,7 +17,7 @@ class Samples(Dataset):
         return torch.full((16,), float(i))
 
 
-end = time.time() + 9
+over = lasting(9)
 for batch in DataLoader(Samples(), batch_size=8, num_workers=3):
-    if time.time() > end:
+    if over():
         break

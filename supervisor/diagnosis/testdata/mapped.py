@@ -3,6 +3,7 @@ import os, sys, time
 import lmdb
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 path, size, count = os.path.join(sys.argv[1], "data.lmdb"), 64 << 10, 4000
 torch.set_num_threads(1)
@@ -27,9 +28,9 @@ with env.begin(write=True) as txn:
     for i in range(count):
         txn.put(b"%08d" % i, bytes([i % 251]) * size, append=True)
 env.close()
-end = time.time() + 22
+over = lasting(22)
 loader = DataLoader(Records(), batch_size=16, num_workers=3, persistent_workers=True)
-while time.time() < end:
+while not over():
     for batch in loader:
-        if time.time() > end:
+        if over():
             break

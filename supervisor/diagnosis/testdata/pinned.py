@@ -6,6 +6,7 @@
 import ctypes, mmap, sys, time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 torch.set_num_threads(1)
 libc, size = ctypes.CDLL(None, use_errno=True), 8 << 20
@@ -28,7 +29,7 @@ def pin(buffer):
         sys.exit("io_uring: errno %d" % ctypes.get_errno())
 
 
-end, kept = time.time() + (29 if sys.argv[2] == "cuda" else 17), []
+over, kept = lasting(29 if sys.argv[2] == "cuda" else 17), []
 for step, batch in enumerate(DataLoader(Samples(), batch_size=8, num_workers=2)):
     if step % (6 if sys.argv[2] == "uring" else 10) == 0:
         if sys.argv[2] == "uring":
@@ -37,5 +38,5 @@ for step, batch in enumerate(DataLoader(Samples(), batch_size=8, num_workers=2))
         else:
             kept.append(mmap.mmap(-1, size))
             kept[-1].write(b"x" * size)
-    if time.time() > end:
+    if over():
         break

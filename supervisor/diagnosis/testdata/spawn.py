@@ -3,6 +3,7 @@
 import resource, time
 import torch
 from torch.utils.data import DataLoader, Dataset
+from lasting import lasting
 
 torch.set_num_threads(1)
 
@@ -24,7 +25,7 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
     samples = Samples()
     time.sleep(2)
-    end = time.time() + 8
+    over = lasting(8)
     for batch in DataLoader(samples, batch_size=8, num_workers=1, multiprocessing_context="spawn"):
-        if time.time() > end:
+        if over():
             break

@@ -1,7 +1,9 @@
 package torch
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -88,18 +90,62 @@ type growth struct {
 	report string
 }
 
-// grow runs one under rsswarden.
+// grow runs one under rsswarden, until what is to be told of it was told: see
+// supervisor/diagnosis/testdata/lasting.py.
 func (g *grower) grow(dir string, options ...string) (r growth) {
 	r.events = filepath.Join(dir, "events")
 	records := filepath.Join(dir, "records")
 	args := append([]string{"run", "--accounting", "rss", "--events", r.events, "--record", records}, g.options...)
-	args = append(append(args, options...), "--", python, "-W", "ignore",
-		filepath.Join("../../../../supervisor/diagnosis/testdata", g.script), dir, g.arg)
+	args = append(append(args, options...), "--")
+	if g.want != "" {
+		enough := filepath.Join(dir, "enough")
+		args = append(args, "env", "ENOUGH="+enough)
+		ended := make(chan struct{})
+		defer close(ended)
+		go func() {
+			for !g.toldIn(r.events) {
+				select {
+				case <-ended:
+					return
+				case <-time.After(time.Second):
+				}
+			}
+			_ = os.WriteFile(enough, nil, 0o600) // without it the run only takes longer
+		}()
+	}
+	args = append(args, python, "-W", "ignore", filepath.Join("../../../../supervisor/diagnosis/testdata", g.script), dir, g.arg)
 	if _, r.stderr, r.err = wardentest.Output(append([]string{binary}, args...)...); r.err != nil {
 		return r
 	}
 	r.report, _, r.err = wardentest.Output(binary, "report", "--no-slurm", records)
 	return r
+}
+
+// right says whether an event tells of what grows.
+func (g *grower) right(e map[string]any) bool {
+	return e["finding"] == string(g.want) && e["role"] == g.role && (e["confidence"] == string(event.Certain) || e["confidence"] == string(g.least))
+}
+
+// toldIn says whether a file of events tells all that is wanted: the finding with its
+// evidence, and, where it is to be in a warning, a warning after it.
+func (g *grower) toldIn(path string) bool {
+	text, _ := os.ReadFile(path)
+	told := false
+	for line := range strings.Lines(string(text)) {
+		var e map[string]any
+		if json.Unmarshal([]byte(line), &e) != nil {
+			continue
+		}
+		switch event.Name(fmt.Sprint(e["event"])) {
+		case event.NameDiagnosis:
+			told = told || g.right(e) && regexp.MustCompile(g.evidence).MatchString(fmt.Sprint(e["evidence"]))
+		case event.NameDecision:
+			if told && g.warned && e["action"] == string(event.ActionWarn) {
+				return true
+			}
+		}
+	}
+	return told && !g.warned
 }
 
 // seconds is the time between two events.
@@ -125,10 +171,7 @@ func (g *grower) wrong(r *growth, hook bool) (all []string) {
 		}
 		return all
 	}
-	right := func(e map[string]any) bool {
-		return e["finding"] == string(g.want) && e["role"] == g.role && (e["confidence"] == string(event.Certain) || e["confidence"] == string(g.least))
-	}
-	if !slices.ContainsFunc(r.told, right) {
+	if !slices.ContainsFunc(r.told, g.right) {
 		no("no event of it, %s at least", g.least)
 	}
 	for _, e := range r.told {

@@ -21,6 +21,7 @@ import (
 // inside, is the same bare and under rsswarden, but for the list in package
 // loader's documentation; and all of that list is seen.
 func TestFingerprint(t *testing.T) {
+	t.Parallel()
 	probe, err := filepath.Abs("../../../../supervisor/loader/testdata/probe.py")
 	wardentest.NoError(t, err)
 	for _, torch := range torches {

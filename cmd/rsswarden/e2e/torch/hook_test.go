@@ -16,6 +16,7 @@ import (
 // any more. Why is said, the next rung is taken, and the training's data and end are its
 // own.
 func TestBrokenHookNextRung(t *testing.T) {
+	t.Parallel()
 	wardentest.NeedTorch(t)
 	data := filepath.Join(t.TempDir(), "train.lmdb")
 	args := []string{python, "../../../../examples/train/train.py", "--data", data, "--records", "3000", "--record-bytes", "20000",

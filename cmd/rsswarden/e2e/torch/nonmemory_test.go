@@ -32,7 +32,7 @@ type sidesRun struct {
 }
 
 // runSides runs a script of testdata/sides under rsswarden; before are words of a
-// command line that rsswarden is started by.
+// command line that rsswarden is started by, @events among args is the file of events.
 func runSides(t *testing.T, before, options []string, script string, args ...string) sidesRun {
 	t.Helper()
 	wardentest.NeedTorch(t)
@@ -40,7 +40,9 @@ func runSides(t *testing.T, before, options []string, script string, args ...str
 	list, file := filepath.Join(dir, "events"), filepath.Join(dir, "result")
 	line := append(slices.Clone(before), binary, "run", "--record", "none", "--events", list)
 	line = append(append(line, options...), "--", python, filepath.Join("testdata", "sides", script))
-	line = append(append(line, args...), file)
+	for _, arg := range append(args, file) {
+		line = append(line, strings.ReplaceAll(arg, "@events", list))
+	}
 	cmd := exec.Command(line[0], line[1:]...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -118,8 +120,9 @@ func (r *sidesRun) before(t *testing.T, what string, at time.Time) {
 }
 
 // TestSmallTensors is what users report: a training in a process of its own, which
-// fails when its loader starts, in each way of starting and sharing.
-func TestSmallTensors(t *testing.T) { smallTensors(t, 1) }
+// fails when its loader starts, in each way of starting and sharing. That the counts keep
+// up with it when they are alone is for endurance.
+func TestSmallTensors(t *testing.T) { t.Parallel(); smallTensors(t, 1) }
 
 func smallTensors(t *testing.T, times int) {
 	wardentest.NeedTorch(t)
@@ -133,8 +136,12 @@ func smallTensors(t *testing.T, times int) {
 				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
 			})
 			t.Run(method+"/file_system without the hook", func(t *testing.T) {
-				// Alone: the counts have to keep up with it.
-				r := runSides(t, nil, []string{"--loader", "off"}, "tensors.py", method, "file_system", "80000")
+				t.Parallel()
+				args := []string{method, "file_system", "80000"}
+				if times == 1 {
+					args = append(args, "@events")
+				}
+				r := runSides(t, nil, []string{"--loader", "off"}, "tensors.py", args...)
 				r.before(t, "the count", r.warned(event.LimitMaps))
 				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
 			})
@@ -150,6 +157,7 @@ func smallTensors(t *testing.T, times int) {
 
 // TestSmallTensorsCured: with what is advised the same script passes.
 func TestSmallTensorsCured(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range []string{"file_system", "file_descriptor"} {
 		t.Run("fork/"+strategy, func(t *testing.T) {
 			t.Parallel()
@@ -186,6 +194,7 @@ func TestSmallTensorsCured(t *testing.T) {
 // loaded ahead fill it, and it is told before the kernel sends SIGBUS, with who
 // holds what.
 func TestFullShm(t *testing.T) {
+	t.Parallel()
 	wardentest.NeedRoot(t, "a mount namespace takes root")
 	before := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o size=96m rsswarden-test /dev/shm && exec "$@"`, "sh"}
 	r := runSides(t, before, nil, "shm.py")
@@ -214,6 +223,7 @@ func leakRun(t *testing.T, g rsstest.Group, least string, options ...string) (co
 // smaller than the trainer, which gets PyTorch's error and writes its checkpoint.
 // Without the option the trainer is killed and writes nothing.
 func TestOOMPreferSavesTheTrainer(t *testing.T) {
+	t.Parallel()
 	wardentest.NeedTorch(t)
 	wardentest.NeedRoot(t, "a memory cgroup takes root")
 	const limit = 1000 * rss.MiB

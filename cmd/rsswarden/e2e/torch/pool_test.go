@@ -104,6 +104,7 @@ func serve(t *testing.T, requests int, options ...string) poolRun {
 // workers recycled one at a time by TERM, it stays below and answers every
 // request.
 func TestPoolOfWebWorkers(t *testing.T) {
+	t.Parallel()
 	if out, err := exec.Command("gunicorn", "--version").CombinedOutput(); err != nil {
 		t.Skipf("no gunicorn: %v %s", err, out)
 	}
@@ -135,6 +136,7 @@ var forkingPool string
 // TestPoolOwnerIsSpared: the pattern matches the owner of the pool as its workers,
 // and the shell around it; and no worker is ever larger.
 func TestPoolOwnerIsSpared(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script, list := filepath.Join(dir, "pool.py"), filepath.Join(dir, "events")
 	wardentest.NoError(t, os.WriteFile(script, []byte(forkingPool), 0o600))

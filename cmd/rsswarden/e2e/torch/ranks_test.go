@@ -104,6 +104,7 @@ func rankEnv(dir string) []string {
 // reach the ranks that are meant, and never torchrun; and what is trained is
 // what is trained without.
 func TestRanks(t *testing.T) {
+	t.Parallel()
 	for n, torch := range torches {
 		t.Run("torch "+torch.name, func(t *testing.T) {
 			t.Parallel()
@@ -235,6 +236,7 @@ func (r *ranked) signals(out string, all wardentest.Log, ranks []int) {
 
 // TestRanksExit: where a rank fails, torchrun's status is ours.
 func TestRanksExit(t *testing.T) {
+	t.Parallel()
 	command := torches[0].command(t)
 	end := func(wrap ...string) (int, string) {
 		launch := slices.Concat(wrap, torchrun(t, 0, "--no_python"), []string{"sh", "-c", "echo $RANK; exit $((LOCAL_RANK * 3))"})

@@ -141,6 +141,7 @@ func TestTrialHangs(t *testing.T) {
 
 // TestTwoTorches: two trainers of one run have two torches, with a verdict each.
 func TestTwoTorches(t *testing.T) {
+	t.Parallel()
 	c := badTorch{wait: event.LoaderTried, trial: "if 'second' in __file__: " + trialRefuses + "\nelse: " + trialGood}
 	s := layBadTorch(t, c)
 	second := filepath.Join(s.dir, "second")
