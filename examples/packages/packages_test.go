@@ -331,4 +331,7 @@ func TestRecipes(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if out, _, err := wardentest.Output(filepath.Join(dir, "bin", "rsswarden"), "--version"); err != nil || !strings.HasPrefix(out, "rsswarden main") {
+		t.Errorf("%q, %v", out, err)
+	}
 }

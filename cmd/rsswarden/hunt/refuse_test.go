@@ -136,7 +136,8 @@ func refusedTwins() (all []twin) {
 			all = append(all, twin{
 				area: "refused", name: name + " " + errno, statusOnly: true, more: (i+j)%len(errnos) != 0,
 				script: fmt.Sprintf(`ulimit -c 0; "$TWIN" refuse %d %s RUN sh -c 'exit 7'; echo $?
-"$TWIN" refuse %[1]d %[2]s RUN sleep 20 & p=$!; sleep .3; kill $p; wait $p; echo $?`, number, errno),
+"$TWIN" refuse %[1]d %[2]s RUN sleep 20 & p=$!
+until grep -qsx sleep /proc/[0-9]*/comm || [ -z "$(tr -d '\0' </proc/$p/cmdline)" ]; do sleep .02; done; kill $p; wait $p; echo $?`, number, errno),
 			})
 		}
 	}

@@ -362,16 +362,6 @@ func readsFull(r io.Reader, b []byte) bool {
 	return err == nil
 }
 
-func TestInstall(t *testing.T) {
-	prefix := t.TempDir()
-	if out, err := exec.Command("make", "-C", "../../../..", "install", "PREFIX="+prefix).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if out, _, err := wardentest.Output(filepath.Join(prefix, "bin", "rsswarden"), "--version"); err != nil || !strings.HasPrefix(out, "rsswarden ") {
-		t.Errorf("%q, %v", out, err)
-	}
-}
-
 // TestIssueTemplates: the forms for issues can be read, ask for each thing once, and what
 // they have people type is what the program knows.
 func TestIssueTemplates(t *testing.T) {
