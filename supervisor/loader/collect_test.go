@@ -15,6 +15,7 @@ import (
 // reference cycles around arrays, to collect: memory goes back to the system,
 // what lives is as it was, and Python's own collector as the program left it.
 func TestCollect(t *testing.T) {
+	t.Parallel()
 	type kase struct {
 		args  string
 		least rss.Bytes // given back by the process that holds something
@@ -80,6 +81,7 @@ func TestCollect(t *testing.T) {
 // malloc_trim that is said, and a forked worker that shares most of its memory
 // with its trainer leaves the shared part alone.
 func TestCollectHere(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"once":   "collected 3  True\ncollected 4  True\ncollected 5  True\n",
 		"musl":   "collected 1 no malloc_trim in this C library True\n",

@@ -55,6 +55,7 @@ func onlyInjected(stderr string, f fault) bool {
 // RSSWARDEN_ENDURANCE it is each function, on each torch, and before each of
 // its statements where recycling may be left half done.
 func TestHookFails(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	tried, reached := make(map[string]int), make(map[string]bool)
 	t.Run("all", func(t *testing.T) {
@@ -194,6 +195,7 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 // TestGarbage writes what nobody should into the files the hook reads, and puts
 // what cannot be written in place of those it writes.
 func TestGarbage(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		args := []string{"--part", "800", "--epochs", "2"}
 		start := func(t *testing.T) (*training, rss.ProcID) {

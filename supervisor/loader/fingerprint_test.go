@@ -18,6 +18,7 @@ import (
 // is in the list, and not by a trial. That of Debian sid changes: a newer one fails with
 // RSSWARDEN_ENDURANCE alone, and has a trial in the other tests.
 func TestKnown(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		out := inHookOf(t, s, "fingerprint.py", "recycles")
 		t.Logf("%s", out)
@@ -33,6 +34,7 @@ func TestKnown(t *testing.T) {
 // TestArguments: how a worker is started is found in the text of the constructor, and
 // what is not understood is named.
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	const loop = "def _worker_loop(dataset, index_queue, base_seed, worker_id): pass\n"
 	const constructor = `
 class Iterator:
@@ -124,6 +126,7 @@ func readReleases(t *testing.T) []release {
 // a stand has the digest that the table says. With [EnvTexts] it reads the texts of
 // releases again, and tries each over the binaries of the stands.
 func TestReleases(t *testing.T) {
+	t.Parallel()
 	list := readReleases(t)
 	var known map[string][]string
 	must(t, json.Unmarshal([]byte(inHook(t, "fingerprint.py", "digests")), &known))
@@ -198,6 +201,7 @@ func TestReleases(t *testing.T) {
 
 // TestWorksWith holds the README's row on PyTorch against what the stands have.
 func TestWorksWith(t *testing.T) {
+	t.Parallel()
 	var list []string
 	for _, s := range stands {
 		s.Need(t)

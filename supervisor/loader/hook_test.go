@@ -13,6 +13,7 @@ import (
 // TestSignalPassesGuard has a handler of the program's raise while the hook is
 // at work, as torch's of SIGCHLD does when a worker has died: it must arrive.
 func TestSignalPassesGuard(t *testing.T) {
+	t.Parallel()
 	torch113.Need(t)
 	env, _ := hooked(t)
 	out := torchtest.Run(t, env, "testdata/signalguard.py")
@@ -24,6 +25,7 @@ func TestSignalPassesGuard(t *testing.T) {
 // TestControlSeen writes one ctl file over another, in place and within what the
 // clock of a file system may tell apart: each is read.
 func TestControlSeen(t *testing.T) {
+	t.Parallel()
 	out := inHook(t, "ctlseen.py", t.TempDir())
 	if want := "7\n70\n71\n3\n"; out != want {
 		t.Errorf("got %q, want %q", out, want)
@@ -33,6 +35,7 @@ func TestControlSeen(t *testing.T) {
 // TestRunDirGone has the run directory vanish, be one that cannot be written,
 // and be somebody else's: the training does not notice.
 func TestRunDirGone(t *testing.T) {
+	t.Parallel()
 	type kase struct {
 		name  string
 		spoil func(dir string)
@@ -63,6 +66,7 @@ func TestRunDirGone(t *testing.T) {
 // the hook; the rest comes with its first loader, and where that is gone by then the
 // program does not notice.
 func TestLoadsWhatItNeeds(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		script, err := filepath.Abs("testdata/needs.py")
 		must(t, err)
@@ -97,6 +101,7 @@ func TestLoadsWhatItNeeds(t *testing.T) {
 
 // TestSiteCustomize holds what every Python of a job meets.
 func TestSiteCustomize(t *testing.T) {
+	t.Parallel()
 	const show = `import sys
 print(sys.path, sys.dont_write_bytecode, [f for f in sys.meta_path if "sitecustomize" in f.__module__])`
 	t.Run("sys.path is as without it", func(t *testing.T) {

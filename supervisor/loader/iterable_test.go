@@ -57,6 +57,7 @@ func (tr *training) renew() []Said {
 // datasets, some several epochs in a row: every record comes once an epoch, in
 // the order in which it comes bare, and main draws what it draws bare.
 func TestIterable(t *testing.T) {
+	t.Parallel()
 	shapes := []string{
 		"--break-at 20", "--dataset pipe --generator",
 		// From here on with RSSWARDEN_ENDURANCE only.
@@ -96,6 +97,7 @@ func TestIterable(t *testing.T) {
 // TestIterableRefused asks where no next epoch comes, or where a fresh worker
 // would not have what the dataset keeps from one epoch to the next.
 func TestIterableRefused(t *testing.T) {
+	t.Parallel()
 	torch113.Need(t)
 	for args, why := range map[string]string{
 		"--plain":                     "end with the epoch",
@@ -161,6 +163,7 @@ func TestIterableTakenBack(t *testing.T) {
 // TestIterableForkRefused has fork fail while the workers are started anew: it
 // is tried again until it works.
 func TestIterableForkRefused(t *testing.T) {
+	t.Parallel()
 	torch113.Need(t)
 	for _, args := range []string{"--refuse-fork 4 3", "--refuse-fork 4 3 --refuse-oddly"} {
 		t.Run(args, func(t *testing.T) {
@@ -182,6 +185,7 @@ func TestIterableForkRefused(t *testing.T) {
 // TestIterableUnpicklable has a dataset that can no longer be pickled when its
 // workers are to be started anew: they stay.
 func TestIterableUnpicklable(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, on *stand) {
 		t.Parallel()
 		stream(t, on, "--context", "spawn", "--workers", "1", "--unpicklable").keepsWorkers(event.Swap)
@@ -190,6 +194,7 @@ func TestIterableUnpicklable(t *testing.T) {
 
 // TestIterableOff has the hook fail in the midst of it: the training goes on.
 func TestIterableOff(t *testing.T) {
+	t.Parallel()
 	torch113.Need(t)
 	for _, fault := range []string{
 		"iterable.Renewal.__init__", "iterable.Renewal.report",

@@ -73,6 +73,7 @@ type cell struct {
 // replaced while batches flow, no record is lost, doubled or out of its place,
 // what each holds is right, and each worker that was replaced ended with 0.
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	cells := make(map[string]cell)
 	for i, sh := range shapes {
@@ -118,6 +119,7 @@ func TestMatrix(t *testing.T) {
 // TestPreloadedForkServer is a row of it on two torches at least: the fork server imports
 // torch before it starts a worker, as set_forkserver_preload has it do.
 func TestPreloadedForkServer(t *testing.T) {
+	t.Parallel()
 	for _, s := range []*stand{torch26, newest, torch113} {
 		if s == torch113 && wardentest.Few(1, 0) == 0 {
 			continue

@@ -23,6 +23,7 @@ func (tr *training) heir() {
 // TestOldRecycleIsWithdrawn: what a watcher asked of a trainer that was not looking
 // is not done after its death, and what the next one asks for is.
 func TestOldRecycleIsWithdrawn(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, on *stand) {
 		tr := train(t, trainOptions{on: on, args: []string{"--until", "@stop", "--part", "200", "--step", "0.01"}})
 		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
@@ -51,6 +52,7 @@ func TestOldRecycleIsWithdrawn(t *testing.T) {
 // TestOldRecycleOfAnEpoch: what waits for a loader's next epoch is not forgotten with
 // the watcher that asked for it, and done once.
 func TestOldRecycleOfAnEpoch(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, on *stand) {
 		tr := stream(t, on, "--break-at", "20")
 		tr.until("workers", func() bool { return len(tr.workers()) > 0 })

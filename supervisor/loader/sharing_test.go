@@ -80,6 +80,7 @@ func about(got, want int) bool {
 // TestSharingSeed is what a user reported: training in a child of multiprocessing
 // whose workers get a list of 80,000 small tensors.
 func TestSharingSeed(t *testing.T) {
+	t.Parallel()
 	limit := maxMaps(t)
 	if limit > 75000 {
 		t.Skipf("vm.max_map_count is %d here: they fit", limit)
@@ -143,6 +144,7 @@ func maxMaps(t *testing.T) int {
 // TestSharing holds what is said of data sets near a limit, and that it is what
 // the process came to.
 func TestSharing(t *testing.T) {
+	t.Parallel()
 	limit := maxMaps(t)
 	for i, c := range []struct {
 		name, args string
@@ -218,6 +220,7 @@ func TestSharing(t *testing.T) {
 // TestSharingFails has each function that looks for tensors raise: the hook is
 // turned off, and nothing reaches the program.
 func TestSharingFails(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		script, err := filepath.Abs("testdata/sharingfails.py")
 		must(t, err)
@@ -232,6 +235,7 @@ func TestSharingFails(t *testing.T) {
 // that are there, says where it may have missed some, and runs no code of the
 // program's (testdata/contents.py ends where it does).
 func TestContents(t *testing.T) {
+	t.Parallel()
 	const n = 500
 	type found struct {
 		Tensors, Bytes, Empty, Sent, Visited int

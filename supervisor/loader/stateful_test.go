@@ -42,6 +42,7 @@ var statefulShapes = []string{
 // epochs. Batches come as bare, and each checkpoint taken meanwhile resumes with
 // the rest of its epoch.
 func TestStateful(t *testing.T) {
+	t.Parallel()
 	shapes := statefulShapes
 	if os.Getenv("TORCHDATA") == "" {
 		shapes = shapes[:wardentest.Few(len(shapes), 4)]
@@ -88,6 +89,7 @@ func (tr *training) sameAs(want result) {
 // TestStatefulReplacementFails has every replacement die, hang, fail or come back
 // with another state than it was given: the worker stays, and no batch differs.
 func TestStatefulReplacementFails(t *testing.T) {
+	t.Parallel()
 	type kase struct{ args, why string }
 	torchtest.EachCase(t, []kase{
 		{"--dataset ended", "replacement did not come up: status -9"},
@@ -136,6 +138,7 @@ func (tr *training) refused() ([]int, Said) {
 // TestStatefulRefused has loaders whose workers' states do not tell their place,
 // and a torchdata that starts its workers in another way.
 func TestStatefulRefused(t *testing.T) {
+	t.Parallel()
 	torch113.Need(t)
 	changed := t.TempDir()
 	must(t, os.CopyFS(changed, os.DirFS("testdata/standin")))
@@ -186,6 +189,7 @@ func TestStatefulRefused(t *testing.T) {
 // TestStatefulHookFails has functions of the hook raise while a worker is being
 // replaced: the training goes on with the right batches.
 func TestStatefulHookFails(t *testing.T) {
+	t.Parallel()
 	faults := []fault{
 		{"raise", "stateful.Recycler._settle"}, {"raise", "stateful.Recycler._judge"}, {"raise", "stateful.Recycler.wait"},
 		{"raise", "stateful.begin"}, {"raise:1", "recycle.Recycler._take_over"}, {"raise:2", "recycle.Recycler._take_over"},

@@ -15,6 +15,7 @@ import (
 // TestVerbs holds that a trainer that has an InfiniBand device open is not
 // forked anew, and that one whose workers are not forks of it is served.
 func TestVerbs(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, context := range []string{"fork", "spawn", "forkserver"} {
 			for j, mode := range []event.Mode{event.Swap, event.Drain} {
@@ -53,6 +54,7 @@ func TestVerbs(t *testing.T) {
 // TestUnknownTorch has torch's internals be others than the ones known: that is
 // said once, nothing is recycled, trimming goes on, the data are right.
 func TestUnknownTorch(t *testing.T) {
+	t.Parallel()
 	type kase struct {
 		in, rename string
 		why        string
@@ -107,6 +109,7 @@ func TestUnknownTorch(t *testing.T) {
 // TestTraceback holds that a dataset that raises is told of in the words it is
 // told of bare: no line of ours stands between the program's.
 func TestTraceback(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		script, err := filepath.Abs("testdata/raises.py")
 		must(t, err)
@@ -121,6 +124,7 @@ func TestTraceback(t *testing.T) {
 // TestModulesCleared has an iterator end while the interpreter clears the modules, the
 // hook's among them: torch ends its workers, and nothing is printed.
 func TestModulesCleared(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		script, err := filepath.Abs("testdata/cleared.py")
 		must(t, err)
@@ -134,6 +138,7 @@ func TestModulesCleared(t *testing.T) {
 // TestFreeThreaded has a Python say that it is free-threaded: the hook turns itself off,
 // says so once, and changes nothing.
 func TestFreeThreaded(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []string{"fork", "spawn"}, nil, func(t *testing.T, s *stand, context string) {
 		site := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte("import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags += 't'\n"), 0o600))

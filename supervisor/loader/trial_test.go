@@ -69,6 +69,7 @@ var mutants = []mutant{
 // TestMutants has torch's text differ: the difference is seen, in each of them, and
 // where the text cannot be understood it says why.
 func TestMutants(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		type edits struct {
@@ -197,6 +198,7 @@ func untried(t testing.TB, s *stand, env []string, site string) Untried {
 // TestTrialGivesWay: a trial leaves the processor and memory to the training, also where the kernel
 // shares the processor out by sessions.
 func TestTrialGivesWay(t *testing.T) {
+	t.Parallel()
 	env, hook := hooked(t)
 	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
 		t.Skipf("a kernel without autogroup: %v", err)

@@ -26,6 +26,7 @@ var trimArgs = []string{
 // TestTrimRequest asks all processes that load to trim: each answers, and has
 // less mapped; the data are as they were.
 func TestTrimRequest(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, trimArgs, nil, func(t *testing.T, on *stand, args string) {
 		a := []string{"--epochs", "1", "--step", "0.001"}
 		if strings.Contains(args, "stream") {
@@ -80,6 +81,7 @@ func TestTrimRequest(t *testing.T) {
 // TestBudget holds the workers to a budget: no record finds much more mapped,
 // data and random draws are as without.
 func TestBudget(t *testing.T) {
+	t.Parallel()
 	torch113.Need(t)
 	for _, args := range []string{"--workers 2", "--workers 0", "--loader plain --dataset stream --workers 2"} {
 		t.Run(args, func(t *testing.T) {
@@ -127,6 +129,7 @@ func TestBudget(t *testing.T) {
 // workers, over iterable datasets, through a copy of torch's iterator, and, with
 // --trim-private alone, those that map their file as pyarrow does.
 func TestBudgetShapes(t *testing.T) {
+	t.Parallel()
 	const budget = 64 * rss.MiB
 	type kase struct {
 		args    string
@@ -265,6 +268,7 @@ func TestTrimBesideThreads(t *testing.T) {
 
 // TestPrivateRules holds which entries of smaps may be dropped.
 func TestPrivateRules(t *testing.T) {
+	t.Parallel()
 	const line = "7f0000000000-7f0008000000 r--p 00000000 fe:00 42                         /data/a.arrow"
 	entry := func(changes ...string) string {
 		return strings.NewReplacer(changes...).Replace(line + `

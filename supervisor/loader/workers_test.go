@@ -15,6 +15,7 @@ import (
 // status then, and where the program waits for its children itself nobody
 // knows it.
 func TestOutcomeOfAReapedWorker(t *testing.T) {
+	t.Parallel()
 	const want = `True None {'exit': 0, 'why': ''}
 True None {'exit': 7, 'why': ''}
 True None {'exit': -1, 'why': 'exit status unknown'}
@@ -104,6 +105,7 @@ func TestUnforked(t *testing.T) {
 // TestGrown: each worker says what it has after 8 batches, and each time their number
 // has doubled; a trainer that loads for itself says nothing.
 func TestGrown(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		// 128 batches an epoch, 64 of them each worker's; the epochs' workers are others.
 		said := train(t, trainOptions{on: s, args: []string{"--loader", "plain", "--workers", "2", "--part", "2048", "--batch", "16", "--epochs", "2", "--step", "0"}})
