@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"golang.org/x/perf/benchfmt"
 )
 
@@ -70,9 +71,7 @@ func TestQuick(t *testing.T) {
 		}
 	}
 	file := path("bench.txt")
-	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, out.Bytes(), 0o600))
 	if out, err := exec.Command("go", "tool", "benchstat", "-col", "/who", file).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("sec/op")) || !bytes.Contains(out, []byte("SumRSS")) {
 		t.Errorf("benchstat: %v\n%s", err, out)
 	}
@@ -83,16 +82,10 @@ func TestCounter(t *testing.T) {
 	// A process that has started and maps nothing more: it has echoed what it read.
 	still := exec.Command("cat")
 	in, err := still.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	out, err := still.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := still.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, still.Start())
 	t.Cleanup(func() { in.Close(); still.Wait() })
 	if _, err := in.Write([]byte("x")); err != nil {
 		t.Fatal(err)

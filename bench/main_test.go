@@ -29,6 +29,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var (
@@ -116,7 +118,5 @@ func run(b *testing.B, measure func(*bench)) {
 	if b.N > 1 {
 		return // it was measured
 	}
-	if err := (&bench{name: b.Name(), quick: testing.Short(), out: os.Stdout}).run(measure); err != nil {
-		b.Fatal(err)
-	}
+	wardentest.NoError(b, (&bench{name: b.Name(), quick: testing.Short(), out: os.Stdout}).run(measure))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestHelpFitsAScreen: a user reads it in a terminal.
@@ -87,9 +88,7 @@ const example = "../../examples/rsswarden.toml"
 // value that works.
 func TestExampleWorks(t *testing.T) {
 	b, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	// As it stands it changes nothing.
 	file, problems := config.Parse(example, b, keys(), true)
 	if len(problems) > 0 || len(file.Values) > 0 || len(file.Lock) > 0 {

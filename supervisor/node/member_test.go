@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestMemberNews: a file that was replaced is read anew, one that is damaged is
@@ -17,16 +18,12 @@ func TestMemberNews(t *testing.T) {
 	m2, _ := rank(t, 2)
 	p, q := join(t, dir, m0), join(t, dir, m1)
 	join(t, dir, m2)
-	if err := os.WriteFile(filepath.Join(p.dir.Name(), nodedir.FileOf("rank", m2.Holder)), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(p.dir.Name(), nodedir.FileOf("rank", m2.Holder)), []byte("{"), 0o600))
 	if others, _, err := p.Members(); err != nil || len(others) != 1 || others[0].Ended != nil {
 		t.Fatalf("%+v, %v", others, err)
 	}
 	m1.Ended = &Ended{Signal: 9}
-	if err := q.Put(m1); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, q.Put(m1))
 	if others, _, _ := p.Members(); len(others) != 1 || others[0].Ended == nil || others[0].Ended.Signal != 9 {
 		t.Fatalf("%+v", others)
 	}
@@ -82,9 +79,7 @@ func FuzzMember(f *testing.F) {
 		if !ok {
 			return
 		}
-		if err := os.WriteFile(filepath.Join(p.dir.Name(), name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(filepath.Join(p.dir.Name(), name), data, 0o600))
 		if m, err := p.member(name, id); err == nil && m.Holder != id {
 			t.Errorf("%+v of %q", m, name)
 		}

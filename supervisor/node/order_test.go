@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestSeenCanBeOrdered: whoever is seen has a file for orders, so that none is lost
@@ -25,9 +26,7 @@ func TestSeenCanBeOrdered(t *testing.T) {
 	if others, _, err := lead.Members(); err != nil || len(others) != 0 {
 		t.Errorf("it is seen: %+v, %v", others, err)
 	}
-	if err := os.Remove(orders); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Remove(orders))
 	join(t, dir, m1)
 	if others, _, err := lead.Members(); err != nil || len(others) != 1 {
 		t.Errorf("others %+v, %v", others, err)
@@ -53,13 +52,9 @@ func TestLeaveBesideWhoJoins(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := open("/proc", All(dir), "46@n1.abc")
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			p.mine = nodedir.FileOf("rank", m1.Holder)
-			if err := p.openOrders(); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, p.openOrders())
 			if !c.lives {
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
@@ -93,16 +88,12 @@ func TestOrders(t *testing.T) {
 	if o, err := other.Ordered(); err != nil || o.ID != 0 {
 		t.Fatalf("%+v, %v", o, err)
 	}
-	if err := lead.Command(m1.Holder, Order{ID: 7, Trim: []byte(`{"pid":5}`)}); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, lead.Command(m1.Holder, Order{ID: 7, Trim: []byte(`{"pid":5}`)}))
 	o, err := other.Ordered()
 	if err != nil || o.ID != 7 || string(o.Trim) != `{"pid":5}` {
 		t.Fatalf("%+v, %v", o, err)
 	}
-	if err := other.Answer(answer{ID: 7, Error: "no"}); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, other.Answer(answer{ID: 7, Error: "no"}))
 	if a, err := lead.Answered(m1.Holder); err != nil || a.ID != 7 || a.Error != "no" {
 		t.Fatalf("%+v, %v", a, err)
 	}

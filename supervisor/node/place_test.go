@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // machine is a node whose processes are made up: nothing is signalled.
@@ -70,9 +71,7 @@ func (m *machine) rank(t *testing.T, task int) *seat {
 		}
 		m.Put(p)
 	}
-	if err := s.Join([]string{m.dir}, "46@n1.abc", me); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, s.Join([]string{m.dir}, "46@n1.abc", me))
 	t.Cleanup(func() { s.Leave(nil) })
 	return s
 }
@@ -227,9 +226,7 @@ func TestLeadThatCannotBeHad(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)
 	lock := filepath.Join(second.Dir().Name(), lockName)
-	if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)))
 	second.Follow()
 	second.falls()
 	n := second.Advance(time.Second)
@@ -284,9 +281,7 @@ func TestKillLeavesNothingOpen(t *testing.T) {
 	s.Advance(time.Second)
 	open := func() (n int) {
 		fds, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		for _, fd := range fds {
 			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, m.Proc) {
 				n++
@@ -336,14 +331,10 @@ func TestStopWithoutAnOrder(t *testing.T) {
 			m.Put(rsstest.Process{PID: pid, Parent: 1, Start: 11, Comm: "sh"})
 		}, "the watcher of rank 1 has ended"},
 		{"no file for orders", func(t *testing.T, _ *machine, orders string, _ int) {
-			if err := os.Remove(orders); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, os.Remove(orders))
 		}, "no such file or directory: its command gets TERM from here"},
 		{"no room for orders", func(t *testing.T, _ *machine, orders string, _ int) { // O_TRUNC succeeds, the write fails
-			if err := errors.Join(os.Remove(orders), os.Symlink("/dev/full", orders)); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, errors.Join(os.Remove(orders), os.Symlink("/dev/full", orders)))
 		}, "cannot write order."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -385,9 +376,7 @@ func TestPieces(t *testing.T) {
 	first.Meet(1)
 	ask := func() News {
 		t.Helper()
-		if err := first.Ask(&first.Others[0], json.RawMessage(`{"pid":7}`)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, first.Ask(&first.Others[0], json.RawMessage(`{"pid":7}`)))
 		return second.Advance(1)
 	}
 	n := ask()
@@ -400,9 +389,7 @@ func TestPieces(t *testing.T) {
 	if _, ok, _ := first.Answered(); ok {
 		t.Error("an answer before there is one")
 	}
-	if err := errors.Join(second.Answer(n.Order-1, "old", nil), second.Answer(n.Order, 9, nil)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, errors.Join(second.Answer(n.Order-1, "old", nil), second.Answer(n.Order, 9, nil)))
 	if piece, ok, err := first.Answered(); !ok || err != nil || string(piece) != "9" {
 		t.Errorf("%s, %v, %v", piece, ok, err)
 	}
@@ -410,9 +397,7 @@ func TestPieces(t *testing.T) {
 		t.Error("taken twice")
 	}
 	n = ask()
-	if err := second.Answer(n.Order, nil, errors.New("no")); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, second.Answer(n.Order, nil, errors.New("no")))
 	if _, ok, err := first.Answered(); !ok || err == nil || err.Error() != "no" {
 		t.Errorf("%v, %v", ok, err)
 	}
@@ -427,9 +412,7 @@ func TestBlind(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)
 	path := first.Dir().Name()
-	if err := os.Rename(path, path+".moved"); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Rename(path, path+".moved"))
 	for _, n := range []News{first.Lead(1), second.Follow()} {
 		if len(n.Faults) != 1 || !strings.Contains(n.Faults[0].Err.Error(), "looks are taken instead") {
 			t.Errorf("%v", n.Faults)
@@ -485,17 +468,13 @@ func TestKept(t *testing.T) {
 		t.Fatalf("%s, %v before anything was kept", data, err)
 	}
 	for i, text := range []string{`{"v":1}`, `{"v":1,"rungs":[]}`} {
-		if err := first.Keep(Handover{Changes: uint64(i) + 1}, func() ([]byte, error) { return []byte(text), nil }); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, first.Keep(Handover{Changes: uint64(i) + 1}, func() ([]byte, error) { return []byte(text), nil }))
 		if data, err := second.Kept(); string(data) != text || err != nil {
 			t.Errorf("%s, %v, want %s", data, err, text)
 		}
 	}
 	for _, text := range []string{"", "{", strings.Repeat(" ", mostBytes) + "{}"} {
-		if err := os.WriteFile(filepath.Join(dir, firedName), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, firedName), []byte(text), 0o600))
 		if data, err := second.Kept(); err == nil {
 			t.Errorf("%.10q was read as %s", text, data)
 		}
@@ -517,9 +496,7 @@ func TestPlaceIsRenewed(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)
 	second.Follow()
-	if err := os.Remove(second.post.Orders()); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Remove(second.post.Orders()))
 	if n := second.Advance(renewEvery - 1); n.Renewed {
 		t.Error("it is looked after at each look")
 	}

@@ -14,15 +14,14 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // parent is a place as fit as /tmp on a node.
 func parent(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lead")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -31,14 +30,10 @@ func parent(t *testing.T) string {
 func sleeper(t *testing.T) (rss.ProcID, *exec.Cmd) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return rss.ProcID{PID: cmd.Process.Pid, Start: start}, cmd
 }
 
@@ -50,9 +45,7 @@ func rank(t *testing.T, task int) (Member, *exec.Cmd) {
 func join(t *testing.T, dir string, m Member) *post {
 	t.Helper()
 	p, err := joinAny("/proc", []string{dir}, "46@n1.abc", m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return p
 }
 
@@ -66,9 +59,7 @@ func TestOneLeads(t *testing.T) {
 		p := join(t, dir, m)
 		posts = append(posts, p)
 		led, err := p.TryLead()
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if led {
 			if leading >= 0 {
 				t.Fatal("two lead")
@@ -120,9 +111,7 @@ func TestLeadOfTheKilled(t *testing.T) {
 	p := join(t, dir, m)
 	ready, cmd := filepath.Join(dir, "ready"), exec.Command(os.Args[0], "-test.run=^TestHelperLeads$")
 	cmd.Env = append(os.Environ(), "LEADER_TEST_DIR="+dir, "LEADER_TEST_READY="+ready)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, cmd.Start())
 	deadline := time.Now().Add(20 * time.Second)
 	for _, err := os.Stat(ready); err != nil; _, err = os.Stat(ready) {
 		if time.Now().After(deadline) {
@@ -143,9 +132,7 @@ func TestLeadOfTheKilled(t *testing.T) {
 	_ = cmd.Wait()
 	select {
 	case err := <-got:
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 	case <-time.After(2 * time.Second):
 		t.Fatal("the lead was not taken over within 2 s")
 	}
@@ -170,17 +157,13 @@ func TestHelperLeads(t *testing.T) {
 		return
 	}
 	start, err := proctree.StartTime("/proc", os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	me := rss.ProcID{PID: os.Getpid(), Start: start}
 	p := join(t, dir, Member{Holder: me, Watcher: me, Command: me, Task: 0})
 	if led, err := p.TryLead(); !led {
 		t.Fatalf("does not lead: %v", err)
 	}
-	if err := os.WriteFile(os.Getenv("LEADER_TEST_READY"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(os.Getenv("LEADER_TEST_READY"), nil, 0o600))
 	select {}
 }
 
@@ -266,9 +249,7 @@ func TestUntrusted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := parent(t)
-			if err := c.make(t, All(dir), filepath.Join(All(dir), Prefix+"46@n1.abc")); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, c.make(t, All(dir), filepath.Join(All(dir), Prefix+"46@n1.abc")))
 			m, _ := rank(t, 0)
 			if _, err := joinAny("/proc", []string{dir}, "46@n1.abc", m); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
@@ -283,15 +264,11 @@ func TestLinksInside(t *testing.T) {
 	m, _ := rank(t, 0)
 	aim := filepath.Join(t.TempDir(), "aim")
 	path := filepath.Join(All(dir), Prefix+"46@n1.abc")
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.MkdirAll(path, 0o700))
 	link := func(name string) {
 		t.Helper()
 		_ = os.Remove(filepath.Join(path, name))
-		if err := os.Symlink(aim, filepath.Join(path, name)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Symlink(aim, filepath.Join(path, name)))
 	}
 	link(nodedir.FileOf("order", m.Holder))
 	if _, err := joinAny("/proc", []string{dir}, "46@n1.abc", m); err == nil {
@@ -334,9 +311,7 @@ func TestRenew(t *testing.T) {
 		t.Fatalf("met %v, %v", others, err)
 	}
 	for _, name := range []string{first.mine, second.mine, second.box("order"), lockName} {
-		if err := os.Remove(filepath.Join(first.dir.Name(), name)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Remove(filepath.Join(first.dir.Name(), name)))
 	}
 	if others, left, err := first.Members(); err != nil || len(others) != 1 || len(left) != 0 {
 		t.Fatalf("without its file: met %v, left %v, %v", others, left, err)
@@ -350,9 +325,7 @@ func TestRenew(t *testing.T) {
 			t.Errorf("%d: with all in place reopened %v, %v", i, reopened, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(first.dir.Name(), second.mine), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(first.dir.Name(), second.mine), []byte("{}"), 0o600))
 	if _, err := second.Renew(m2); err != nil {
 		t.Fatal(err)
 	}
@@ -391,15 +364,11 @@ func TestRenew(t *testing.T) {
 func awaitLock(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	waits := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .* %d [^ ]*:%d `, os.Getpid(), info.Sys().(*syscall.Stat_t).Ino))
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		locks, err := os.ReadFile("/proc/locks")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		if waits.Match(locks) {
 			return
 		}
@@ -423,9 +392,7 @@ func TestRenewTouches(t *testing.T) {
 		paths = append(paths, filepath.Join(p.dir.Name(), name))
 	}
 	for _, path := range paths {
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Chtimes(path, old, old))
 	}
 	if _, err := p.Renew(m); err != nil {
 		t.Fatal(err)
@@ -444,9 +411,7 @@ func TestSweep(t *testing.T) {
 	live, _ := rank(t, 0)
 	dead, cmd := rank(t, 1)
 	p, err := joinAny("/proc", []string{dir}, "1@n1.live", live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if _, err := joinAny("/proc", []string{dir}, "2@n1.dead", dead); err != nil {
 		t.Fatal(err)
 	}

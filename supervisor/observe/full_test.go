@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestLimitSetLater: the kernel is to tell of a limit, too, that was not set at the start.
@@ -20,16 +21,10 @@ func TestLimitSetLater(t *testing.T) {
 	bell := wake.New()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "memory.events")
-	if err := os.WriteFile(file, []byte("max 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, []byte("max 0\n"), 0o600))
 	o := &Observer{opt: Options{Bell: bell, LimitMet: 1}}
-	if err := o.WatchLimits([]*event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("max 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, o.WatchLimits([]*event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}))
+	wardentest.NoError(t, os.WriteFile(file, []byte("max 1\n"), 0o600))
 	for end := time.After(10 * time.Second); ; {
 		select {
 		case <-bell.C():

@@ -16,17 +16,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestReadWithin(t *testing.T) {
 	dir := t.TempDir()
 	file, fifo := filepath.Join(dir, "slurm.conf"), filepath.Join(dir, "fifo")
-	if err := os.WriteFile(file, []byte("A=b\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(file, []byte("A=b\n"), 0o644))
+	wardentest.NoError(t, unix.Mkfifo(fifo, 0o600))
 	if b, err := ReadWithin(file); err != nil || string(b) != "A=b\n" {
 		t.Errorf("read %q, %v", b, err)
 	}

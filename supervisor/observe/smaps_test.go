@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // smapsStand is a reader whose answers the test gives, if any, and a sample.
@@ -113,9 +114,7 @@ func TestSmapsOfThisProcess(t *testing.T) {
 	tree := proctree.New("/proc")
 	defer tree.Close()
 	p, err := tree.One(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, reading := range []diagnosis.Reading{diagnosis.WantParts, diagnosis.WantFiles, diagnosis.WantShm} {
 		ask := smapsQuestion{want: diagnosis.Want{Reading: reading, ID: p.ID}, now: time.Second, all: []int{p.ID.PID}, trainers: []int{p.ID.PID}}
 		r := ask.read(tree, "/proc")

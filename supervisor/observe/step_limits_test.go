@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // ofStep is the process of a step.
@@ -35,9 +36,7 @@ func limitsOfSteps(t *testing.T) (l *stepLimits, tried *[]int, open func() int) 
 	}
 	return l, tried, func() (open int) {
 		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		for _, e := range entries {
 			if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, fs.Proc) {
 				open++

@@ -10,15 +10,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // raised is the rung of a warning at 80 % that is crossed.
 func raised(t *testing.T) []policy.Raised {
 	t.Helper()
 	r, err := event.ParseRule("80%:warn")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return []policy.Raised{{Rule: r, Name: event.LimitUser, Limit: &event.Limit{Name: event.LimitUser, Used: 85, Limit: 100}}}
 }
 

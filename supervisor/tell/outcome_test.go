@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestOutcomesOfBytes keep their bytes, whichever way they go.
@@ -16,9 +17,7 @@ func TestOutcomesOfBytes(t *testing.T) {
 	o := event.Outcome{Decision: 3, Before: 7, After: 5, Freed: 2, OK: true}
 	for _, l := range event.Limits {
 		b, err := json.Marshal(outcomeOf(l, o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		var back event.Outcome
 		if err := json.Unmarshal(b, &back); err != nil || back.Decision != 3 || !back.OK {
 			t.Errorf("%s: %s (%v)", l, b, err)
@@ -34,9 +33,7 @@ func TestOutcomesOfBytes(t *testing.T) {
 func TestSkipsLeaveRoomForFaults(t *testing.T) {
 	s := newStand(t)
 	rule, err := event.ParseRule("5%:signal=USR2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	l := &event.Limit{Name: event.LimitUser, Used: 50, Limit: 100}
 	for pid := range maxKnown {
 		s.Skipped(0, &policy.Skipped{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestRunNumber: the first process of two containers has the same PID.
@@ -18,9 +19,7 @@ func TestRunNumber(t *testing.T) {
 	dir := t.TempDir()
 	of := func(namespace string) int {
 		link := filepath.Join(dir, namespace)
-		if err := os.Symlink(namespace, link); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.Symlink(namespace, link))
 		return runNumber(link, 7)
 	}
 	if n := of("pid:[4026531836]"); n != 7 {

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // serving is a stand that clients can ask.
@@ -16,13 +17,9 @@ func serving(t *testing.T) *stand {
 	t.Helper()
 	s := newStand(t)
 	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { dir.Close() })
-	if err := s.Serve(dir); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, s.Serve(dir))
 	t.Cleanup(s.CloseControl)
 	return s
 }
@@ -112,13 +109,9 @@ func TestAskedAfterTheEnd(t *testing.T) {
 		t.Errorf("status: %v", err)
 	}
 	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer dir.Close()
-	if err := s.Serve(dir); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, s.Serve(dir))
 	if _, err := s.Source().Events(t.Context()); err != nil {
 		t.Errorf("events of a socket that came back: %v", err)
 	}
