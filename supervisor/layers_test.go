@@ -35,9 +35,10 @@ var layers = map[string][]string{
 	"rss/rsstest":        {"rss", "golang.org/x/tools/txtar"},
 	"rss/rsstest/debian": {},
 	"rss/rsstest/guest":  {},
+	"rss/rsstest/golden": {"github.com/google/go-cmp"},
 
 	// It knows no program: each hands it what it knows of itself.
-	"rss/rsstest/reference": {"github.com/google/go-cmp"},
+	"rss/rsstest/reference": {"rss/rsstest/golden"},
 
 	"slurm":           {},
 	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian"},
