@@ -46,6 +46,9 @@ type Proc struct {
 	// RSS and its parts, VmRSS, RssAnon, RssFile and RssShmem of
 	// /proc/PID/status. RSS is their sum.
 	RSS, Anon, File, Shmem Bytes
+	// FileMost is what File would be were all read that is mapped of files, less most of
+	// the code; 0 where that is not known.
+	FileMost Bytes
 	// Virtual is VmSize of /proc/PID/status.
 	Virtual Bytes
 	// Locked is VmLck of /proc/PID/status, mm->locked_vm: what mlock(2) and

@@ -106,12 +106,16 @@ type total struct {
 	bytes rss.Bytes
 	read  bool          // PSS of any
 	first time.Duration // … and when, of the oldest
+	files event.FilePages
 }
 
 func (t *total) add(p *rss.Proc, acc event.Accounting) {
 	switch acc {
 	case event.AccountingPSS:
 		t.pss.Add(p)
+		low, _ := p.PSSFile()
+		// A page that several have mapped counts once: they map the same files.
+		t.files = event.FilePages{Now: t.files.Now + low, Most: max(t.files.Most, p.FileMost)}
 		if p.PSS != nil && (!t.read || p.PSS.At < t.first) {
 			t.read, t.first = true, p.PSS.At
 		}
@@ -121,12 +125,13 @@ func (t *total) add(p *rss.Proc, acc event.Accounting) {
 		t.bytes += p.Virtual
 	default:
 		t.bytes += p.RSS
+		t.files = event.FilePages{Now: t.files.Now + p.File, Most: t.files.Most + p.FileMost}
 	}
 }
 
 // put sets what a limit stands at.
 func (t *total) put(e *event.Limit, now time.Duration) {
-	e.Used, e.UsedMax, e.Age = t.bytes, t.bytes, 0
+	e.Used, e.UsedMax, e.Age, e.Files = t.bytes, t.bytes, 0, t.files
 	if e.Accounting != event.AccountingPSS {
 		return
 	}

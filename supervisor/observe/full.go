@@ -28,6 +28,7 @@ func (o *Observer) Full(now time.Duration, last *view.View) (v *view.View, news 
 		procs, extra, gaps = slices.Clone(last.Sample.Procs), slices.Clone(last.Sample.Extra), last.Sample.Gaps
 	}
 	o.PSS.Update(now, procs, extra)
+	o.files.Update(now, last.Limits, procs, extra)
 	s := rss.Sample{
 		Seq: last.Sample.Seq + 1, At: at, Mono: now, Took: time.Since(at),
 		Procs: procs, Extra: extra, Gaps: gaps,

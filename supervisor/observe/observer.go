@@ -48,6 +48,7 @@ type Observer struct {
 	Loader   *loader.Control // nil where loaders are not talked to
 	Hears    bool            // the bell rings for what loaders write; else it is looked for
 	PSS      *PSS            // nil where no limit is compared in PSS
+	files    *FilePages
 	SHMUsers *SHMUsers
 
 	Slurm     *probe.Reader[SlurmQuestion, SlurmAnswer]
@@ -71,6 +72,7 @@ func New(opt Options) *Observer {
 		}),
 		Counts:   &counts.Counts{},
 		Workers:  workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook}),
+		files:    NewFilePages(opt.Proc),
 		SHMUsers: NewSHMUsers(opt.Probes, opt.Proc),
 		Slurm:    NewSlurm(opt.Probes, opt.Lookup, opt.Scontrol),
 	}

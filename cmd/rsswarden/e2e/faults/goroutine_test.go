@@ -99,6 +99,7 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 	}{
 		"stalled":     {},
 		"closelook":   {},
+		"mapped":      {first: forkMapping},
 		"holders":     {args: at("shm 0.0001%:warn")},
 		"planner":     {args: at("user 50%:trim", "--trim", "ptrace"), first: forkMapping},
 		"join":        {env: step},

@@ -1,0 +1,74 @@
+package proctree
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
+
+// TestSpans: an LMDB's map is longer than its file, and only the file counts.
+func TestSpans(t *testing.T) {
+	dir := t.TempDir()
+	before, err := New("/proc").Spans(rss.ProcID{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.Code == 0 {
+		t.Error("the program itself is no code")
+	}
+	f, err := os.Create(filepath.Join(dir, "data.mdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const size, mapped = 8 << 20, 64 << 20
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	var want rss.Bytes = size
+	if onTmpfs(t, dir) {
+		want = 0
+	}
+	b, err := syscall.Mmap(int(f.Fd()), 0, mapped, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(b)
+	after, err := New("/proc").Spans(rss.ProcID{PID: os.Getpid()})
+	if err != nil || after.Data-before.Data != want || after.Code != before.Code {
+		t.Errorf("%+v before, %+v after, %v; want %v more of data", before, after, err, want)
+	}
+	if _, err := New("/proc").Spans(rss.ProcID{PID: os.Getpid(), Start: 1}); err == nil {
+		t.Error("another process with that PID is read")
+	}
+}
+
+func onTmpfs(t *testing.T, dir string) bool {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	return fs.Type == 0x01021994
+}
+
+func TestParseMapping(t *testing.T) {
+	for line, want := range map[string]mapping{
+		"7f00000000-7f00400000 r--s 00100000 fe:00 247278                     /data/my train.mdb": {4 * rss.MiB, rss.MiB, false, 247278, []byte("/data/my train.mdb")},
+		"00400000-00452000 r-xp 00000000 fe:00 12                     /usr/bin/python3":           {0x52000, 0, true, 12, []byte("/usr/bin/python3")},
+		"7f00000000-7f00400000 rw-p 00000000 00:00 0 ":                                            {},
+		"7f00000000-7f00400000 rw-p 00000000 00:00 0                          [heap]":             {},
+		"7f00000000-7f00400000 rw-s 00000000 00:01 7                          /dev/shm/torch_1":   {},
+		"7f00000000-7f00400000 rw-s 00000000 00:01 7                          /memfd:x (deleted)": {},
+		"7f00400000-7f00000000 r--s 00000000 fe:00 7                          /backwards":         {},
+		"7f00000000 r--s 00000000 fe:00 7 /x":                                                     {},
+		"":                                                                                        {},
+	} {
+		got, ok := parseMapping([]byte(line))
+		if ok != (want.inode != 0) || ok && (got.length != want.length || got.offset != want.offset || got.code != want.code || got.inode != want.inode || string(got.name) != string(want.name)) {
+			t.Errorf("%q: %+v, %v", line, got, ok)
+		}
+	}
+}

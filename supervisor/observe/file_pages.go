@@ -1,0 +1,133 @@
+package observe
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
+)
+
+// FilePages reads on the side how much processes have mapped of files: a forecast knows by
+// it how far the pages of files in memory can grow. An LMDB that is read at random
+// flattens at the size of the file in each process.
+type FilePages struct {
+	*probe.Reader[[]rss.ProcID, []spansAnswer]
+	costs probe.Bucket // which holds nothing: what was spent is paid before the next
+	known map[rss.ProcID]spansKnown
+}
+
+type spansAnswer struct {
+	id    rss.ProcID
+	spans proctree.Spans
+	err   error
+}
+
+type spansKnown struct {
+	most rss.Bytes     // 0 where it could not be read
+	at   time.Duration // when
+}
+
+const (
+	// spansShare is the part of a core for these readings, and spansAtOnce how many
+	// processes one has.
+	spansShare, spansAtOnce = 0.002, 16
+	// spansAge is how long one counts.
+	spansAge = 30 * time.Second
+	// spansFrom is how full a limit must be: a forecast is made from half on.
+	spansFrom = 0.4
+	// leastPages is how much of files a process must have in memory to be read.
+	leastPages = 8 * rss.MiB
+	// codeRead is the part of its programs and libraries that a process ever reads, at a
+	// guess: that of Python with torch is a sixth to a third.
+	codeRead = 4
+)
+
+// NewFilePages reads below proc.
+func NewFilePages(proc string) *FilePages {
+	tree := proctree.New(proc)
+	return &FilePages{
+		costs: probe.Bucket{Share: spansShare}, known: map[rss.ProcID]spansKnown{},
+		Reader: probe.New(nil, func(ids []rss.ProcID) (all []spansAnswer) {
+			fault.Point("mapped")
+			for _, id := range ids {
+				s, err := tree.Spans(id)
+				all = append(all, spansAnswer{id, s, err})
+			}
+			return all
+		}),
+	}
+}
+
+// Update takes in what was read, asks for what is due where a limit is near enough for a
+// forecast, and sets [rss.Proc.FileMost] of each process. What one has that was not read
+// yet is taken to be as much as any other has: workers map the same files.
+func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]rss.Proc) {
+	if f == nil {
+		return
+	}
+	if got, ok := f.Take(); ok {
+		f.costs.Fill(now)
+		for _, a := range got {
+			f.costs.Spend(a.spans.Cost)
+			k := spansKnown{at: now}
+			if a.err == nil {
+				k.most = a.spans.Data + a.spans.Code/codeRead
+			}
+			f.known[a.id] = k
+		}
+	}
+	near := slices.ContainsFunc(limits, func(l event.Limit) bool {
+		return (l.Accounting == event.AccountingRSS || l.Accounting == event.AccountingPSS) && l.UsedMax.Of(l.Limit) >= spansFrom
+	})
+	if !near && len(f.known) == 0 {
+		return
+	}
+	var most rss.Bytes
+	var due []rss.ProcID
+	live := make(map[rss.ProcID]bool, len(f.known))
+	for _, list := range lists {
+		for i := range list {
+			p := &list[i]
+			k, ok := f.known[p.ID]
+			if ok {
+				live[p.ID] = true
+				most = max(most, k.most)
+			}
+			age := spansAge
+			if p.File > k.most {
+				age /= 10 // it has opened another file
+			}
+			if p.File >= leastPages && (!ok || now-k.at >= age) && len(due) < spansAtOnce {
+				due = append(due, p.ID)
+			}
+		}
+	}
+	for id := range f.known {
+		if !live[id] {
+			delete(f.known, id)
+		}
+	}
+	if near && len(due) > 0 && !f.Busy() && f.costs.Fill(now) >= 0 {
+		f.Ask(due, false)
+	}
+	if most == 0 {
+		return
+	}
+	for _, list := range lists {
+		for i := range list {
+			p := &list[i]
+			switch k, ok := f.known[p.ID]; {
+			case ok && k.most > 0:
+				p.FileMost = max(k.most, p.File)
+			case p.File >= leastPages:
+				p.FileMost = max(most, p.File)
+			default:
+				p.FileMost = p.File
+			}
+		}
+	}
+}
