@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -51,8 +52,9 @@ func (w *watcher) follow(by woken) {
 
 // endFollowing says the last words. What memory did is the leader's to tell.
 func (w *watcher) endFollowing(exit *hold.Exit) {
-	w.beginBriefRecord()
-	w.resolveLeft()
+	if w.node.HasLock() {
+		w.endInherited()
+	}
 	w.tellSignals()
 	e := exitOf(exit, w.Settings.StopStatus)
 	out, how := e.Exit(w.tell.Sum.Stopped && exit != nil)
@@ -71,19 +73,31 @@ func (w *watcher) endFollowing(exit *hold.Exit) {
 // shorter one leaves nothing, as ever.
 const briefRecord = time.Minute
 
-// beginBriefRecord begins a record where the lead has fallen to us and our command
-// has ended before we began to lead: the ends of the ranks are all that is in it. Ranks end
-// together as a rule, within less time than it takes to lead; how they ended would be in no
-// record, for the leader's was closed with the first.
-func (w *watcher) beginBriefRecord() {
-	if !w.node.HasLock() || w.runTime() < briefRecord && w.Settings.Record == settings.RecordAuto {
+// endInherited does what is left of the lead where that has fallen to us and our command has
+// ended before we began to lead: ranks end together as a rule, within less time than that
+// takes. A record has the ends of the ranks, for the leader's was closed with the first, and
+// where no command lives any more, what the leader has told of is resolved.
+func (w *watcher) endInherited() {
+	ends, alone := w.node.Ends()
+	if w.runTime() >= briefRecord || w.Settings.Record != settings.RecordAuto {
+		begin := w.Link.Begin()
+		w.tell.OpenRecord(w.observe.Pop.Command, begin.Attempt, begin.Last)
+		w.heardNode(w.node.Lead(w.now()))
+		w.tell.NoteStart(w.starts(begin), w.view)
+		w.heardNode(ends)
+	}
+	if !alone || w.Settings.DryRun || len(w.Settings.Alerts) == 0 {
 		return
 	}
-	begin := w.Link.Begin()
-	w.tell.OpenRecord(w.observe.Pop.Command, begin.Attempt, begin.Last)
-	w.heardNode(w.node.Lead(w.now()))
-	if w.node.Heir {
-		w.tell.NoteStart(w.starts(begin), w.view)
+	data, err := w.node.Kept()
+	if err != nil || data == nil {
+		return
 	}
-	w.heardNode(w.node.Ends())
+	m, err := policy.ParseMemory(data)
+	if err != nil || len(m.Alerts) == 0 {
+		return
+	}
+	w.tell.Alerts.Inherit(m)
+	w.openAlerts()
+	w.tell.Alerts.Close(true)
 }

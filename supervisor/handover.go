@@ -33,9 +33,9 @@ func (w *watcher) layDown() {
 	}
 }
 
-// takeOver takes in what the leader before us laid down. What was left by ranks of
-// which nobody lives any more, killed with all of theirs, is about another job step.
-func (w *watcher) takeOver() {
+// loadHandover takes in what the leader before us kept. What was kept by ranks that were all
+// killed is about another job step.
+func (w *watcher) loadHandover() {
 	data, err := w.node.Kept()
 	if data == nil && err == nil {
 		return
@@ -77,27 +77,4 @@ func bootTime() time.Duration {
 		return 0
 	}
 	return time.Duration(ts.Nano())
-}
-
-// resolveLeft resolves what the leader before us has told of, where the lead fell to
-// us and there is nothing left to lead: our command has ended, and nobody else's
-// lives.
-func (w *watcher) resolveLeft() {
-	if !w.node.HasLock() || w.Settings.DryRun || len(w.Settings.Alerts) == 0 || !w.node.Alone() {
-		return
-	}
-	data, err := w.node.Kept()
-	if err != nil || data == nil {
-		return
-	}
-	m, err := policy.ParseMemory(data)
-	if err != nil {
-		return
-	}
-	w.tell.Alerts.Inherit(m)
-	if len(m.Alerts) == 0 {
-		return
-	}
-	w.openAlerts()
-	w.tell.Alerts.Close(true)
 }

@@ -191,7 +191,7 @@ func TestHeirOfGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 		second.acts.Ladder = policy.New(second.acts.Ladder.Rules(), policy.Options{})
-		second.takeOver()
+		second.loadHandover()
 		if known := len(second.judge(second.view.Limits...).Decisions) == 0; known != c.known {
 			t.Errorf("%s: that it had warned is known: %v", c.name, known)
 		}
@@ -249,7 +249,7 @@ func TestHandOverOfStep(t *testing.T) {
 		_ = s.node.Keep(node.Handover{Waiting: 1}, func() ([]byte, error) { return []byte("null"), nil }) // something else was kept last
 		s.layDown()
 		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), policy.Options{})
-		s.takeOver()
+		s.loadHandover()
 		if a, b, c := decided(limit), decided(named), decided(other); a != 0 || b != 0 || c != 1 {
 			t.Errorf("of %q: warned %d times alone, %d times by its name, %d times of another step", l.Level, a, b, c)
 		}

@@ -75,7 +75,7 @@ func (w *watcher) takeLead() bool {
 		w.observe.Pop.FindUnmanaged(&w.probes, w.Sys, job)
 	}
 	met := w.meet()
-	w.takeOver()
+	w.loadHandover()
 	return met
 }
 

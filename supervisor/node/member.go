@@ -39,17 +39,16 @@ type known struct {
 	inode uint64
 }
 
-// Put lays down who we are.
+// Put writes who we are.
 func (p *post) Put(me Member) error {
 	me.V = 1
 	return p.dir.write(p.mine, me)
 }
 
-// Members returns the other members that live, by rank and PID, and those that
-// have left since the last call, as they were last known, and as nobody here knew
-// them: what has ended has its file removed where we lead, and read before that, for
-// it says how its command did.
-// One that lives is here also when somebody has removed its file: see [post.Renew].
+// Members returns the other members that live, by rank and PID, and those that have left
+// since the last call, as they were last known. The leader removes the file of one that has
+// ended, and reads it before, for it says how its command ended. One that lives is here also
+// where its file was removed: see [post.Renew].
 func (p *post) Members() (others, left []Member, err error) {
 	names, err := p.dir.names()
 	if err != nil {

@@ -42,7 +42,7 @@ func (p *post) box(kind string) string {
 }
 
 // Orders is the path of the file that is written for each order to us. It is
-// written in place, so that nobody else is woken: wait for IN_CLOSE_WRITE.
+// written in place, so that only its reader is woken: wait for IN_CLOSE_WRITE.
 func (p *post) Orders() string { return p.dir.path(p.box("order")) }
 
 // openOrders makes the file for orders to us, empty.
@@ -73,7 +73,7 @@ func (p *post) Command(m rss.ProcID, o Order) error {
 	return nil
 }
 
-// Ordered returns the order that stands for us, zero for none, and also where
+// Ordered returns the order that we have, zero for none, and also where
 // half of one is written: the other half comes with news of its own.
 func (p *post) Ordered() (o Order, err error) {
 	err = p.dir.read(p.box("order"), &o)

@@ -554,18 +554,17 @@ func TestEndsOfOthers(t *testing.T) {
 	m := newMachine(t)
 	first, second, last := m.rank(t, 0), m.rank(t, 1), m.rank(t, 2)
 	last.Follow()
-	if last.Alone() {
-		t.Error("others live")
-	}
 	second.Leave(&Ended{Signal: 9})
 	first.Leave(&Ended{})
-	m.ends(0)
 	m.ends(1)
 	last.falls()
-	if n := last.Ends(); !slices.Equal(changes(n), []string{"ended 1 {Code:0 Signal:9}"}) { // who led has told of itself
+	third := m.rank(t, 3)
+	if n, alone := last.Ends(); alone || !slices.Equal(changes(n), []string{"ended 1 {Code:0 Signal:9}"}) { // who led has told of itself
 		t.Errorf("%q", changes(n))
 	}
-	if n := last.Ends(); len(n.Ranks) > 0 || !last.Alone() {
-		t.Errorf("%q, alone %v", changes(n), last.Alone())
+	third.Leave(nil)
+	m.ends(3)
+	if n, alone := last.Ends(); len(n.Ranks) > 0 || !alone {
+		t.Errorf("%q, alone %v", changes(n), alone)
 	}
 }

@@ -53,7 +53,7 @@ type post struct {
 }
 
 // joinAny makes the directory NAME under the first of the parents that is fit, or
-// opens the one that is there, and lays down who we are. Who lives is read in proc,
+// opens the one that is there, and writes who we are. Who lives is read in proc,
 // "/proc" outside tests.
 func joinAny(proc string, parents []string, name string, me Member) (*post, error) {
 	var errs []error
@@ -114,7 +114,7 @@ func open(proc, all, name string) (*post, error) {
 	return &post{dir: dir, proc: proc, known: map[string]*known{}}, nil
 }
 
-// TryLead takes the lead where nobody has it.
+// TryLead takes the lead where it is free.
 func (p *post) TryLead() (bool, error) {
 	err := p.take(unix.LOCK_EX | unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -217,7 +217,7 @@ func (p *post) leave(files ...string) {
 		_ = p.dir.remove(name)
 	}
 	if lock == nil {
-		// Where somebody leads, or waits for it, the rest is theirs to remove.
+		// Where another leads, or waits for it, the rest is for that one to remove.
 		_ = p.take(unix.LOCK_EX | unix.LOCK_NB)
 		return
 	}
@@ -228,7 +228,7 @@ func (p *post) leave(files ...string) {
 	}
 }
 
-// giveUp lets go of the lock, and of all the rest where nobody is left.
+// giveUp lets go of the lock, and of all the rest where no other member is left.
 func (p *post) giveUp(lock *os.File) {
 	if p.empty() {
 		_ = p.dir.remove(lockName)
@@ -239,7 +239,7 @@ func (p *post) giveUp(lock *os.File) {
 	lock.Close()
 }
 
-// empty says that nobody is here any more, and removes what they left.
+// empty says that no other member is here, and removes what those that were have left.
 func (p *post) empty() bool {
 	names, err := p.dir.names()
 	if err != nil {
@@ -262,9 +262,9 @@ func (p *post) empty() bool {
 	return true
 }
 
-// sweepAll removes what watchers that were killed have left of directories that
-// nobody is in, and where nobody came or went for so long: who lives in another
-// PID namespace cannot be seen from here.
+// sweepAll removes what watchers that were killed have left of directories without a member,
+// and in which nothing has changed for so long: who lives in another PID namespace cannot be
+// seen from here.
 func sweepAll(proc, parent string, age time.Duration) {
 	all := All(parent)
 	if nodedir.CheckOwn(all) != nil {

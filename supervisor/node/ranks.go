@@ -79,13 +79,13 @@ func endOf(holder rss.ProcID, lists ...[]Member) *Ended {
 	return nil
 }
 
-// Ends are the ends of ranks that have ended together with ours, for the record: the
-// leader's was closed with the first.
-func (p *Place) Ends() (n News) {
-	_, left, err := p.post.Members()
+// Ends are the ends of ranks that have ended together with ours. alone says that no other
+// rank's command lives.
+func (p *Place) Ends() (n News, alone bool) {
+	members, left, err := p.post.Members()
 	n.fault("leader", err)
 	p.tellEnds(&n, left)
-	return n
+	return n, err == nil && !slices.ContainsFunc(members, func(m Member) bool { return m.Ended == nil && m.Holder != p.Me.Holder })
 }
 
 // tellEnds tells of ranks that were not met, and that said how they ended.
@@ -96,15 +96,6 @@ func (p *Place) tellEnds(n *News, left []Member) {
 			p.told[m.Holder] = true
 		}
 	}
-}
-
-// Alone says that no other rank's command lives, as far as is known.
-func (p *Place) Alone() bool {
-	if p.post == nil {
-		return false
-	}
-	members, _, err := p.post.Members()
-	return err == nil && !slices.ContainsFunc(members, func(m Member) bool { return m.Ended == nil && m.Holder != p.Me.Holder })
 }
 
 // Ranks are those of the job on this node.

@@ -62,7 +62,7 @@ func (p *post) keepLock() error {
 	f := os.NewFile(uintptr(fd), lockName)
 	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return fmt.Errorf("cannot lock %s again, which somebody has removed: %w", p.dir.path(lockName), err)
+		return fmt.Errorf("cannot lock %s again, which was removed: %w", p.dir.path(lockName), err)
 	}
 	marked(f)
 	p.old = append(p.old, p.lock)
