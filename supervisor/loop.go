@@ -139,7 +139,7 @@ func (w *watcher) tick() {
 	if w.view.Watched < 0 {
 		return
 	}
-	next := w.next(&w.view.Limits[w.view.Watched], w.view.From)
+	next := w.acts.Next(&w.view.Limits[w.view.Watched], w.view.From)
 	began := time.Now()
 	v, full := w.observe.Fast(now, w.view, next)
 	w.pace.Fast.Add(time.Since(began))

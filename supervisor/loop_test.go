@@ -265,18 +265,18 @@ func TestHintsAreBoundByTheirCost(t *testing.T) {
 	}
 	s.pace.FullAt = s.now()
 	s.later(200 * time.Millisecond)
-	if s.hinted() {
+	if s.rung(limitMet) {
 		t.Error("a look of 5 ms after 200 ms: more than 2 % of a core")
 	}
 	s.later(100 * time.Millisecond)
-	if !s.hinted() {
+	if !s.rung(limitMet) {
 		t.Error("no look after 300 ms")
 	}
 	for range 8 {
 		s.pace.Full.Add(time.Minute)
 	}
 	s.later(s.Settings.Interval)
-	if !s.hinted() {
+	if !s.rung(limitMet) {
 		t.Error("no look after the whole interval")
 	}
 }

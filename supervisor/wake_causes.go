@@ -25,19 +25,8 @@ func (w *watcher) rung(why wake.Cause) (done bool) {
 	if why&loaderNews != 0 && (w.poll(true) || w.acts.Heard()) {
 		full = true
 	}
-	if full {
+	if full = full || why&(limitMet|stalled) != 0 && w.pace.Hint(w.now()); full {
 		w.full()
-		return true
 	}
-	return why&(limitMet|stalled) != 0 && w.hinted() || done
-}
-
-// hinted takes a full look because the kernel says that memory is short, where that is
-// worth one.
-func (w *watcher) hinted() bool {
-	if !w.pace.Hint(w.now()) {
-		return false
-	}
-	w.full()
-	return true
+	return full || done
 }

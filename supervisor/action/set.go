@@ -321,12 +321,23 @@ func (a *Set) wake(r Running) {
 	}
 }
 
-// TracesFor says that a limit counts what processes give back by ptrace, and UntilTraced by
-// how much it grows until they do.
+// TracesFor says that a limit counts what processes give back by ptrace.
 func (a *Set) TracesFor(l *event.Limit) bool { return trimming{a.Tracer}.tracesFor(l) }
 
 // UntilTraced is by how much a limit grows until a trim by ptrace takes effect.
 func (a *Set) UntilTraced(l *event.Limit) rss.Bytes { return trimming{a.Tracer}.growthUntilTraced(l) }
+
+// Next is the use from which on a limit that stood at used is judged again: its
+// next rung, or, where rungs were crossed, a little more: a worker that had
+// nothing to give back may have by then. It is always above used.
+func (a *Set) Next(l *event.Limit, used rss.Bytes) rss.Bytes {
+	first := a.Ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit}).Sub(a.UntilTraced(l))
+	next := max(first, used+max(event.MinGain(0), l.Limit/100))
+	if rung := a.Ladder.NextRung(&event.Limit{Name: l.Name, Limit: l.Limit, Used: used}); rung > used {
+		next = min(next, rung)
+	}
+	return next
+}
 
 // Foresee has Slurm asked about the job ahead, see [requeuing.foresee].
 func (a *Set) Foresee(delay time.Duration) { a.requeue.foresee(delay) }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 const (
@@ -87,11 +88,41 @@ type Pace struct {
 	Full      rss.Meter     // what a full one does
 	FullAt    time.Duration // when the last full read was
 
-	Room []Limit // to be used again by who makes an Input
-
 	due    time.Duration // when memory is read next, 0 where that is to be decided
 	unseen bool          // a reading of PSS came after the last full read, and much depends on it
 	holder time.Duration // when the holder was looked after last
+	in     Input         // the last one
+}
+
+// Acts says when a limit is judged again, and what is acted on by ptrace.
+type Acts interface {
+	// Next is the use from which on a limit that stood at used is judged again.
+	Next(l *event.Limit, used rss.Bytes) rss.Bytes
+	// TracesFor says that a limit counts what is trimmed by ptrace.
+	TracesFor(l *event.Limit) bool
+}
+
+// Input returns what follows from a view, for the caller to add what else there is. It is
+// good until the next call.
+func (p *Pace) Input(now time.Duration, v *view.View, a Acts) *Input {
+	in := &p.in
+	*in = Input{
+		Now: now, Limits: in.Limits[:0], Watched: v.Watched, Flight: -1, Stopped: v.Stopped, Took: v.Sample.Took, Wake: Never,
+	}
+	for i := range v.Limits {
+		l := &v.Limits[i]
+		used := view.Growing(l)
+		one := Limit{Name: l.Name, Accounting: l.Accounting, Limit: l.Limit, PerSecond: v.Rates[i].PerSecond(now)}
+		if i == v.Watched {
+			next := a.Next(l, v.From)
+			one.Left, one.Headroom = next-v.From, next.Sub(used)
+			in.Traced = a.TracesFor(l)
+		} else {
+			one.Left = a.Next(l, used) - used
+		}
+		in.Limits = append(in.Limits, one)
+	}
+	return in
 }
 
 // Read notes a full read.

@@ -1,11 +1,13 @@
 package cadence
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // at is what a Pace looks at that has these limits, of which the first is watched.
@@ -149,5 +151,38 @@ func TestHintsAndReadings(t *testing.T) {
 	p.Read(2 * time.Second)
 	if in := at(2*time.Second, left(32*rss.GiB)); p.FullPause(in) != time.Second {
 		t.Errorf("after that one the next comes after %v", p.FullPause(in))
+	}
+}
+
+// tenths has limits judged again at each tenth, and traces for what counts as rss.
+type tenths struct{}
+
+func (tenths) Next(l *event.Limit, used rss.Bytes) rss.Bytes {
+	return used - used%(l.Limit/10) + l.Limit/10
+}
+func (tenths) TracesFor(l *event.Limit) bool { return l.Accounting == event.AccountingRSS }
+
+// TestInput: of the watched limit what was left at the full read decides, and what is left
+// now; of the others what is left now.
+func TestInput(t *testing.T) {
+	limits := []event.Limit{
+		{Name: event.LimitUser, Accounting: event.AccountingRSS, Used: 25, UsedMax: 25, Limit: 100, Binding: true},
+		{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Used: 25, UsedMax: 41, Limit: 100},
+	}
+	v := new(view.View).Next(0, rss.Sample{Took: time.Millisecond}, limits)
+	moved := limits[0]
+	moved.Used = 28
+	v = v.Fast(time.Second, &moved)
+	var p Pace
+	for range 2 { // it is used again
+		in := p.Input(time.Second, v, tenths{})
+		want := []Limit{
+			{Name: event.LimitUser, Accounting: event.AccountingRSS, Limit: 100, Left: 5, Headroom: 2, PerSecond: 3},
+			{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Limit: 100, Left: 9},
+		}
+		if !slices.Equal(in.Limits, want) || in.Watched != 0 || !in.Traced || in.Took != time.Millisecond || in.Flight >= 0 || in.Wake != Never {
+			t.Errorf("%+v", in)
+		}
+		in.Flight, in.Unheard, in.Wake = 1, true, 1
 	}
 }
