@@ -12,8 +12,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// layDown keeps what the ladder remembers for who leads next, where that has changed.
-func (w *watcher) layDown() {
+// saveHandover keeps what the ladder remembers for who leads next, where that has changed.
+func (w *watcher) saveHandover() {
 	if !w.node.Joined() || w.acts.Ladder == nil {
 		return
 	}
@@ -23,7 +23,7 @@ func (w *watcher) layDown() {
 		w.tell.Alerts.Remember(&m)
 		for i := range m.Rungs {
 			if e := &m.Rungs[i]; e.Limit == event.LimitSlurm && e.Scope == event.ScopeStep && e.Level == "" {
-				e.Level = w.ownPart()
+				e.Level = ownPart(w.observe.Pop.Name, w.node.Me.Step)
 			}
 		}
 		return m.Encode()
@@ -53,7 +53,7 @@ func (w *watcher) loadHandover() {
 		return
 	}
 	w.tell.Alerts.Inherit(m)
-	own, ran := w.ownPart(), w.runTime()
+	own, ran := ownPart(w.observe.Pop.Name, w.node.Me.Step), w.runTime()
 	w.acts.Ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
 	if data, err = m.Encode(); err == nil {
 		w.tell.Note(event.NameHandover, func(h event.Head) any { return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data} })
@@ -62,11 +62,11 @@ func (w *watcher) loadHandover() {
 
 // ownPart is what the limits of our step are called among those of several; see
 // [limit.Union.Read]. Alone they have no name, and others are found on the side.
-func (w *watcher) ownPart() string {
-	if w.node.Me.Step == "" {
+func ownPart(job, step string) string {
+	if step == "" {
 		return ""
 	}
-	return observe.PartName(w.observe.Pop.Name, w.node.Me.Step)
+	return observe.PartName(job, step)
 }
 
 // bootTime is the time since boot, which all processes of a node share, and by

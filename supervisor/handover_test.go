@@ -103,8 +103,8 @@ func TestHeirDoesNothingAgain(t *testing.T) {
 	}
 }
 
-// TestLaidDownBeforeTheAct: whoever is killed right after it acted has said so.
-func TestLaidDownBeforeTheAct(t *testing.T) {
+// TestHandoverBeforeTheAct: whoever is killed right after it acted has said so.
+func TestHandoverBeforeTheAct(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=cat RUNTIME/*/*/fired >"+out)
 	if b, err := first.node.Kept(); b != nil || err != nil {
@@ -129,9 +129,9 @@ func TestLaidDownBeforeTheAct(t *testing.T) {
 	}
 }
 
-// TestCannotLayDown: where nothing can be written that is said once, and rules are
+// TestCannotSaveHandover: where nothing can be written that is said once, and rules are
 // carried out all the same.
-func TestCannotLayDown(t *testing.T) {
+func TestCannotSaveHandover(t *testing.T) {
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=true")
 	if err := os.MkdirAll(filepath.Join(first.node.Dir().Name(), "fired.tmp", "x"), 0o700); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func TestHandOverOfStep(t *testing.T) {
 			t.Fatal("it did not warn")
 		}
 		_ = s.node.Keep(node.Handover{Waiting: 1}, func() ([]byte, error) { return []byte("null"), nil }) // something else was kept last
-		s.layDown()
+		s.saveHandover()
 		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), policy.Options{})
 		s.loadHandover()
 		if a, b, c := decided(limit), decided(named), decided(other); a != 0 || b != 0 || c != 1 {

@@ -91,12 +91,22 @@ func (w *watcher) heardNode(n node.News) (changed bool) {
 	for _, line := range n.Lines {
 		w.tell.Say(w.now(), "stop", line)
 	}
+	leader := 0
+	if w.node.HasLock() {
+		leader = w.Self
+	}
 	for i := range n.Ranks {
 		c := &n.Ranks[i]
-		w.tellRank(c)
+		e := rankEvent(c, w.tell.Run.Node, leader)
+		w.tell.Put(event.NameRank, func(h event.Head) any { e.Head = h; return e })
 		switch c.What {
 		case event.RankJoined:
-			w.talkTo(c.Dir)
+			if c.Dir == "" || !w.Settings.Loader {
+				break
+			}
+			if err := w.observe.OpenLoaders(c.Dir); err != nil {
+				w.fault("loader", err)
+			}
 		case event.RankEnded:
 			said, news := w.observe.DropLoaders(w.now(), w.view, c.Dir)
 			w.tell.Loaders(w.now(), said, news)
@@ -135,22 +145,10 @@ func populated(m *node.Member) population.Rank {
 	return population.Rank{Command: m.Command, Step: m.Step, Holder: m.Holder.PID, Watcher: m.Watcher.PID}
 }
 
-// talkTo opens the loaders' directory of a rank.
-func (w *watcher) talkTo(dir string) {
-	if dir == "" || !w.Settings.Loader {
-		return
-	}
-	if err := w.observe.OpenLoaders(dir); err != nil {
-		w.fault("loader", err)
-	}
-}
-
-// tellRank tells what happened to a rank.
-func (w *watcher) tellRank(c *node.Change) {
-	e := event.Rank{What: c.What, Task: c.Task, Step: c.Step, Node: w.tell.Run.Node, PID: c.Command.PID, Holder: c.Holder.PID}
-	if w.node.HasLock() {
-		e.Leader = w.Self
-	}
+// rankEvent tells what happened to a rank of a node, which this watcher leads if leader is
+// not 0.
+func rankEvent(c *node.Change, name string, leader int) event.Rank {
+	e := event.Rank{What: c.What, Task: c.Task, Step: c.Step, Node: name, PID: c.Command.PID, Holder: c.Holder.PID, Leader: leader}
 	if end := c.Ended; end != nil {
 		if end.Signal != 0 {
 			name := tell.SignalName(end.Signal)
@@ -159,7 +157,7 @@ func (w *watcher) tellRank(c *node.Change) {
 			e.Code = &end.Code
 		}
 	}
-	w.tell.Put(event.NameRank, func(h event.Head) any { e.Head = h; return e })
+	return e
 }
 
 // pass gives the lead up: our command has ended, others' may not have.
@@ -175,29 +173,6 @@ func (w *watcher) pass(exit *hold.Exit) {
 	// Our command has ended by itself: a requeue that only waited for its checkpoint is
 	// begun now by us, see [action.Set.End].
 	w.acts.KeepRequeue()
-	w.layDown()
+	w.saveHandover()
 	w.node.Leave(&node.Ended{Code: exit.Code, Signal: exit.Signal})
-}
-
-// owner is the rank that a process belongs to.
-func (w *watcher) owner(pid int) *node.Member { return w.node.Owner(w.view.Sample.Procs, pid) }
-
-// answers takes in what another rank's watcher answered, and says whether there is
-// something that the action in flight waits for.
-func (w *watcher) answers() bool {
-	data, ok, err := w.node.Answered()
-	if !ok {
-		return false
-	}
-	var t hold.TrimAnswer
-	if err == nil {
-		err = json.Unmarshal(data, &t)
-	}
-	if err != nil {
-		w.acts.TrimNoMore("error", err.Error())
-		return false
-	}
-	t.ID = w.acts.Tracer.Asked() // it has the order's number
-	w.acts.Trimmed(t)
-	return true
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
@@ -320,5 +321,24 @@ func TestLeaderAsksAhead(t *testing.T) {
 	s.open(s.holder.begin)
 	if !s.acts.AsksSlurm() {
 		t.Error("Slurm is not asked")
+	}
+}
+
+// TestSocketComesBack: the control socket comes back where it was removed.
+func TestSocketComesBack(t *testing.T) {
+	s := leading(t, inJob(t, 0, runtimeDir(t)))
+	s.open(s.holder.begin)
+	path := filepath.Join(s.node.Dir().Name(), control.SocketName)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	s.meet()
+	if _, err := os.Lstat(path); err == nil {
+		t.Fatal("it is looked after at each look")
+	}
+	s.started = s.started.Add(-time.Minute)
+	s.meet()
+	if _, err := os.Lstat(path); err != nil {
+		t.Error(err)
 	}
 }

@@ -124,7 +124,7 @@ func (w *watcher) tick() {
 			w.fault("holder", err)
 		}
 	}
-	if w.answers() && w.acts.Advance() {
+	if (ranks{w}).answers() && w.acts.Advance() {
 		w.full()
 		return
 	}
@@ -216,7 +216,7 @@ func (w *watcher) step() {
 	for _, s := range res.Skipped {
 		w.tell.Skipped(now, &s, w.view.Limit(s.On))
 	}
-	w.layDown()
+	w.saveHandover()
 	w.tell.Raise(now, w.acts.Ladder.Raised(w.view.Limits), w.view.Limits)
 	for _, d := range res.Decisions {
 		w.tell.BeforeDecision(w.looked())
@@ -225,7 +225,7 @@ func (w *watcher) step() {
 	if len(res.Decisions) > 0 {
 		w.tell.AfterDecisions(w.looked())
 	}
-	w.layDown() // with what was over at once, and what waits for its turn
+	w.saveHandover() // with what was over at once, and what waits for its turn
 	if res.Changed && len(res.Decisions) == 0 {
 		w.tell.Moved(w.looked())
 	}

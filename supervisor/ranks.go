@@ -13,13 +13,16 @@ import (
 // ranks are those of this node as actions see them.
 type ranks struct{ *watcher }
 
+// owner is the rank that a process belongs to.
+func (w ranks) owner(pid int) *node.Member { return w.node.Owner(w.view.Sample.Procs, pid) }
+
 func (w ranks) Task(pid int) int       { return w.owner(pid).Task }
 func (w ranks) Key(pid int) rss.ProcID { return w.owner(pid).Holder }
 func (w ranks) Others(pid int) bool    { return w.owner(pid) != &w.node.Me }
 func (w ranks) Heir() bool             { return w.node.Heir }
 func (w ranks) Several() bool          { return len(w.node.Others) > 0 }
 func (w ranks) Alone() bool            { return !w.node.Joined() }
-func (w ranks) LayDown()               { w.layDown() }
+func (w ranks) SaveHandover()          { w.saveHandover() }
 
 func (w ranks) Has(task int) bool {
 	_, ok := w.node.Numbered(task)
@@ -74,4 +77,24 @@ func (w ranks) Trim(r hold.TrimRequest) error {
 		return err
 	}
 	return w.node.Ask(m, data)
+}
+
+// answers takes in what another rank's watcher answered, and says whether there is
+// something that the action in flight waits for.
+func (w ranks) answers() bool {
+	data, ok, err := w.node.Answered()
+	if !ok {
+		return false
+	}
+	var t hold.TrimAnswer
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		w.acts.TrimNoMore("error", err.Error())
+		return false
+	}
+	t.ID = w.acts.Tracer.Asked() // it has the order's number
+	w.acts.Trimmed(t)
+	return true
 }

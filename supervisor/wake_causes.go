@@ -17,7 +17,7 @@ const (
 func (w *watcher) rung(why wake.Cause) (done bool) {
 	full := false
 	if why&rankNews != 0 {
-		done, full = true, w.answers() && w.acts.Advance() || w.meet()
+		done, full = true, (ranks{w}).answers() && w.acts.Advance() || w.meet()
 	}
 	if why&actionDue != 0 && w.acts.Advance() {
 		full = true

@@ -80,8 +80,8 @@ type Ranks interface {
 	Recycled(rank rss.ProcID)
 	LastRecycled(rank rss.ProcID) time.Duration
 
-	// LayDown keeps what the ladder remembers for who leads next.
-	LayDown()
+	// SaveHandover keeps what the ladder remembers for who leads next.
+	SaveHandover()
 }
 
 // sentence is one as an error.

@@ -86,7 +86,7 @@ func (p *putting) Ask() Result {
 func (p *putting) Start() {
 	if f := p.flight; !f.over {
 		p.Ladder.Begun(f.Decision.ID) // it goes on without us
-		p.Ranks.LayDown()
+		p.Ranks.SaveHandover()
 	}
 	cmd := exec.Command("/bin/sh", "-c", putOutside, fmt.Sprintf("/proc/%d/exe", os.Getpid()), RequeueCommand)
 	cmd.Env = hold.Environ()

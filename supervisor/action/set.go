@@ -367,7 +367,7 @@ func (a *Set) Ended() <-chan Ran { return a.programs.Ended() }
 func (a *Set) Ran(r Ran) {
 	a.ran(r)
 	a.programs.Next()
-	a.Ranks.LayDown()
+	a.Ranks.SaveHandover()
 }
 
 func (a *Set) ran(r Ran) {
