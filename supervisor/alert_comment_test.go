@@ -32,7 +32,7 @@ func commentingStand(t *testing.T, env map[string]string, change func(*Options))
 // written waits for what is being written into the comment.
 func (s *stand) written() error {
 	s.t.Helper()
-	over := s.tell.Comment.Writing()
+	over := s.tell.Alerts.Comment.Writing()
 	if over == nil {
 		s.t.Fatal("nothing is being written")
 	}
@@ -60,7 +60,7 @@ func TestAlertComment(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.full() // it is said
-	if s.tell.Comment.Writing() != nil {
+	if s.tell.Alerts.Comment.Writing() != nil {
 		t.Error("written again")
 	}
 	s.end(&hold.Exit{})
@@ -78,7 +78,7 @@ func TestAlertCommentIsRare(t *testing.T) {
 		for _, used := range []rss.Bytes{850 * rss.MiB, 100 * rss.MiB} {
 			s.put(theCommand, theHolder, used, 0)
 			s.full()
-			if s.tell.Comment.Writing() != nil {
+			if s.tell.Alerts.Comment.Writing() != nil {
 				if err := s.written(); err != nil {
 					t.Fatal(err)
 				}
@@ -137,7 +137,7 @@ func TestAlertCommentOfOthers(t *testing.T) {
 			}
 			s.put(theCommand, theHolder, 850*rss.MiB, 0)
 			s.full()
-			if (s.tell.Comment.Writing() != nil) != hangs {
+			if (s.tell.Alerts.Comment.Writing() != nil) != hangs {
 				t.Error("written")
 			}
 			began := time.Now()

@@ -48,7 +48,7 @@ func TestFoundIsTold(t *testing.T) {
 					Finding: c.finding, Role: rss.RoleWorker, Confidence: f.confidence, Bytes: f.bytes * rss.MiB,
 					Evidence: []string{"a number", "another", "one too many"}, Advice: []string{"this", "that", "one too many"},
 				}
-				s.tell.Findings(s.now(), []event.Diagnosis{d}, s.view.Binding())
+				s.tell.Findings.Tell(s.now(), []event.Diagnosis{d}, s.view.Binding())
 				s.later(time.Second)
 			}
 			told := named(s.events(), event.NameDiagnosis)
@@ -73,7 +73,7 @@ func TestFindingsByRole(t *testing.T) {
 	s := opened(t, nil)
 	for range 3 {
 		for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
-			s.tell.Findings(s.now(), []event.Diagnosis{{Finding: event.FindingMapped, Role: role, Confidence: event.Likely, Bytes: rss.GiB}}, nil)
+			s.tell.Findings.Tell(s.now(), []event.Diagnosis{{Finding: event.FindingMapped, Role: role, Confidence: event.Likely, Bytes: rss.GiB}}, nil)
 		}
 	}
 	if told := named(s.events(), event.NameDiagnosis); len(told) != 2 {

@@ -41,7 +41,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	e.Kills, e.NodeKills = w.observe.Limits.OOMKills(), w.observe.Limits.NodeKills()
 	_, e.InJob = w.observe.Limits.Job()
 	e.Findings, e.Took = w.observe.Diagnosis.State.Findings(), w.runTime()
-	w.tell.LastFindings(e.Findings)
+	w.tell.Findings.Last(e.Findings)
 	if w.observe.Pop.Attached() {
 		e.Attached = phrase.AttachEnded(w.observe.Pop.Command.PID, w.observe.Pop.Name, exit != nil, w.tell.Sum.Stopped, time.Since(w.started))
 	}
@@ -58,7 +58,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	if len(w.node.Others) > 0 {
 		rank = w.node.Me.Task
 	}
-	closing.Go(w.tell.LastComment(&out, rank, action.LastPatience))
+	closing.Go(w.tell.Alerts.Comment.Last(&out, rank, action.LastPatience))
 	closing.Go(func() {
 		w.tell.Record.Close(out.Verdict != event.VerdictFine && out.Verdict != event.VerdictUnwatched, flush)
 	})
@@ -70,7 +70,7 @@ func (w *watcher) end(exit *hold.Exit) {
 	})
 	w.tell.CloseStream(flush)
 	closing.Wait()
-	w.tell.LastAlerts()
+	w.tell.Alerts.Last()
 }
 
 // tellSignals tells of those that wait to be told: of what ended the command,

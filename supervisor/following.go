@@ -21,7 +21,7 @@ const followedHolderEvery = 3 * time.Second
 // openFollowing begins to follow.
 func (w *watcher) openFollowing(begin hold.Begin) {
 	if begin.Attempt > 1 {
-		w.tell.DropTextfile()
+		w.tell.Textfile.Drop()
 	}
 	w.tell.Sum.Led, w.tell.Sum.Watched = true, false
 	w.tell.Start(w.starts(begin), w.view)
@@ -66,7 +66,7 @@ func (w *watcher) endFollowing(exit *hold.Exit) {
 	w.tell.Record.Close(true, flush)
 	w.pass(exit)
 	w.tell.CloseStream(flush)
-	w.tell.LastAlerts()
+	w.tell.Alerts.Last()
 }
 
 // briefRecord is from how long a run on its end is worth a record of its own; a
@@ -81,7 +81,7 @@ func (w *watcher) endInherited() {
 	ends, alone := w.node.Ends()
 	if w.runTime() >= briefRecord || w.Settings.Record != settings.RecordAuto {
 		begin := w.Link.Begin()
-		w.tell.OpenRecord(w.observe.Pop.Command, begin.Attempt, begin.Last)
+		w.tell.Record.Open(w.observe.Pop.Command, begin.Attempt, begin.Last)
 		w.heardNode(w.node.Lead(w.now()))
 		w.tell.NoteStart(w.starts(begin), w.view)
 		w.heardNode(ends)

@@ -162,7 +162,7 @@ func (w *watcher) full() {
 	w.tell.Look(w.looked())
 	w.acts.GoOn()
 	w.oom.Raise()
-	w.tell.Findings(w.now(), w.observe.Diagnose(w.now(), sameWake, w.view), w.view.Binding())
+	w.tell.Findings.Tell(w.now(), w.observe.Diagnose(w.now(), sameWake, w.view), w.view.Binding())
 	w.tell.SHMUsers(w.now(), w.observe.SHMUsers.Told())
 	w.tell.Tell(w.now(), w.observe.CheckHook())
 	w.tell.Tell(w.now(), w.observe.TryTorch(w.now(), w.view))
@@ -185,7 +185,7 @@ func (w *watcher) read() {
 	w.see(v)
 	w.tell.Tell(w.now(), news)
 	if v.Sample.Seq > 1 || w.node.Heir { // the start event has those of the first read
-		if err := w.observe.WatchLimits(w.tell.Limits(w.now(), before, v)); err != nil {
+		if err := w.observe.WatchLimits(w.tell.Limits.Tell(w.now(), before, v)); err != nil {
 			w.fault("inotify", err)
 		}
 	}
@@ -217,7 +217,7 @@ func (w *watcher) step() {
 		w.tell.Skipped(now, &s, w.view.Limit(s.On))
 	}
 	w.saveHandover()
-	w.tell.Raise(now, w.acts.Ladder.Raised(w.view.Limits), w.view.Limits)
+	w.tell.Alerts.Raise(now, w.acts.Ladder.Raised(w.view.Limits), w.view.Limits)
 	for _, d := range res.Decisions {
 		w.tell.BeforeDecision(w.looked())
 		w.acts.Decide(d)

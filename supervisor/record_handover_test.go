@@ -67,7 +67,7 @@ func TestHeirIsRecorded(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", "85%:warn")
 	second.tell.Run.Begun, second.tell.Run.BegunMono = time.Now(), tell.Monotonic()
 	k := newKeeping(second.tell.Run.Begun)
-	second.tell.Record.To = k
+	second.tell.Recorder = k
 	second.inherits(first)
 	second.full()
 	if got := second.fired(); got != "" {

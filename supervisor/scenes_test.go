@@ -166,7 +166,7 @@ var scenes = map[string]func(*testing.T) *stand{
 	"control": func(t *testing.T) *stand {
 		s, id := answering(t)
 		results, err := asks(t, s, func(context.Context) (<-chan control.Result, error) {
-			return s.tell.Source().Do(context.Background(), control.Command{Do: event.ActionRecycle, By: 4711})
+			return s.tell.Status.Source().Do(context.Background(), control.Command{Do: event.ActionRecycle, By: 4711})
 		})
 		if err != nil {
 			t.Fatal(err)

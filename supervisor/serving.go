@@ -14,7 +14,7 @@ func (w *watcher) serve() {
 	if !w.node.Joined() {
 		return
 	}
-	if err := w.tell.Serve(w.node.Dir()); err != nil {
+	if err := w.tell.Status.Serve(w.node.Dir()); err != nil {
 		w.fault("control", err)
 	}
 }
@@ -22,7 +22,7 @@ func (w *watcher) serve() {
 // serveNoMore closes the socket, before another watcher opens its own.
 func (w *watcher) serveNoMore() {
 	w.acts.EndRequest("the run has ended")
-	w.tell.CloseControl()
+	w.tell.Status.Close()
 }
 
 // answerClient answers what a client asks.
@@ -32,7 +32,7 @@ func (w *watcher) answerClient(r tell.Request) {
 		w.tell.Status.Changed()
 		return
 	}
-	w.tell.AnswerStatus(r, w.now(), w.standing())
+	w.tell.Status.Answer(r, w.now(), w.standing())
 }
 
 // standing is what the status is made of.
@@ -41,7 +41,7 @@ func (w *watcher) standing() *tell.Standing {
 	st := &tell.Standing{
 		Since: w.started.Add(p.From), Sample: &w.view.Sample, Limits: w.view.Limits, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
 		Trainers: w.observe.Workers.Trainers(), NoHook: w.acts.NoHook(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
-		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.tell.Costs(w.now()),
+		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.tell.Costs(w.now()), Alerts: w.tell.Alerts.Standing(),
 	}
 	if job, ok := w.observe.Limits.Job(); ok {
 		st.Job = job.ID

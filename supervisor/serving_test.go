@@ -54,7 +54,7 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 }
 
 // status is what a client would get.
-func (s *stand) status() *control.Status { return s.tell.StatusOf(s.now(), s.standing()) }
+func (s *stand) status() *control.Status { return s.tell.Status.Of(s.now(), s.standing()) }
 
 // TestStatus: what is said of ranks and processes is what was read of them.
 func TestStatus(t *testing.T) {
@@ -62,7 +62,7 @@ func TestStatus(t *testing.T) {
 	m := s.otherRank(1, 300*rss.MiB).Me
 	s.meet()
 	s.full()
-	st, err := asks(t, s, s.tell.Source().Status)
+	st, err := asks(t, s, s.tell.Status.Source().Status)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestAskedToRecycle(t *testing.T) {
 	s, id := answering(t)
 	cmd := control.Command{Do: event.ActionRecycle, By: 4711}
 	results, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-		return s.tell.Source().Do(context.Background(), cmd)
+		return s.tell.Status.Source().Do(context.Background(), cmd)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAskedToRecycle(t *testing.T) {
 		t.Fatalf("in flight %+v", s.acts.InFlight())
 	}
 	first := s.acts.InFlight().Acted.Procs[0].ID.PID
-	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Source().Do(ctx, cmd) })
+	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Status.Source().Do(ctx, cmd) })
 	var refused *control.Refused
 	if !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
 		t.Errorf("a second command meanwhile: %v", err)
@@ -191,7 +191,7 @@ func TestAskedInVain(t *testing.T) {
 		{"a stop", control.Command{Do: event.ActionStop}, "cannot be asked for", "", event.ReasonUnsupported},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Source().Do(ctx, c.cmd) })
+			_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Status.Source().Do(ctx, c.cmd) })
 			var refused *control.Refused
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) || refused.Reason != c.reason {
 				t.Fatalf("%v, want %q, %q", err, c.want, c.reason)
@@ -206,7 +206,7 @@ func TestAskedInVain(t *testing.T) {
 	}
 	s.Settings.DryRun = true
 	_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-		return s.tell.Source().Do(ctx, control.Command{Do: event.ActionTrim})
+		return s.tell.Status.Source().Do(ctx, control.Command{Do: event.ActionTrim})
 	})
 	if err == nil || !strings.Contains(err.Error(), "--dry-run") {
 		t.Errorf("in a dry run: %v", err)
@@ -223,7 +223,7 @@ func TestCheckpointOfOneRank(t *testing.T) {
 	s.full()
 	ask := func(rank int) ([]control.Result, error) {
 		c, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-			return s.tell.Source().Do(ctx, control.Command{Do: event.ActionSignal, Signal: "USR1", Ranks: []int{rank}})
+			return s.tell.Status.Source().Do(ctx, control.Command{Do: event.ActionSignal, Signal: "USR1", Ranks: []int{rank}})
 		})
 		if err != nil {
 			return nil, err

@@ -101,7 +101,7 @@ func TestTextfileOfOneKilled(t *testing.T) {
 	s, dir := textfileStand(t)
 	s.full()
 	shows(t, dir, "# TYPE rsswarden_ranks gauge")
-	s.tell.DropTextfile()
+	s.tell.Textfile.Drop()
 	for end := time.Now().Add(10 * time.Second); shown(dir) != ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the file is there still")

@@ -171,8 +171,8 @@ func (w *watcher) open(begin hold.Begin) {
 		Costs: func() ([]event.Cost, error) { return observe.OwnCost(w.Proc, begin.Holder, w.Self) },
 	}
 	w.observe.Diagnosis = observe.NewDiagnosis(w.Proc)
-	w.tell.OpenRecord(w.observe.Pop.Command, begin.Attempt, begin.Last)
-	w.tell.OpenTextfile(w.observe.Pop.Name)
+	w.tell.Record.Open(w.observe.Pop.Command, begin.Attempt, begin.Last)
+	w.tell.Textfile.Open(w.observe.Pop.Name)
 	if !w.node.Heir {
 		w.read()
 		w.tell.Start(w.starts(begin), w.view)
@@ -220,7 +220,7 @@ func (w *watcher) openAlerts() {
 	} else if job := w.tell.Run.Job; job != nil {
 		opt.Job = job.ID
 	}
-	w.tell.OpenAlerts(opt, bootTime())
+	w.tell.Alerts.Open(opt, bootTime())
 }
 
 // applyEnforcement does what follows from who enforces what here.

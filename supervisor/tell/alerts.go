@@ -18,7 +18,9 @@ import (
 // Alerts tells the receivers of --alert which rungs are crossed. In a dry run a line says
 // what they would get.
 type Alerts struct {
-	opt AlertOptions
+	Comment Comment
+	out     *events
+	opt     AlertOptions
 	// step and run are labels: the step that a limit of none counts as, and the run; those
 	// of who led first, so that receivers see no difference.
 	step, run string
@@ -39,7 +41,7 @@ type AlertOptions struct {
 }
 
 // Inherit takes over what a leader before has left open, with its labels. It comes before
-// [Fan.OpenAlerts].
+// [Alerts.Open].
 func (a *Alerts) Inherit(m *policy.Memory) { a.step, a.run, a.inherited = m.Step, m.Run, m.Alerts }
 
 // Remember adds to m what [Alerts.Inherit] takes.
@@ -52,20 +54,19 @@ func (a *Alerts) Remember(m *policy.Memory) {
 	}
 }
 
-// OpenAlerts begins to tell receivers. clock is the time since boot.
-func (f *Fan) OpenAlerts(opt AlertOptions, clock time.Duration) {
-	a := &f.Alerts
+// Open begins to tell receivers. clock is the time since boot.
+func (a *Alerts) Open(opt AlertOptions, clock time.Duration) {
 	a.opt = opt
 	if a.step == "" {
 		a.step = opt.Step
 	}
 	if a.run == "" {
-		a.run = f.Run.Label()
+		a.run = a.out.Run.Label()
 	}
-	s := f.set
-	f.Comment.start, f.Comment.dryRun = opt.Start, s.DryRun
+	s := a.out.set
+	a.Comment.start = opt.Start
 	if s.AlertComment {
-		f.Comment.job = opt.CommentJob
+		a.Comment.job = opt.CommentJob
 	}
 	switch {
 	case len(s.Alerts) == 0:
@@ -81,43 +82,42 @@ func (f *Fan) OpenAlerts(opt AlertOptions, clock time.Duration) {
 	p := alert.NewProgram(s.AlertProgram, opt.Environ, opt.Start)
 	a.sender = alert.New(alert.Options{
 		Targets: s.Alerts, Token: s.AlertToken, TokenFile: s.AlertTokenFile, Send: p.Send, Leave: p.Leave,
-		Fault: func(text string) { f.failed.tell("alert", text) },
+		Fault: func(text string) { a.out.failed.tell("alert", text) },
 	})
-	if open := f.inherited(clock); len(open) > 0 {
+	if open := a.left(clock); len(open) > 0 {
 		a.sender.Inherit(open)
 	}
 }
 
-// inherited are the alerts that the leader before us has left open.
-func (f *Fan) inherited(clock time.Duration) (all []alert.Alert) {
+// left are the alerts that the leader before us has left open.
+func (a *Alerts) left(clock time.Duration) (all []alert.Alert) {
 	now := time.Now()
-	for i := range f.Alerts.inherited {
-		m := &f.Alerts.inherited[i]
-		a := f.newAlert(m.Limit, m.Scope, m.Rung)
-		a.ETA, a.Action, a.Step, a.Since = m.ETA, m.Action, m.Step, now.Add(min(m.Since-clock, 0))
-		a.Summary = f.whose(&a)
-		a.Text = "the rung " + a.Rung + " of the limit " + string(a.Limit)
-		all = append(all, a)
+	for i := range a.inherited {
+		m := &a.inherited[i]
+		one := a.newAlert(m.Limit, m.Scope, m.Rung)
+		one.ETA, one.Action, one.Step, one.Since = m.ETA, m.Action, m.Step, now.Add(min(m.Since-clock, 0))
+		one.Summary = a.whose()
+		one.Text = "the rung " + one.Rung + " of the limit " + string(one.Limit)
+		all = append(all, one)
 	}
 	return all
 }
 
-func (f *Fan) newAlert(l event.LimitName, scope event.Scope, rung string) alert.Alert {
-	return alert.Alert{Job: f.Alerts.opt.Job, Run: f.Alerts.run, Node: f.Run.Node, Limit: l, Scope: scope, Rung: rung}
+func (a *Alerts) newAlert(l event.LimitName, scope event.Scope, rung string) alert.Alert {
+	return alert.Alert{Job: a.opt.Job, Run: a.run, Node: a.out.Run.Node, Limit: l, Scope: scope, Rung: rung}
 }
 
-// whose says for people what an alert is about.
-func (f *Fan) whose(a *alert.Alert) string {
-	if a.Job != "" {
-		return "job " + a.Job + " on " + a.Node
+// whose says for people what alerts are about.
+func (a *Alerts) whose() string {
+	if a.opt.Job != "" {
+		return "job " + a.opt.Job + " on " + a.out.Run.Node
 	}
-	return "run " + f.Run.ID + " on " + a.Node
+	return "run " + a.out.Run.ID + " on " + a.out.Run.Node
 }
 
 // Raise takes in the rungs that are crossed now. It comes before the actions of a step.
-func (f *Fan) Raise(now time.Duration, raised []policy.Raised, limits []event.Limit) {
-	a := &f.Alerts
-	if len(f.set.Alerts) == 0 && f.Comment.job == "" {
+func (a *Alerts) Raise(now time.Duration, raised []policy.Raised, limits []event.Limit) {
+	if len(a.out.set.Alerts) == 0 && a.Comment.job == "" {
 		return
 	}
 	var current []alert.Alert
@@ -127,7 +127,7 @@ func (f *Fan) Raise(now time.Duration, raised []policy.Raised, limits []event.Li
 		if r.Limit == nil {
 			continue // it is not there any more, or has another name now
 		}
-		one := f.alertOf(r)
+		one := a.alertOf(r)
 		one.Since = time.Now().Add(r.Since - now)
 		current = append(current, one)
 		if first == nil && r.Rule.Action == event.ActionWarn && r.Name.Memory() {
@@ -135,7 +135,7 @@ func (f *Fan) Raise(now time.Duration, raised []policy.Raised, limits []event.Li
 		}
 	}
 	room := alert.RoomOf(limits)
-	f.commentWarning(now, first, room)
+	a.Comment.warning(now, first, room)
 	if a.sender != nil {
 		a.sender.Room(room)
 		a.sender.Set(current)
@@ -148,27 +148,27 @@ func (f *Fan) Raise(now time.Duration, raised []policy.Raised, limits []event.Li
 	for i := range current {
 		c := &current[i]
 		if a.fired[c.ID()] = true; !before[c.ID()] {
-			f.Say(now, "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", a.would, c.Name(), c.Severity(), c.Summary))
+			a.out.Say(now, "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", a.would, c.Name(), c.Severity(), c.Summary))
 		}
 	}
 }
 
 // alertOf makes the alert of a rung whose limit was read.
-func (f *Fan) alertOf(r *policy.Raised) alert.Alert {
-	a := f.newAlert(r.Name, r.Scope, r.Rule.Cond.String())
-	a.ETA, a.Action, a.Step = r.Rule.Cond.Kind == event.KindETA, r.Rule.Action, stepOf(r, f.Alerts.step)
+func (a *Alerts) alertOf(r *policy.Raised) alert.Alert {
+	one := a.newAlert(r.Name, r.Scope, r.Rule.Cond.String())
+	one.ETA, one.Action, one.Step = r.Rule.Cond.Kind == event.KindETA, r.Rule.Action, stepOf(r, a.step)
 	l := r.Limit
-	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA, Outlook: l.Outlook}
-	a.Used, a.Size, a.Left = l.Used, l.Limit, l.ETA
-	a.Summary = f.whose(&a) + ": " + phrase.Occasion(&d, l) + phrase.Forecast(&d)
+	d := event.Decision{Limit: l.Name, Used: l.Used, LimitSize: l.Limit, ETA: l.ETA}
+	one.Used, one.Size, one.Left = l.Used, l.Limit, l.ETA
+	one.Summary = a.whose() + ": " + phrase.Occasion(&d, l) + phrase.Forecast(&d)
 	if l.Name == event.LimitTime {
-		a.Used, a.Size = 0, 0
-		a.Text = "Slurm ends the job then"
+		one.Used, one.Size = 0, 0
+		one.Text = "Slurm ends the job then"
 	} else {
-		a.Text = fmt.Sprintf("%s of %s are used, %s are left", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), l.Name.Amount(l.Headroom()))
+		one.Text = fmt.Sprintf("%s of %s are used, %s are left", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), l.Name.Amount(l.Headroom()))
 	}
-	a.Text += fmt.Sprintf("; the rule at %s has the action %s", a.Rung, a.Action)
-	return a
+	one.Text += fmt.Sprintf("; the rule at %s has the action %s", one.Rung, one.Action)
+	return one
 }
 
 // stepOf is the step that a limit is of, empty for one of more than that; own is that of
@@ -229,19 +229,19 @@ func (a *Alerts) Standing() (all []control.Alerts) {
 	return all
 }
 
-// LastAlerts waits a moment for receivers that have always answered, and writes what was
+// Last waits a moment for receivers that have always answered, and writes what was
 // not told or may not have been.
-func (f *Fan) LastAlerts() {
-	if f.Alerts.wait == nil {
+func (a *Alerts) Last() {
+	if a.wait == nil {
 		return
 	}
-	f.Alerts.wait()
-	for _, r := range f.Alerts.sender.Standing() {
+	a.wait()
+	for _, r := range a.sender.Standing() {
 		for _, text := range lastWordsOf(&r) {
 			if r.Failing || r.Missed+r.Dropped > 0 {
-				f.Warn(text)
+				a.out.Warn(text)
 			} else {
-				f.Info(text) // it has always answered, and may be slow
+				a.out.Info(text) // it has always answered, and may be slow
 			}
 		}
 	}

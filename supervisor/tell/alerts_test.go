@@ -46,15 +46,15 @@ func TestLastWordsOnAlerts(t *testing.T) {
 func TestAlertsDryRun(t *testing.T) {
 	s := newStand(t)
 	s.set.Alerts, s.set.DryRun = []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, true
-	s.OpenAlerts(AlertOptions{}, 0)
+	s.Alerts.Open(AlertOptions{}, 0)
 	for i, current := range [][]policy.Raised{raised(t), raised(t), nil, raised(t)} {
-		s.Raise(time.Duration(i)*time.Minute, current, nil)
+		s.Alerts.Raise(time.Duration(i)*time.Minute, current, nil)
 	}
 	if n := s.said.count("would tell webhook+https://h/…: "); n != 2 || len(s.said.all) != 2 {
 		t.Errorf("%q", s.said.all)
 	}
 	s.Alerts.Close(true)
-	if s.LastAlerts(); s.Alerts.OpenIDs() != "" || s.Alerts.Standing() != nil {
+	if s.Alerts.Last(); s.Alerts.OpenIDs() != "" || s.Alerts.Standing() != nil {
 		t.Error("a dry run has receivers")
 	}
 }
@@ -63,8 +63,8 @@ func TestAlertsDryRun(t *testing.T) {
 func TestAlertFailure(t *testing.T) {
 	s := newStand(t)
 	s.set.Alerts, s.set.AlertProgram = []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, "/nonexistent"
-	s.OpenAlerts(AlertOptions{Start: (*exec.Cmd).Start}, 0)
-	s.Raise(0, raised(t), nil)
+	s.Alerts.Open(AlertOptions{Start: (*exec.Cmd).Start}, 0)
+	s.Alerts.Raise(0, raised(t), nil)
 	select {
 	case e := <-s.Failures():
 		s.Failed(0, e)

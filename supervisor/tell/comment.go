@@ -26,14 +26,13 @@ const (
 // sacct show. What the user wrote there stays in front; ours is behind it and stays when
 // the job has ended, to be read then.
 type Comment struct {
+	out     *events
 	job     string                // whose, empty where it is not ours to write
 	start   func(*exec.Cmd) error // of scontrol
-	dryRun  bool
-	writing *writing // the last, nil for none
+	writing *writing              // the last, nil for none
 	written int
 	at      time.Duration // of the last for a warning
 	warned  bool          // a rung of a warning is crossed
-	refused bool          // it failed once, and is not tried again
 }
 
 // CommentJob names the job whose comment a watcher writes: the first task of the first
@@ -68,31 +67,34 @@ func (c *Comment) Writing() <-chan struct{} {
 	}
 }
 
+// refused says that writing failed: a site that refuses the comment is asked once.
+func (c *Comment) refused() bool {
+	return c.writing != nil && c.Writing() == nil && c.writing.err != nil
+}
+
 // due takes in whether a rung of a warning is crossed, and says whether that is to be
 // written: when it is first crossed, and not too often.
 func (c *Comment) due(now time.Duration, crossed bool) bool {
 	was := c.warned
 	c.warned = crossed
 	busy := c.Writing() != nil
-	c.refused = c.refused || !busy && c.writing != nil && c.writing.err != nil
-	return crossed && (!was || c.written == 0) && !c.refused && !busy &&
+	return crossed && (!was || c.written == 0) && !busy && !c.refused() &&
 		c.written < mostComments && (c.written == 0 || now-c.at >= commentEvery)
 }
 
-// commentWarning writes the limit of a warning into the comment; nil where none is
+// warning writes the limit of a warning into the comment; nil where none is
 // crossed.
-func (f *Fan) commentWarning(now time.Duration, l *event.Limit, room alert.Room) {
-	c := &f.Comment
+func (c *Comment) warning(now time.Duration, l *event.Limit, room alert.Room) {
 	if c.job == "" || !c.due(now, l != nil) || room == alert.None {
 		return
 	}
 	c.written, c.at = c.written+1, now
-	words := fmt.Sprintf("memory %s of %v on %s at %s", text.Percent(l.Ratio()), l.Limit, f.Run.Node, time.Now().Format(time.TimeOnly))
-	if c.dryRun {
-		f.Say(now, "comment", wouldComment(c.job, words))
+	words := fmt.Sprintf("memory %s of %v on %s at %s", text.Percent(l.Ratio()), l.Limit, c.out.Run.Node, time.Now().Format(time.TimeOnly))
+	if c.out.set.DryRun {
+		c.out.Say(now, "comment", wouldComment(c.job, words))
 		return
 	}
-	c.writing = c.write(words, slurm.ScontrolTimeout, &f.failed)
+	c.writing = c.write(words, slurm.ScontrolTimeout, &c.out.failed)
 }
 
 func wouldComment(job, text string) string {
@@ -117,27 +119,26 @@ func (c *Comment) write(text string, within time.Duration, failed *failures) *wr
 	return w
 }
 
-// LastComment returns what writes the last words into the comment, in at most so long: how
+// Last returns what writes the last words into the comment, in at most so long: how
 // the job ended and what it needs. rank is ours where others go on, else -1: who leads
 // after us writes its own words in place of ours, and ranks that end together have none who
 // does.
-func (f *Fan) LastComment(out *event.Exit, rank int, within time.Duration) func() {
-	c := &f.Comment
-	if c.job == "" || c.refused {
+func (c *Comment) Last(exit *event.Exit, rank int, within time.Duration) func() {
+	if c.job == "" || c.refused() {
 		return func() {}
 	}
-	words := "ended, " + string(out.Verdict)
+	words := "ended, " + string(exit.Verdict)
 	if rank >= 0 {
 		words = fmt.Sprintf("rank %d %s", rank, words)
 	}
-	if b := out.Binding; b != nil {
-		words += fmt.Sprintf("; at most %s of %v on %s", text.Percent(b.Ratio()), b.Limit, f.Run.Node)
+	if b := exit.Binding; b != nil {
+		words += fmt.Sprintf("; at most %s of %v on %s", text.Percent(b.Ratio()), b.Limit, c.out.Run.Node)
 	}
-	if out.Advice != 0 {
-		words += "; next time --mem=" + policy.MemArg(out.Advice)
+	if exit.Advice != 0 {
+		words += "; next time --mem=" + policy.MemArg(exit.Advice)
 	}
-	if c.dryRun {
-		f.Info(wouldComment(c.job, words))
+	if c.out.set.DryRun {
+		c.out.Info(wouldComment(c.job, words))
 		return func() {}
 	}
 	before := c.Writing()
@@ -154,7 +155,7 @@ func (f *Fan) LastComment(out *event.Exit, rank int, within time.Duration) func(
 		select {
 		case <-last.over:
 			if last.err != nil {
-				f.Warn(fmt.Sprintf("%s: %v", commentPart, last.err))
+				c.out.Warn(fmt.Sprintf("%s: %v", commentPart, last.err))
 			}
 		case <-up:
 		}

@@ -25,8 +25,8 @@ func crossed(yes bool) *event.Limit {
 // apart.
 func TestCommentDue(t *testing.T) {
 	s := newStand(t)
-	c := &s.Comment
-	c.dryRun, c.job = true, "46"
+	c := &s.Alerts.Comment
+	s.set.DryRun, c.job = true, "46"
 	for i, step := range []struct {
 		at            time.Duration
 		crossed, want bool
@@ -36,7 +36,7 @@ func TestCommentDue(t *testing.T) {
 		{3 * commentEvery, false, false}, {3 * commentEvery, true, true}, {4 * commentEvery, false, false}, {4 * commentEvery, true, false},
 	} {
 		before := c.written
-		s.commentWarning(step.at, crossed(step.crossed), alert.Plenty)
+		s.Alerts.Comment.warning(step.at, crossed(step.crossed), alert.Plenty)
 		if due := c.written > before; due != step.want {
 			t.Errorf("%d: due %v", i, due)
 		}
@@ -52,19 +52,19 @@ func TestCommentRefused(t *testing.T) {
 	for name, full := range map[string]bool{"told": false, "no room": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t)
-			s.Comment.start, s.Comment.job = refusing, "46"
+			s.Alerts.Comment.start, s.Alerts.Comment.job = refusing, "46"
 			for full && len(s.failed.queue) < cap(s.failed.queue) {
 				s.failed.tell("alert", "of another")
 			}
-			s.commentWarning(0, crossed(true), alert.Plenty)
-			<-s.Comment.writing.over
+			s.Alerts.Comment.warning(0, crossed(true), alert.Plenty)
+			<-s.Alerts.Comment.writing.over
 			s.Failed(0, <-s.Failures())
 			want := map[bool]string{false: "alert-comment: ", true: "1 failure not shown: too many at once"}[full]
 			if n := s.said.count(want); n != 1 {
 				t.Errorf("%d lines: %q", n, s.said.all)
 			}
-			s.commentWarning(time.Minute, nil, alert.Plenty)
-			if s.commentWarning(time.Hour, crossed(true), alert.Plenty); s.Comment.written != 1 || !s.Comment.refused {
+			s.Alerts.Comment.warning(time.Minute, nil, alert.Plenty)
+			if s.Alerts.Comment.warning(time.Hour, crossed(true), alert.Plenty); s.Alerts.Comment.written != 1 || !s.Alerts.Comment.refused() {
 				t.Error("tried again")
 			}
 		})
@@ -75,14 +75,14 @@ func TestCommentRefused(t *testing.T) {
 // where that takes too long.
 func TestLastCommentWaits(t *testing.T) {
 	s := newStand(t)
-	s.Comment.start, s.Comment.job = refusing, "46"
+	s.Alerts.Comment.start, s.Alerts.Comment.job = refusing, "46"
 	before := &writing{over: make(chan struct{})}
-	s.Comment.writing = before
-	s.LastComment(&event.Exit{Verdict: event.VerdictFine}, -1, time.Millisecond)()
+	s.Alerts.Comment.writing = before
+	s.Alerts.Comment.Last(&event.Exit{Verdict: event.VerdictFine}, -1, time.Millisecond)()
 	if len(s.said.all) != 0 {
 		t.Errorf("written beside another: %q", s.said.all)
 	}
-	write := s.LastComment(&event.Exit{Verdict: event.VerdictFine}, -1, time.Minute)
+	write := s.Alerts.Comment.Last(&event.Exit{Verdict: event.VerdictFine}, -1, time.Minute)
 	close(before.over)
 	if write(); s.said.count("alert-comment: ") != 1 {
 		t.Errorf("%q", s.said.all)

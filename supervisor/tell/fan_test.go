@@ -78,14 +78,14 @@ func rank(h event.Head) any { return event.Rank{Head: h} }
 func TestPutReachesAll(t *testing.T) {
 	s := newStand(t)
 	k := &kept{}
-	s.Record.To = k
+	s.Recorder = k
 	client, err := s.Clients.Add(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Put(event.NameRank, rank)
 	s.Note(event.NameHelp, rank)
-	s.sample(looked(0), 0)
+	s.samples.put(looked(0), 0, s.Costs)
 	s.Fault(0, "loader", errors.New("it is broken"))
 	want := []string{"1 rank", "2 sample", "3 fault"}
 	var live, streamed []string
@@ -115,7 +115,7 @@ func TestPutMakesNothing(t *testing.T) {
 	f := New(&lines{}, &settings.Settings{}, Run{})
 	f.Put(event.NameRank, func(event.Head) any { t.Error("made"); return nil })
 	f.Readers.Costs = func() ([]event.Cost, error) { t.Error("made"); return nil, nil }
-	f.sample(looked(2*costEvery), 0)
+	f.samples.put(looked(2*costEvery), 0, f.Costs)
 	client, err := f.Clients.Add(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestSampleDue(t *testing.T) {
 		cost := false
 		s.Readers.Costs = func() ([]event.Cost, error) { cost = true; return nil, nil }
 		before := s.seq
-		if s.sample(looked(at.now), at.every); s.seq > before {
+		if s.samples.put(looked(at.now), at.every, s.Costs); s.seq > before {
 			got = append(got, fmt.Sprint(at.now, cost))
 		}
 	}
@@ -181,14 +181,14 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := New(&lines{}, &settings.Settings{Events: fifo}, Run{}) // without a reader
-	for f.dropped == 0 {
-		f.sample(looked(0), 0)
+	for f.samples.dropped == 0 {
+		f.samples.put(looked(0), 0, f.Costs)
 	}
 	for range 9 {
-		f.sample(looked(0), 0)
+		f.samples.put(looked(0), 0, f.Costs)
 	}
-	if f.dropped != 10 {
-		t.Errorf("%d counted, want 10", f.dropped)
+	if f.samples.dropped != 10 {
+		t.Errorf("%d counted, want 10", f.samples.dropped)
 	}
 	f.CloseStream(0)
 }

@@ -8,8 +8,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
-// findings is what was told of each finding of the diagnosis.
-type findings map[findingKey]toldFinding
+// Findings tells of what the diagnosis finds.
+type Findings struct {
+	out  *events
+	told map[findingKey]toldFinding
+}
 
 // findingKey is what there is one finding of at a time.
 type findingKey struct {
@@ -28,39 +31,42 @@ type toldFinding struct {
 // much left it can wait for the summary.
 const pressing = 0.5
 
-// Findings tells of what a diagnosis has found, binding being the limit that binds, nil for
+// Tell tells of what a diagnosis has found, binding being the limit that binds, nil for
 // none. What runs out of mappings or descriptors has said so itself.
-func (f *Fan) Findings(now time.Duration, all []event.Diagnosis, binding *event.Limit) {
+func (f *Findings) Tell(now time.Duration, all []event.Diagnosis, binding *event.Limit) {
 	for _, d := range all {
-		f.finding(now, d, d.Finding != event.FindingSpawn && binding != nil && binding.Ratio() >= pressing)
+		f.tell(now, d, d.Finding != event.FindingSpawn && binding != nil && binding.Ratio() >= pressing)
 	}
 }
 
-// finding tells of a finding where it is new, more certain, or has cost twice as much, and
+// tell tells of a finding where it is new, more certain, or has cost twice as much, and
 // in a line once it presses. What is only possible waits for the end.
-func (f *Fan) finding(now time.Duration, d event.Diagnosis, presses bool) {
+func (f *Findings) tell(now time.Duration, d event.Diagnosis, presses bool) {
 	if d.Confidence == event.Possible {
 		return
 	}
 	key := findingKey{d.Finding, d.Role}
-	t, told := f.findings[key]
+	t, told := f.told[key]
 	if !told || d.Confidence.Trust() > t.trust || d.Bytes >= max(2*t.bytes, 1) {
 		t.trust, t.bytes = max(t.trust, d.Confidence.Trust()), max(t.bytes, d.Bytes)
-		f.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
+		f.out.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
 	}
 	if !t.said && presses {
 		t.said = true
-		f.Say(now, "diagnosis", phrase.Finding(&d))
+		f.out.Say(now, "diagnosis", phrase.Finding(&d))
 	}
-	f.findings[key] = t
+	if f.told == nil {
+		f.told = map[findingKey]toldFinding{}
+	}
+	f.told[key] = t
 }
 
-// LastFindings tells as events what stands at the end and was only possible so far: it
+// Last tells as events what stands at the end and was only possible so far: it
 // might have been taken back.
-func (f *Fan) LastFindings(all []event.Diagnosis) {
+func (f *Findings) Last(all []event.Diagnosis) {
 	for _, d := range all {
-		if _, told := f.findings[findingKey{d.Finding, d.Role}]; !told {
-			f.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
+		if _, told := f.told[findingKey{d.Finding, d.Role}]; !told {
+			f.out.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
 		}
 	}
 }

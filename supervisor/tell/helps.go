@@ -25,8 +25,7 @@ const (
 // changed. What an action could do rests on loaders, ptrace and much else that
 // no record has: with the answers the ladder can be run again without them.
 type Helps struct {
-	// note puts an event into the record; nil where there is none.
-	note func(event.Name, func(event.Head) any)
+	out  *events
 	last map[event.Ask]*told
 }
 
@@ -41,7 +40,7 @@ type told struct {
 
 // Heard writes down what a judgement rests on, where that has changed.
 func (n *Helps) Heard(in *policy.Input, asked []policy.Due) {
-	if n.note == nil {
+	if n.out.Recorder == nil {
 		return
 	}
 	for _, d := range asked {
@@ -63,7 +62,7 @@ func (n *Helps) heard(now time.Duration, key event.Ask, l *event.Limit, h event.
 		n.last = map[event.Ask]*told{}
 	}
 	n.last[key] = &told{Feasibility: h, worth: worth, again: again, at: now, asked: now}
-	n.note(event.NameHelp, func(head event.Head) any {
+	n.out.Note(event.NameHelp, func(head event.Head) any {
 		return event.Help{
 			Head: head, Rule: key.Rule.String(), Limit: l.Name, Scope: l.Scope, Acct: l.Accounting, Level: l.Level,
 			OK: h.OK, Gain: h.Gain, More: h.AtLeast, Later: h.Later, Reason: h.Reason, Detail: h.Detail, Lead: lead,

@@ -33,8 +33,8 @@ func TestHelps(t *testing.T) {
 		{"not worth it", event.Feasibility{OK: true, Gain: rss.MiB}, 0, 2},
 		{"nobody knows how much", event.Feasibility{OK: true}, 0, 2},
 	} {
-		var got []event.Help
-		n := Helps{note: func(_ event.Name, make func(event.Head) any) { got = append(got, make(event.Head{}).(event.Help)) }}
+		k := &kept{}
+		n := Helps{out: &events{Recorder: k}}
 		step := func(now time.Duration, h event.Feasibility) {
 			ask := event.Ask{Rule: trim, On: l.ID()}
 			in := policy.Input{Now: now, Feasible: map[event.Ask]event.Feasibility{ask: h}, Lead: map[event.Ask]rss.Bytes{ask: rss.MiB}}
@@ -42,10 +42,11 @@ func TestHelps(t *testing.T) {
 		}
 		step(time.Second, yes)
 		step(time.Second+c.wait, c.then)
-		if len(got) != c.want {
-			t.Fatalf("%s: %d events, want %d: %+v", c.what, len(got), c.want, got)
+		if len(k.events) != c.want {
+			t.Fatalf("%s: %d events, want %d: %+v", c.what, len(k.events), c.want, k.events)
 		}
-		last := got[len(got)-1]
+		last := k.events[len(k.events)-1].(event.Help)
+		last.Head = event.Head{}
 		want := event.Help{
 			Rule: "85%:trim", Limit: l.Name, Scope: l.Scope, Acct: l.Accounting, Lead: rss.MiB,
 			OK: last.OK, Gain: last.Gain, More: last.More, Later: last.Later, Reason: last.Reason, Detail: last.Detail,
@@ -58,7 +59,7 @@ func TestHelps(t *testing.T) {
 
 // TestHelpsForget: limits that are gone are not kept for ever.
 func TestHelpsForget(t *testing.T) {
-	n := Helps{note: func(_ event.Name, make func(event.Head) any) { make(event.Head{}) }}
+	n := Helps{out: &events{Recorder: &kept{}}}
 	for i := range 5000 {
 		l := event.Limit{Name: event.LimitSlurm, Level: string(rune('a'+i%26)) + time.Duration(i).String(), Limit: rss.GiB}
 		ask := event.Ask{Rule: policy.Default()[2], On: l.ID()}

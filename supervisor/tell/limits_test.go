@@ -19,11 +19,11 @@ func TestLimits(t *testing.T) {
 	maps := func(pid int) event.Limit { return event.Limit{Name: event.LimitMaps, PID: pid, Limit: 100} }
 	s := newStand(t)
 	before, after := viewOf(cgroup("/a", 1000), cgroup("/b", 1000)), viewOf(cgroup("/a", 600), cgroup("/b", 1001), cgroup("/c", 5), maps(7))
-	if found := s.Limits(0, before, after); len(found) != 2 || found[0].Level != "/c" || found[1].Name != event.LimitMaps {
+	if found := s.Limits.Tell(0, before, after); len(found) != 2 || found[0].Level != "/c" || found[1].Name != event.LimitMaps {
 		t.Errorf("found %+v", found)
 	}
 	for _, later := range []*view.View{viewOf(), viewOf(maps(7)), viewOf(maps(8))} { // it is not read for a while, and nearest in another
-		if found := s.Limits(0, after, later); len(found) != 0 {
+		if found := s.Limits.Tell(0, after, later); len(found) != 0 {
 			t.Errorf("found %+v", found)
 		}
 		after = later
@@ -46,7 +46,7 @@ func TestJobEndMoves(t *testing.T) {
 		was, is float64
 		told    int
 	}{{600, 600, 0}, {600, 604, 0}, {604, 660, 1}, {660, 60, 2}, {60, 0, 2}} {
-		s.Limits(time.Duration(i)*time.Minute, at(c.was), at(c.is))
+		s.Limits.Tell(time.Duration(i)*time.Minute, at(c.was), at(c.is))
 		if n := s.said.count("the job's end was "); n != c.told {
 			t.Errorf("%d: told %d times, want %d", i, n, c.told)
 		}

@@ -36,67 +36,30 @@ func (f *Fan) See(v *view.View) {
 
 // Look hands on a look.
 func (f *Fan) Look(l *Look) {
-	f.sample(l, f.Run.Interval)
+	f.samples.put(l, f.Run.Interval, f.Costs)
 	f.record(l, false)
-	f.export(l, false)
+	f.Textfile.look(l, false, f.Readers.Kills)
 }
 
 // BeforeDecision hands on the look that a decision was made on, before it is carried out.
 func (f *Fan) BeforeDecision(l *Look) {
-	f.sample(l, 0)
+	f.samples.put(l, 0, f.Costs)
 	f.record(l, true)
 }
 
 // AfterDecisions has the metrics hold what was decided.
-func (f *Fan) AfterDecisions(l *Look) { f.export(l, true) }
+func (f *Fan) AfterDecisions(l *Look) { f.Textfile.look(l, true, f.Readers.Kills) }
 
 // Moved gives the record the look at which the ladder has changed without a decision.
 func (f *Fan) Moved(l *Look) { f.record(l, true) }
 
 func (f *Fan) record(l *Look, atDecision bool) {
 	if f.Record.due(l.Now, max(f.Run.Interval, recordEvery), l.View.Sample.Seq, atDecision) {
-		f.Record.To.Sample(&record.Look{
+		f.Recorder.Sample(&record.Look{
 			At: l.Took, AtDecision: atDecision, Sample: &l.View.Sample, Limits: l.View.Limits,
 			Self: f.Run.Self, Holder: f.Run.Holder, Counts: f.Readers.Counts,
 		})
 	}
-}
-
-// costEvery is how often a sample tells what we cost ourselves.
-const costEvery = time.Minute
-
-// sample puts what the limits stand at, where the last time is so long ago, with the number
-// of events that the stream lost. The record has samples of its own.
-func (f *Fan) sample(l *Look, every time.Duration) {
-	if l.Now-f.sampleAt < every {
-		return
-	}
-	f.sampleAt = l.Now
-	if f.stream == nil && !f.Clients.Any() {
-		return
-	}
-	if f.stream != nil {
-		f.dropped += f.stream.Dropped()
-	}
-	s := &l.View.Sample
-	e := event.Sample{Limits: briefly(l.View.Limits), Procs: map[rss.Role]int{}, Gaps: s.Gaps}
-	for i := range s.Procs {
-		e.Procs[s.Procs[i].Role]++
-	}
-	if l.Now-f.costAt >= costEvery {
-		f.costAt, e.Ours = l.Now, f.Costs(l.Now)
-	}
-	e.Head, e.Dropped = f.head(event.NameSample), f.dropped
-	f.Clients.tell(e)
-	if f.stream == nil {
-		return
-	}
-	f.stream.Put(event.NameSample, e)
-	if n := f.stream.Dropped(); n > 0 {
-		f.dropped += n // this one among them: the next has the number
-		return
-	}
-	f.dropped = 0
 }
 
 // Costs returns what the holder and the watcher cost.
@@ -106,6 +69,51 @@ func (f *Fan) Costs(now time.Duration) []event.Cost {
 		f.Fault(now, "ours", err)
 	}
 	return costs
+}
+
+// samples are the events that say what limits stand at. The record has samples of its own.
+type samples struct {
+	out     *events
+	at      time.Duration // when the last was due
+	costAt  time.Duration // … and told what we cost
+	dropped uint64        // events that the stream lost since the last sample in it
+}
+
+// costEvery is how often a sample tells what we cost ourselves.
+const costEvery = time.Minute
+
+// put hands a sample on, where the last is so long ago, with the number of events that the
+// stream lost.
+func (s *samples) put(l *Look, every time.Duration, costs func(now time.Duration) []event.Cost) {
+	if l.Now-s.at < every {
+		return
+	}
+	s.at = l.Now
+	stream := s.out.stream
+	if stream == nil && !s.out.Clients.Any() {
+		return
+	}
+	if stream != nil {
+		s.dropped += stream.Dropped()
+	}
+	e := event.Sample{Limits: briefly(l.View.Limits), Procs: map[rss.Role]int{}, Gaps: l.View.Sample.Gaps}
+	for i := range l.View.Sample.Procs {
+		e.Procs[l.View.Sample.Procs[i].Role]++
+	}
+	if l.Now-s.costAt >= costEvery {
+		s.costAt, e.Ours = l.Now, costs(l.Now)
+	}
+	e.Head, e.Dropped = s.out.head(event.NameSample), s.dropped
+	s.out.Clients.tell(e)
+	if stream == nil {
+		return
+	}
+	stream.Put(event.NameSample, e)
+	if n := stream.Dropped(); n > 0 {
+		s.dropped += n // this one among them: the next has the number
+		return
+	}
+	s.dropped = 0
 }
 
 // briefly leaves out of limits beside memory what their limit events have.

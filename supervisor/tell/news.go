@@ -30,15 +30,15 @@ func (f *Fan) Tell(now time.Duration, news view.News) {
 	}
 }
 
-func (f *Fan) line(now time.Duration, l *view.Line) {
+func (l *Log) line(now time.Duration, n *view.Line) {
 	switch {
-	case l.Once != "" && !f.Once(l.Once, l.Key):
-	case l.Kind != "":
-		f.Say(now, l.Kind, l.Text)
-	case l.Warn:
-		f.Warn(l.Text)
+	case n.Once != "" && !l.Once(n.Once, n.Key):
+	case n.Kind != "":
+		l.Say(now, n.Kind, n.Text)
+	case n.Warn:
+		l.Warn(n.Text)
 	default:
-		f.Info(l.Text)
+		l.Info(n.Text)
 	}
 }
 

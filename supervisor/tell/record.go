@@ -25,25 +25,25 @@ const recordEvery = time.Second
 
 // Record is the record of a run, and which looks it gets.
 type Record struct {
-	To  Recorder      // nil where nothing is recorded
+	out *events
 	at  time.Duration // of the last sample that was due by its time
 	seq uint64        // of the last look
 }
 
-// OpenRecord begins the record of the run, in the directory of the settings or, by
+// Open begins the record of the run, in the directory of the settings or, by
 // [settings.RecordAuto], where one is found once there is something to keep. A directory that
 // cannot hold it was told: then there is a journal alone. What killed watchers before may
 // have been the record, so the last that is started has none.
-func (f *Fan) OpenRecord(command rss.ProcID, attempt int, last bool) {
-	dir, fault := f.set.Record, f.set.RecordFault
-	if f.Run.ID == "" || dir == settings.RecordNone || last && attempt > 1 {
+func (r *Record) Open(command rss.ProcID, attempt int, last bool) {
+	dir, fault := r.out.set.Record, r.out.set.RecordFault
+	if r.out.Run.ID == "" || dir == settings.RecordNone || last && attempt > 1 {
 		return
 	}
 	if dir == settings.RecordAuto {
 		dir = ""
 	}
-	f.Run.Process = command
-	opt := store.Options{Meta: f.Run.meta(), Places: record.DefaultPlaces(f.Run.Lookup, os.Geteuid()), Attempt: attempt, AtOnce: dir != ""}
+	r.out.Run.Process = command
+	opt := store.Options{Meta: r.out.Run.meta(), Places: record.DefaultPlaces(r.out.Run.Lookup, os.Geteuid()), Attempt: attempt, AtOnce: dir != ""}
 	if dir != "" {
 		opt.Places.Records, opt.Places.Chosen = []string{dir}, true
 	}
@@ -52,16 +52,16 @@ func (f *Fan) OpenRecord(command rss.ProcID, attempt int, last bool) {
 	}
 	opt.Fault = func(part string, err error) {
 		if part != "record" || fault == "" {
-			f.failed.tell(part, err.Error())
+			r.out.failed.tell(part, err.Error())
 		}
 	}
-	f.Record.To, f.Helps.note = store.New(opt), f.Note
+	r.out.Recorder = store.New(opt)
 }
 
 // due says whether the record takes the look of that number: each one once, at most one
 // in every, and each at a decision.
 func (r *Record) due(now, every time.Duration, seq uint64, atDecision bool) bool {
-	if r.To == nil || r.seq == seq && !atDecision {
+	if r.out.Recorder == nil || r.seq == seq && !atDecision {
 		return false
 	}
 	if !atDecision {
@@ -77,11 +77,11 @@ func (r *Record) due(now, every time.Duration, seq uint64, atDecision bool) bool
 // Close writes what is left, for at most so long. A short run that met nothing leaves
 // nothing behind, unless keep says so.
 func (r *Record) Close(keep bool, within time.Duration) {
-	if r.To == nil {
+	if r.out.Recorder == nil {
 		return
 	}
 	if keep {
-		r.To.Begin()
+		r.out.Recorder.Begin()
 	}
-	r.To.Close(within)
+	r.out.Recorder.Close(within)
 }

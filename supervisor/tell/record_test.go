@@ -8,12 +8,13 @@ import (
 // TestRecordDue: the record takes a look at most once in a time, one at a decision always,
 // and no look twice.
 func TestRecordDue(t *testing.T) {
-	var r Record
+	out := &events{}
+	r := Record{out: out}
 	if r.due(0, time.Second+early, 1, true) {
 		t.Error("due where nothing is recorded")
 	}
 	k := &kept{}
-	r.To = k
+	out.Recorder = k
 	for i, c := range []struct {
 		now        time.Duration
 		seq        uint64

@@ -17,6 +17,7 @@ import (
 // Status answers the clients of the control socket. It is made when one asks, and answers
 // all until something has changed: clients that ask often do not keep the loop busy.
 type Status struct {
+	out      *events
 	server   *control.Server   // nil where nobody can ask
 	requests chan Request      // nil before the first
 	gone     chan struct{}     // closed with the server
@@ -46,6 +47,7 @@ type Standing struct {
 	Step       func(rss.ProcID) string
 	Counts     func(rss.ProcID) (maps, fds int)
 	Ours       []event.Cost
+	Alerts     []control.Alerts
 }
 
 // Request is what a client asks of the loop.
@@ -67,31 +69,29 @@ func (r *Request) Begun(results <-chan control.Result, err error) {
 }
 
 // Serve opens the control socket in a directory.
-func (f *Fan) Serve(dir *os.File) (err error) {
-	s := &f.Status
+func (s *Status) Serve(dir *os.File) (err error) {
 	if s.requests == nil {
 		s.requests = make(chan Request)
 	}
 	s.gone = make(chan struct{})
-	f.Clients.open()
-	s.server, err = control.Listen(dir, control.SocketName, f.Source())
+	s.out.Clients.open()
+	s.server, err = control.Listen(dir, control.SocketName, s.Source())
 	return err
 }
 
-// CloseControl closes the socket, before another watcher opens its own.
-func (f *Fan) CloseControl() {
-	s := &f.Status
+// Close closes the socket, before another watcher opens its own.
+func (s *Status) Close() {
 	if s.server == nil {
 		return
 	}
 	close(s.gone)
 	s.Changed()
-	f.Clients.Close()
+	s.out.Clients.Close()
 	s.server.Close()
 	s.server = nil
 }
 
-// Requests yields what clients ask of the loop. It is nil where [Fan.Serve] was never called.
+// Requests yields what clients ask of the loop. It is nil where [Status.Serve] was never called.
 func (s *Status) Requests() <-chan Request { return s.requests }
 
 // Changed says that a status made before is not right any more.
@@ -117,21 +117,21 @@ func (s *Status) Outcome(d *event.Decision, o event.Outcome) {
 	s.Changed()
 }
 
-// AnswerStatus answers a client that asks for the status.
-func (f *Fan) AnswerStatus(r Request, now time.Duration, from *Standing) {
-	st := f.StatusOf(now, from)
-	f.Status.made.Store(st)
+// Answer answers a client that asks for the status.
+func (s *Status) Answer(r Request, now time.Duration, from *Standing) {
+	st := s.Of(now, from)
+	s.made.Store(st)
 	r.reply <- reply{status: st}
 }
 
-// StatusOf makes the status.
-func (f *Fan) StatusOf(now time.Duration, from *Standing) *control.Status {
-	s := &f.Status
+// Of makes the status.
+func (s *Status) Of(now time.Duration, from *Standing) *control.Status {
+	run := &s.out.Run
 	st := &control.Status{
-		V: control.Version, Time: from.Sample.At, Node: f.Run.Node, Job: from.Job, Leader: f.Run.Self, Version: f.Run.Version,
+		V: control.Version, Time: from.Sample.At, Node: run.Node, Job: from.Job, Leader: run.Self, Version: run.Version,
 		Since: from.Since, Limits: slices.Clone(from.Limits), Gaps: from.Sample.Gaps, Rules: from.Rules, DryRun: from.DryRun,
 		Action: from.Action, Last: slices.Clone(s.outcomes), Ranks: slices.Clone(from.Ranks), Procs: []control.Proc{},
-		Alerts: f.Alerts.Standing(), Ours: from.Ours,
+		Alerts: from.Alerts, Ours: from.Ours,
 	}
 	slices.SortStableFunc(st.Ranks, func(a, b control.Rank) int { return cmp.Or(cmp.Compare(a.Step, b.Step), a.Task-b.Task) })
 	at := map[int]int{} // index in Ranks by PID of the command
@@ -227,8 +227,8 @@ func (s *Status) growthOf(now time.Duration, p *rss.Proc) float64 {
 
 // Source is the watcher as the server of the socket sees it. It touches nothing of the
 // loop's but by requests.
-func (f *Fan) Source() control.Source {
-	return source{&f.Status.made, &f.Clients, f.Status.requests, f.Status.gone}
+func (s *Status) Source() control.Source {
+	return source{&s.made, &s.out.Clients, s.requests, s.gone}
 }
 
 type source struct {

@@ -19,8 +19,8 @@ func serving(t *testing.T) *stand {
 	dir, err := os.Open(t.TempDir())
 	wardentest.NoError(t, err)
 	t.Cleanup(func() { dir.Close() })
-	wardentest.NoError(t, s.Serve(dir))
-	t.Cleanup(s.CloseControl)
+	wardentest.NoError(t, s.Status.Serve(dir))
+	t.Cleanup(s.Status.Close)
 	return s
 }
 
@@ -41,7 +41,7 @@ func TestStatusIsMadeWhenAsked(t *testing.T) {
 	ask := func() *control.Status {
 		got := make(chan *control.Status, 1)
 		go func() {
-			st, err := s.Source().Status(t.Context())
+			st, err := s.Status.Source().Status(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -51,7 +51,7 @@ func TestStatusIsMadeWhenAsked(t *testing.T) {
 			select {
 			case r := <-s.Status.Requests():
 				made++
-				s.AnswerStatus(r, 0, one(rss.MiB))
+				s.Status.Answer(r, 0, one(rss.MiB))
 			case st := <-got:
 				return st
 			}
@@ -69,8 +69,8 @@ func TestStatusIsMadeWhenAsked(t *testing.T) {
 // TestStatusOfOneRank: its processes are summed, and what is not known is not told.
 func TestStatusOfOneRank(t *testing.T) {
 	s := newStand(t)
-	s.StatusOf(0, one(rss.MiB))
-	st := s.StatusOf(2*time.Second, one(3*rss.MiB))
+	s.Status.Of(0, one(rss.MiB))
+	st := s.Status.Of(2*time.Second, one(3*rss.MiB))
 	k, p := st.Ranks[0], st.Procs[0]
 	if k.RSS != 3*rss.MiB || k.Procs != 1 || k.Growth != float64(rss.MiB) || k.Hook != "off" || k.Why != "no loader hook" {
 		t.Errorf("rank %+v", k)
@@ -78,7 +78,7 @@ func TestStatusOfOneRank(t *testing.T) {
 	if p.Growth != float64(rss.MiB) || p.Maps != 0 || p.FDs != 3 || p.PSS != nil || p.State != "S" || p.Task != 0 {
 		t.Errorf("process %+v", p)
 	}
-	if st := s.StatusOf(3*growthKept, one(4*rss.MiB)); st.Procs[0].Growth != 0 {
+	if st := s.Status.Of(3*growthKept, one(4*rss.MiB)); st.Procs[0].Growth != 0 {
 		t.Errorf("growth %v since long ago", st.Procs[0].Growth)
 	}
 }
@@ -89,7 +89,7 @@ func TestOutcomes(t *testing.T) {
 	for i := range 2 * mostOutcomes {
 		s.Status.Outcome(&event.Decision{Action: event.ActionSignal, Arg: "USR1", Rule: event.AskedFor, By: 5}, event.Outcome{Decision: uint64(i), OK: true})
 	}
-	last := s.StatusOf(0, one(rss.MiB)).Last
+	last := s.Status.Of(0, one(rss.MiB)).Last
 	if len(last) != mostOutcomes || last[0].Decision != 2*mostOutcomes-1 || last[0].Name() != "signal=USR1" || last[0].By != 5 {
 		t.Errorf("%+v", last)
 	}
@@ -100,8 +100,8 @@ func TestOutcomes(t *testing.T) {
 func TestAskedAfterTheEnd(t *testing.T) {
 	s := serving(t)
 	s.Status.made.Store(&control.Status{})
-	asked := s.Source()
-	s.CloseControl()
+	asked := s.Status.Source()
+	s.Status.Close()
 	if _, err := asked.Events(t.Context()); !errors.Is(err, errEnded) {
 		t.Errorf("events: %v", err)
 	}
@@ -111,8 +111,8 @@ func TestAskedAfterTheEnd(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	wardentest.NoError(t, err)
 	defer dir.Close()
-	wardentest.NoError(t, s.Serve(dir))
-	if _, err := s.Source().Events(t.Context()); err != nil {
+	wardentest.NoError(t, s.Status.Serve(dir))
+	if _, err := s.Status.Source().Events(t.Context()); err != nil {
 		t.Errorf("events of a socket that came back: %v", err)
 	}
 }

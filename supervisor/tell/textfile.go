@@ -20,35 +20,35 @@ const textfileEvery = 15 * time.Second
 // Textfile keeps the metrics of a run in a file for node_exporter, by --textfile. Who
 // leads does, for all ranks that are led.
 type Textfile struct {
-	dir, version string
-	place        metrics.Place
-	file         *textfile.File
-	acted        metrics.Acted
-	some         bool          // a text was put
-	at           time.Duration // of the last that was due by its time
+	out   *events
+	place metrics.Place
+	file  *textfile.File
+	acted metrics.Acted
+	some  bool          // a text was put
+	at    time.Duration // of the last that was due by its time
 }
 
-// OpenTextfile begins the file, if any. attached is what [Run.Place] takes.
-func (f *Fan) OpenTextfile(attached string) {
-	x := &f.Textfile
-	x.dir, x.version, x.place = f.set.Textfile, f.Run.Version, f.Run.Place(attached)
-	if x.dir == "" {
+// Open begins the file, if any. attached is what [Run.Place] takes.
+func (x *Textfile) Open(attached string) {
+	set, run := x.out.set, &x.out.Run
+	x.place = run.Place(attached)
+	if set.Textfile == "" {
 		return
 	}
-	for _, r := range f.set.Rules {
+	for _, r := range set.Rules {
 		x.acted.Expect(r.Action)
 	}
-	x.file = textfile.Open(x.dir, f.Run.textfile(x.place), f.Run.Proc)
-	if f.set.TextfileFault != "" {
-		x.file.Failed(errors.New(f.set.TextfileFault))
+	x.file = textfile.Open(set.Textfile, run.textfile(x.place), run.Proc)
+	if set.TextfileFault != "" {
+		x.file.Failed(errors.New(set.TextfileFault))
 	}
 }
 
-// DropTextfile removes what an earlier watcher of this run told before it was killed:
+// Drop removes what an earlier watcher of this run told before it was killed:
 // another leads now, and tells.
-func (f *Fan) DropTextfile() {
-	if dir := f.set.Textfile; dir != "" {
-		name := f.Run.textfile(f.Run.Place(""))
+func (x *Textfile) Drop() {
+	if dir := x.out.set.Textfile; dir != "" {
+		name := x.out.Run.textfile(x.out.Run.Place(""))
 		probe.Run(func() { textfile.Remove(dir, name) })
 	}
 }
@@ -95,7 +95,7 @@ func (x *Textfile) Metrics(l *Look, kills []limit.Kills) *metrics.Set {
 		s.Put(&metrics.Ranks, x.place, float64(l.Ranks))
 	}
 	s.Put(&metrics.LastLook, x.place, float64(l.View.Sample.At.UnixMilli())/1000)
-	s.Put(&metrics.BuildInfo, x.place, 1, x.version)
+	s.Put(&metrics.BuildInfo, x.place, 1, x.out.Run.Version)
 	return s
 }
 
@@ -111,28 +111,26 @@ func (x *Textfile) Close() <-chan struct{} {
 	return done
 }
 
-// export has the text file hold what a look has, where that is due or something was
-// decided.
-func (f *Fan) export(l *Look, decided bool) {
-	x := &f.Textfile
+// look has the file hold what a look has, where that is due or something was decided.
+func (x *Textfile) look(l *Look, decided bool, kills func() []limit.Kills) {
 	if x.file == nil {
 		return
 	}
 	if why, news := x.file.Trouble(); news {
-		f.textfileNews(l.Now, why)
+		x.tell(l.Now, why)
 	}
 	if x.due(l.Now, decided) {
-		x.file.Put(x.Metrics(l, f.Readers.Kills()).Text())
+		x.file.Put(x.Metrics(l, kills()).Text())
 	}
 }
 
-// textfileNews tells that the file cannot be written, or can again: once each, though it
+// tell tells that the file cannot be written, or can again: once each, though it
 // be for the same reason as before.
-func (f *Fan) textfileNews(now time.Duration, why error) {
+func (x *Textfile) tell(now time.Duration, why error) {
 	if why == nil {
-		f.Say(now, "textfile", fmt.Sprintf("textfile: %s is written again", f.Textfile.dir))
+		x.out.Say(now, "textfile", fmt.Sprintf("textfile: %s is written again", x.out.set.Textfile))
 		return
 	}
-	f.ration(now, "fault textfile", fmt.Sprintf("textfile: %v; the command runs on", why), f.Warn)
-	f.faultEvent("textfile", why.Error())
+	x.out.ration(now, "fault textfile", fmt.Sprintf("textfile: %v; the command runs on", why), x.out.Warn)
+	x.out.faultEvent("textfile", why.Error())
 }

@@ -11,11 +11,11 @@ import (
 // TestTextfileNews: each change is told, though it be for the same reason as before.
 func TestTextfileNews(t *testing.T) {
 	s := newStand(t)
-	s.Textfile.dir = "/metrics"
+	s.set.Textfile = "/metrics"
 	for i := range 2 {
 		now := time.Duration(i) * 4 * time.Second
-		s.textfileNews(now, errors.New("cannot write to D: no space left on device"))
-		s.textfileNews(now+2*time.Second, nil)
+		s.Textfile.tell(now, errors.New("cannot write to D: no space left on device"))
+		s.Textfile.tell(now+2*time.Second, nil)
 	}
 	for line, want := range map[string]int{
 		"textfile: cannot write to D: no space left on device; the command runs on": 2, "textfile: /metrics is written again": 2,
@@ -39,13 +39,13 @@ func TestTextfileNews(t *testing.T) {
 func TestTextfileDue(t *testing.T) {
 	s := newStand(t)
 	made := 0
-	s.Readers.Kills = func() []limit.Kills { made++; return nil }
-	s.export(looked(0), true)
+	kills := func() []limit.Kills { made++; return nil }
+	s.Textfile.look(looked(0), true, kills)
 	if made != 0 {
 		t.Error("made without a file")
 	}
 	s.set.Textfile = t.TempDir()
-	s.OpenTextfile("")
+	s.Textfile.Open("")
 	for _, c := range []struct {
 		at      time.Duration
 		decided bool
@@ -53,12 +53,12 @@ func TestTextfileDue(t *testing.T) {
 	}{
 		{0, false, 1}, {14 * time.Second, false, 1}, {14 * time.Second, true, 2}, {15*time.Second - early, false, 3}, {29 * time.Second, false, 3}, {30*time.Second - early, false, 4},
 	} {
-		if s.export(looked(c.at), c.decided); made != c.want {
+		if s.Textfile.look(looked(c.at), c.decided, kills); made != c.want {
 			t.Errorf("at %v %d texts, want %d", c.at, made, c.want)
 		}
 	}
 	<-s.Textfile.Close()
-	if s.export(looked(time.Hour), true); made != 4 {
+	if s.Textfile.look(looked(time.Hour), true, kills); made != 4 {
 		t.Error("made after the end")
 	}
 }

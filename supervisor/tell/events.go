@@ -1,0 +1,137 @@
+package tell
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// events is what every sink may use: it stamps events and hands each to stream, record and
+// clients in one order, beside the lines for people.
+type events struct {
+	*Log
+	Run      Run
+	Recorder Recorder // nil where nothing is recorded
+	Clients  Clients
+	set      *settings.Settings
+	stream   *event.Stream // nil without --events
+	seq      uint64        // of the last event
+	failed   failures
+}
+
+func newEvents(lines Lines, set *settings.Settings, run Run) *events {
+	if run.Job != nil && run.Job.Nodes > 1 {
+		lines = onNode{lines, run.Node}
+	}
+	e := &events{Log: NewLog(lines), Run: run, set: set, failed: failures{queue: make(chan *Failure, 16)}}
+	if set.Events != "" {
+		e.stream = event.NewStream(set.Events, func(err error) {
+			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
+		})
+	}
+	return e
+}
+
+// Streams says whether events are written to a file.
+func (e *events) Streams() bool { return e.stream != nil }
+
+// Put stamps an event and hands it on. Where no sink takes events none is made.
+func (e *events) Put(name event.Name, make func(event.Head) any) {
+	if e.stream == nil && e.Recorder == nil && !e.Clients.Any() {
+		return
+	}
+	v := make(e.head(name))
+	e.Clients.tell(v)
+	if e.stream != nil {
+		e.stream.Put(name, v)
+	}
+	if e.Recorder != nil {
+		e.Recorder.Event(name, v)
+	}
+}
+
+func (e *events) head(name event.Name) event.Head {
+	e.seq++
+	return event.Head{V: event.Version, Time: time.Now(), Seq: e.seq, Event: name}
+}
+
+// Note gives an event to the record alone. It has no number.
+func (e *events) Note(name event.Name, make func(event.Head) any) {
+	if e.Recorder != nil {
+		e.Recorder.Event(name, make(event.Head{V: event.Version, Time: time.Now(), Event: name}))
+	}
+}
+
+// Fault tells once that a part of ours does not work.
+func (e *events) Fault(now time.Duration, part string, err error) {
+	if !e.Once(part, err.Error()) {
+		return
+	}
+	e.fault(now, part, fmt.Sprintf("%s: %v", part, err))
+	e.faultEvent(part, err.Error())
+}
+
+// Faults is [events.Fault] of several texts.
+func (e *events) Faults(now time.Duration, part string, texts ...string) {
+	for _, text := range texts {
+		e.Fault(now, part, errors.New(text))
+	}
+}
+
+// Warnings is [events.Fault] of what was met in looking for limits.
+func (e *events) Warnings(now time.Duration, all []limit.Warning) {
+	for _, w := range all {
+		e.Faults(now, w.Part, w.Text)
+	}
+}
+
+func (e *events) faultEvent(part, text string) {
+	e.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: part, Error: text} })
+}
+
+// CloseStream writes the last events, for at most so long.
+func (e *events) CloseStream(within time.Duration) {
+	if e.stream != nil {
+		e.stream.Close(within)
+	}
+}
+
+// Failure is what a sink could not do, from a goroutine of its own.
+type Failure struct{ part, text string }
+
+func (f *Failure) Error() string { return f.text }
+
+// failures queues what sinks could not do.
+type failures struct {
+	queue chan *Failure
+	lost  atomic.Uint64 // for which there was no room
+}
+
+// tell queues a failure. It never waits. A nil queue takes nothing: the caller reports it.
+func (q *failures) tell(part, text string) {
+	if q == nil {
+		return
+	}
+	select {
+	case q.queue <- &Failure{part, text}:
+	default:
+		q.lost.Add(1)
+	}
+}
+
+// Failures yields what sinks could not do, for [events.Failed].
+func (e *events) Failures() <-chan *Failure { return e.failed.queue }
+
+// Failed takes in such a failure.
+func (e *events) Failed(now time.Duration, f *Failure) {
+	e.Fault(now, f.part, f)
+	if n := e.failed.lost.Swap(0); n > 0 {
+		e.Fault(now, f.part, &Failure{f.part, text.Count(int(n), "failure") + " not shown: too many at once"})
+	}
+}
