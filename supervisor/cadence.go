@@ -26,11 +26,6 @@ func (w *watcher) pause(now time.Duration) time.Duration {
 		return max(w.node.Within(now, w.pace.HolderDue(now, followedHolderEvery)), cadence.MinPause)
 	}
 	in := w.paced(now)
-	if count, ok := w.observe.Counts.Next(now); ok {
-		in.Wake = count
-	}
-	if pss, ok := w.observe.PSS.Next(now); ok {
-		in.Wake = min(in.Wake, pss)
-	}
+	in.Wake = w.observe.Wake(now)
 	return max(w.node.Within(now, w.pace.Next(in)), cadence.MinPause)
 }

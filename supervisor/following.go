@@ -25,7 +25,7 @@ func (w *watcher) openFollowing(begin hold.Begin) {
 	}
 	w.tell.Sum.Led, w.tell.Sum.Watched = true, false
 	w.tell.Start(w.starts(begin), w.view)
-	w.tell.Warnings(w.now(), w.early)
+	w.tell.Tell(w.now(), w.early)
 	w.tell.Faults(w.now(), "start", w.Settings.Warnings...)
 	w.heardNode(w.node.Follow())
 	w.follow(woken{}) // what was asked for before the bell could ring for it

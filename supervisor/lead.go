@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -9,7 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/population"
@@ -34,7 +34,7 @@ func (w *watcher) join(begin hold.Begin) {
 		parents = append(parents, dir)
 	}
 	if err := w.node.Join(parents, placeName(&w.Options, begin.Holder), member(&w.Options, begin, w.observe.Pop.Command)); err != nil {
-		w.early = append(w.early, limit.Warning{Part: "leader", Text: err.Error() + "; other ranks of this node are not known"})
+		w.early.Fault("leader", fmt.Errorf("%w; other ranks of this node are not known", err))
 	}
 }
 

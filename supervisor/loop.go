@@ -95,9 +95,6 @@ func (w *watcher) heardProbes() bool {
 	now := w.look()
 	h := w.observe.Hear(now, w.view, w.acts.Ladder)
 	w.tell.Tell(now, h.News)
-	if h.Enforcement {
-		w.applyEnforcement(w.fault)
-	}
 	if h.Woken {
 		w.observe.PSS.Spend(w.pace.Full.Cost())
 	}

@@ -234,7 +234,7 @@ func TestPressedLooks(t *testing.T) {
 	}
 	write(0)
 	s := opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
-	if err := s.observe.WatchLimits([]*event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}); err != nil {
+	if err := s.observe.WatchLimits([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})

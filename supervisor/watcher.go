@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,10 +14,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
-	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -71,7 +68,7 @@ type watcher struct {
 	Options
 	clock
 
-	early   []limit.Warning // what was met before anything could be said
+	early   view.News // what was met before anything could be said
 	node    *node.Place
 	observe *observe.Observer
 	probes  probe.Set
@@ -130,7 +127,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w.observe = observe.New(observe.Options{
 		Settings: &w.Settings, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup,
 		Holder: begin.Holder, Command: command, Job: opt.Job, Probes: &w.probes, Scontrol: scontrol,
-		Bell: w.bell, LimitMet: limitMet, LoaderNews: loaderNews, Start: opt.Link.Start,
+		Bell: w.bell, LimitMet: limitMet, LoaderNews: loaderNews, Stalled: stalled, Start: opt.Link.Start, Subreaper: opt.Link.Subreaper,
 	})
 	env := &action.Env{
 		Observer: w.observe, Settings: &w.Settings, Able: opt.Able, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup, Now: w.now,
@@ -148,36 +145,23 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 // said before the start event, which is the first.
 func (w *watcher) open(begin hold.Begin) {
 	s := &w.Settings
-	var faults []limit.Warning
-	fault := func(part string, err error) { faults = append(faults, limit.Warning{Part: part, Text: err.Error()}) }
-	warnings := w.observe.Find(begin.Holder, begin.PID, w.node.Me.Step)
+	news := w.observe.Open(begin.Holder, begin.PID, w.node.Me.Step)
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
 		options.FirstID = uint64(begin.Attempt)<<32 | 1
 	}
 	w.acts.Ladder = policy.New(s.Rules, options)
-	if s.Dir != "" {
-		if err := w.observe.OpenLoaders(s.Dir); err != nil {
-			fault("loader", err)
-		}
-	}
-	if err := w.observe.Workers.Pools.Match(s.WorkerMatch, w.Proc); err != nil {
-		fault("worker-match", err)
-	}
-	w.applyEnforcement(fault)
-	w.observe.Counts = counts.New(&w.probes, w.Proc, w.Sys, begin.PID)
 	w.tell.Readers = tell.Readers{
 		Counts: w.observe.Counts.Of, Pace: w.observe.Counts.Pace, Outside: w.observe.Limits.Outside, Kills: w.observe.Limits.OOMKills,
 		Costs: func() ([]event.Cost, error) { return observe.OwnCost(w.Proc, begin.Holder, w.Self) },
 	}
-	w.observe.Diagnosis = observe.NewDiagnosis(w.Proc)
 	w.tell.Record.Open(w.observe.Pop.Command, begin.Attempt, begin.Last)
 	w.tell.Textfile.Open(w.observe.Pop.Name)
 	if !w.node.Heir {
 		w.read()
 		w.tell.Start(w.starts(begin), w.view)
 	}
-	w.tell.Warnings(w.now(), w.early)
+	w.tell.Tell(w.now(), w.early)
 	if w.takeLead() || w.node.Heir {
 		w.read()
 	}
@@ -185,17 +169,8 @@ func (w *watcher) open(begin hold.Begin) {
 	if w.node.Heir {
 		w.tell.StartAgain(w.starts(begin), w.view)
 	}
-	limits := make([]*event.Limit, len(w.view.Limits))
-	for i := range limits {
-		limits[i] = &w.view.Limits[i]
-	}
-	if err := w.observe.WatchLimits(limits); err != nil {
-		fault("inotify", err)
-	}
-	if err := w.bell.Stalls(stalled, w.Proc); err != nil {
-		fault("pressure", err)
-	}
-	w.tell.Warnings(w.now(), slices.Concat(faults, warnings))
+	news.Fault("inotify", w.observe.WatchLimits(w.view.Limits))
+	w.tell.Tell(w.now(), news)
 	w.tell.Faults(w.now(), "start", s.Warnings...)
 	if !s.RulesOfSite() { // those are for all jobs, and no job has all limits
 		w.tell.Faults(w.now(), "start", phrase.Unmatched(s.Rules, w.view.Limits)...)
@@ -221,18 +196,6 @@ func (w *watcher) openAlerts() {
 		opt.Job = job.ID
 	}
 	w.tell.Alerts.Open(opt, bootTime())
-}
-
-// applyEnforcement does what follows from who enforces what here.
-func (w *watcher) applyEnforcement(fault func(part string, err error)) {
-	w.observe.NeedPSS()
-	// A subreaper brings orphans back under the task, where slurmstepd counts
-	// them; so only where nobody sums by parent.
-	if !w.observe.Limits.SumsByPPID() {
-		if err := w.Link.Subreaper(true); err != nil {
-			fault("subreaper", err)
-		}
-	}
 }
 
 // starts is how we begin.

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -81,8 +80,9 @@ func (o *Observer) population(last *view.View, news *view.News) (procs, extra []
 
 // WatchLimits has the bell ring when the kernel says that one of these was met: it does so
 // in memory.events of each level of cgroup v2, every 10 ms at most.
-func (o *Observer) WatchLimits(limits []*event.Limit) (err error) {
-	for _, l := range limits {
+func (o *Observer) WatchLimits(limits []event.Limit) (err error) {
+	for i := range limits {
+		l := &limits[i]
 		if l.Level == "" {
 			continue
 		}
@@ -104,18 +104,9 @@ func (o *Observer) LeastOf(l *event.Limit) rss.Bytes {
 	return o.Workers.PSSFloor()
 }
 
-// NeedPSS begins to read PSS where a limit is compared in it.
-func (o *Observer) NeedPSS() {
-	if o.PSS == nil && o.Limits.NeedsPSS() {
-		o.PSS = NewPSS(o.opt.Probes, o.opt.Proc)
-	}
-}
-
 // Warnings are what could not be read or followed since the last call.
 func (o *Observer) Warnings() (news view.News) {
-	for _, w := range o.Limits.Warnings() {
-		news.Fault(w.Part, errors.New(w.Text))
-	}
+	warn(o.Limits.Warnings(), &news)
 	for _, err := range o.PSS.Told() {
 		news.Fault("pss", err)
 	}

@@ -1,10 +1,10 @@
 package observe
 
 import (
-	"errors"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/view"
@@ -29,8 +29,7 @@ type Heard struct {
 	Full bool // it calls for a full read
 	// PSS is that a reading of PSS came on which a decision depends, and Woken that the loop
 	// was woken for it.
-	PSS, Woken  bool
-	Enforcement bool // it is known now who enforces what
+	PSS, Woken bool
 }
 
 // Hear takes in what was read beside the full reads.
@@ -41,18 +40,29 @@ func (o *Observer) Hear(now time.Duration, v *view.View, ladder Ladder) (h Heard
 		h.Woken = h.PSS && woken
 	}
 	if a, ok := o.Slurm.Take(); ok {
-		h.Full, h.Enforcement = true, a.Open
+		h.Full = true
 		o.heardSlurm(&a, ladder.JobEndAhead(), &h.News)
 	}
 	fresh, read := o.Counts.Take(func() time.Duration { return now })
 	h.Any = h.Any || read
 	warnings, found := o.HearSteps()
-	for _, w := range warnings {
-		h.News.Fault(w.Part, errors.New(w.Text))
-	}
+	warn(warnings, &h.News)
 	unmanaged := o.Pop.Heard()
 	h.Full = h.Full || reached(v, fresh, ladder) || found > 0 || unmanaged
 	return h
+}
+
+// Wake is how long after now the loop must wake for a read beside the full ones, not at all
+// for [cadence.Never].
+func (o *Observer) Wake(now time.Duration) time.Duration {
+	pause := cadence.Never
+	if count, ok := o.Counts.Next(now); ok {
+		pause = count
+	}
+	if pss, ok := o.PSS.Next(now); ok {
+		pause = min(pause, pss)
+	}
+	return pause
 }
 
 // reached says whether one of these limits stands at or above the rung that was

@@ -65,6 +65,7 @@ func (o *Observer) Slept() { o.endAskedAt = 0 }
 func (o *Observer) heardSlurm(a *SlurmAnswer, ahead time.Duration, news *view.News) {
 	if a.Open {
 		o.Limits.SetEnforcement(a.Rules, a.RulesErr)
+		o.enforced(news)
 	}
 	if a.EndErr == nil || errors.Is(a.EndErr, slurm.ErrNoEnd) {
 		o.Limits.SetEnd(a.End)

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
@@ -35,6 +37,8 @@ type Options struct {
 	// when loaders have written something.
 	Bell                 *wake.Bell
 	LimitMet, LoaderNews wake.Cause
+	Stalled              wake.Cause // … and for this when tasks of the node wait for memory
+	Subreaper            func(on bool) error
 	Start                func(*exec.Cmd) error // has the holder start a program
 }
 
@@ -42,7 +46,7 @@ type Options struct {
 // goroutine.
 type Observer struct {
 	Pop      *population.Population
-	Limits   *limit.Union   // nil until Find
+	Limits   *limit.Union   // nil until Open
 	Counts   *counts.Counts // limits beside summed memory
 	Workers  *workers.Workers
 	Loader   *loader.Control // nil where loaders are not talked to
@@ -90,9 +94,44 @@ func (opt *Options) limitsOf(pid int, self []int, lookup func(string) (string, b
 	})
 }
 
-// Find finds the limits of what is watched: of our own by the holder, of what we attached to
-// by the command. step is the command's.
-func (o *Observer) Find(holder, command int, step string) []limit.Warning {
+// Open finds what is watched is held to, and begins to hear of it: of loaders, of stalls, of
+// who enforces limits. Our own are found by the holder, those of what we attached to by the
+// command. step is the command's.
+func (o *Observer) Open(holder, command int, step string) (news view.News) {
+	warnings := o.find(holder, command, step)
+	opt := &o.opt
+	if dir := opt.Settings.Dir; dir != "" {
+		news.Fault("loader", o.OpenLoaders(dir))
+	}
+	news.Fault("worker-match", o.Workers.Pools.Match(opt.Settings.WorkerMatch, opt.Proc))
+	o.enforced(&news)
+	news.Fault("pressure", opt.Bell.Stalls(opt.Stalled, opt.Proc))
+	o.Counts = counts.New(opt.Probes, opt.Proc, opt.Sys, command)
+	o.Diagnosis = NewDiagnosis(opt.Proc)
+	warn(warnings, &news)
+	return news
+}
+
+// enforced does what follows from who enforces what here.
+func (o *Observer) enforced(news *view.News) {
+	if o.PSS == nil && o.Limits.NeedsPSS() {
+		o.PSS = NewPSS(o.opt.Probes, o.opt.Proc)
+	}
+	// A subreaper brings orphans back under the task, where slurmstepd counts
+	// them; so only where it does not sum by parent.
+	if !o.Limits.SumsByPPID() {
+		news.Fault("subreaper", o.opt.Subreaper(true))
+	}
+}
+
+func warn(all []limit.Warning, news *view.News) {
+	for _, w := range all {
+		news.Fault(w.Part, errors.New(w.Text))
+	}
+}
+
+// find finds the limits of what is watched.
+func (o *Observer) find(holder, command int, step string) []limit.Warning {
 	opt := &o.opt
 	o.steps = stepLimits{proc: opt.Proc, probes: opt.Probes, ownStep: step, sets: map[string]*limit.Set{}}
 	l := &o.steps

@@ -47,10 +47,9 @@ func newStand(t *testing.T, change func(*settings.Settings, map[string]string)) 
 		Command: rss.ProcID{PID: theCommand, Start: 10}, Probes: probes, Bell: wake.New(),
 		Lookup:   func(k string) (string, bool) { v, ok := env[k]; return v, ok },
 		Scontrol: func(context.Context, ...string) ([]byte, error) { return nil, errors.New("no scontrol here") },
-		Start:    (*exec.Cmd).Start,
+		Start:    (*exec.Cmd).Start, Subreaper: func(bool) error { return nil },
 	})
-	s.Find(theHolder, theCommand, "")
-	s.NeedPSS()
+	s.Open(theHolder, theCommand, "")
 	s.read()
 	return s
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -81,13 +80,6 @@ func (e *events) Fault(now time.Duration, part string, err error) {
 func (e *events) Faults(now time.Duration, part string, texts ...string) {
 	for _, text := range texts {
 		e.Fault(now, part, errors.New(text))
-	}
-}
-
-// Warnings is [events.Fault] of what was met in looking for limits.
-func (e *events) Warnings(now time.Duration, all []limit.Warning) {
-	for _, w := range all {
-		e.Faults(now, w.Part, w.Text)
 	}
 }
 

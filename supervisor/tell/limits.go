@@ -23,7 +23,7 @@ const endMoves = 5 * time.Second
 // Tell tells of limits that are new since another view, or that were moved, and returns
 // the new ones: Slurm 26.05 can shrink a running job. Swap that the whole node uses moves a
 // limit a little all the time, which is not told.
-func (t *Limits) Tell(now time.Duration, before, v *view.View) (found []*event.Limit) {
+func (t *Limits) Tell(now time.Duration, before, v *view.View) (found []event.Limit) {
 	for i := range v.Limits {
 		l := &v.Limits[i]
 		old := before.Limit(l.ID())
@@ -51,7 +51,7 @@ func (t *Limits) Tell(now time.Duration, before, v *view.View) (found []*event.L
 		case l.Name == event.LimitCgroup && !t.out.Run.WholeJob:
 			t.out.Say(now, "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, text.Percent(l.Ratio())))
 		}
-		found = append(found, l)
+		found = append(found, *l)
 	}
 	return found
 }
