@@ -2,28 +2,12 @@ package proctree
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
-
-// doomed is a process that lasts until the test ends it.
-func doomed(t *testing.T) (*os.Process, rss.ProcID) {
-	t.Helper()
-	c := exec.Command("/bin/sleep", "1000")
-	if err := c.Start(); err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		c.Process.Kill()
-		c.Wait()
-	})
-	start, err := StartTime("/proc", c.Process.Pid)
-	must(t, err)
-	return c.Process, rss.ProcID{PID: c.Process.Pid, Start: start}
-}
 
 func TestEnding(t *testing.T) {
 	for name, expect := range map[string]func(rss.ProcID) *Ending{
@@ -31,18 +15,18 @@ func TestEnding(t *testing.T) {
 		"Linux 5.2": func(id rss.ProcID) *Ending { return &Ending{proc: "/proc", id: id, fd: -1} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, id := doomed(t)
+			p, id := rsstest.Sleeper(t)
 			e := expect(id)
 			if e.Wait(time.Millisecond) || !Lives("/proc", id) {
 				t.Fatal("it lives")
 			}
-			p.Kill() // and is not waited for: a zombie has ended
+			p.Process.Kill() // and is not waited for: a zombie has ended
 			if !e.Wait(time.Minute) || Lives("/proc", id) {
 				t.Error("the end was not seen")
 			}
 		})
 	}
-	_, id := doomed(t)
+	_, id := rsstest.Sleeper(t)
 	if id.Start--; !Expect("/proc", id).Wait(0) {
 		t.Error("the PID was given to another process")
 	}
@@ -63,14 +47,14 @@ func TestEndingKeepsNoDescriptor(t *testing.T) {
 		}
 		return n
 	}
-	p, id := doomed(t)
+	p, id := rsstest.Sleeper(t)
 	before := count()
 	for range 20 {
 		e := Expect("/proc", id)
 		e.Wait(time.Microsecond)
 		e.Close()
 	}
-	p.Kill()
+	p.Process.Kill()
 	Expect("/proc", id).Wait(time.Minute)
 	if after := count(); after > before {
 		t.Errorf("%d descriptors, were %d", after, before)

@@ -3,7 +3,6 @@ package proctree
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,15 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
-
-// sleeper starts a process that does nothing.
-func sleeper(t *testing.T) *exec.Cmd {
-	t.Helper()
-	c := exec.Command("sleep", "1000")
-	must(t, c.Start())
-	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	return c
-}
 
 // openStatm counts our descriptors of some process's statm, and wants each
 // closed on exec.
@@ -55,7 +45,7 @@ func readTree(t *testing.T, r *Reader) []rss.Proc {
 
 func TestDescriptorsAreKept(t *testing.T) {
 	for range 3 {
-		sleeper(t)
+		rsstest.Sleeper(t)
 	}
 	for most, want := range map[int]int{100: 4, 2: 2, 0: 0} {
 		r := New("/proc")
@@ -79,7 +69,7 @@ func TestDescriptorsAreKept(t *testing.T) {
 }
 
 func TestDescriptorsOfTheDeadAreClosed(t *testing.T) {
-	dies := sleeper(t)
+	dies, _ := rsstest.Sleeper(t)
 	r := New("/proc")
 	defer r.Close()
 	readTree(t, r)
@@ -114,7 +104,7 @@ func TestListsAfterAFork(t *testing.T) {
 	if !quiet {
 		t.Error("listed 100 times in a row")
 	}
-	sleeper(t)
+	rsstest.Sleeper(t)
 	if procs := readTree(t, r); len(procs) != 2 {
 		t.Errorf("the child is not seen: %+v", procs)
 	}
@@ -126,7 +116,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 	r := New("/proc")
 	t.Cleanup(r.Close)
 	first := len(readTree(t, r))
-	started := sleeper(t).Process.Pid
+	_, started := rsstest.Sleeper(t)
 	var procs []rss.Proc
 	var err error
 	rsstest.WithoutDescriptors(t, func() {
@@ -138,7 +128,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 	found := false
 	procs = readTree(t, r)
 	for _, p := range procs {
-		found = found || p.ID.PID == started
+		found = found || p.ID == started
 	}
 	if !found || len(procs) != first+1 {
 		t.Errorf("%d processes then, %d before, the new one is among them: %v", len(procs), first, found)

@@ -2,13 +2,18 @@ package rsstest
 
 import (
 	"bufio"
+	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/rss"
 )
 
 // Child is a program that a test talks to by lines, most often the test binary
@@ -50,6 +55,30 @@ func (c *Child) Line() (string, error) {
 func (c *Child) End() {
 	c.In.Close()
 	_ = c.cmd.Wait()
+}
+
+// Sleeper starts a process that does nothing and lasts until the test ends it, at its end
+// at the latest.
+func Sleeper(t testing.TB) (*exec.Cmd, rss.ProcID) {
+	t.Helper()
+	c := exec.Command("sleep", "1000")
+	if err := c.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // it may have ended
+		_ = c.Wait()
+	})
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	start, err := strconv.ParseUint(fields[19], 10, 64) // field 22, starttime
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, rss.ProcID{PID: c.Process.Pid, Start: start}
 }
 
 // DefaultSignals gives each child that this process starts from now on the default

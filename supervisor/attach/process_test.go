@@ -9,27 +9,9 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
-
-// sleeper is a process that lasts until the test ends it.
-func sleeper(t *testing.T) (*exec.Cmd, rss.ProcID) {
-	t.Helper()
-	c := exec.Command("/bin/sleep", "1000")
-	if err := c.Start(); err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		c.Process.Kill()
-		c.Wait()
-	})
-	start, err := proctree.StartTime("/proc", c.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, rss.ProcID{PID: c.Process.Pid, Start: start}
-}
 
 func message(t *testing.T, p *Process) hold.Message {
 	t.Helper()
@@ -50,7 +32,7 @@ func exits(t *testing.T, p *Process) {
 }
 
 func TestFollow(t *testing.T) {
-	c, id := sleeper(t)
+	c, id := rsstest.Sleeper(t)
 	p := Follow("/proc", id)
 	if b := p.Begin(); b.PID != id.PID || b.Start != id.Start || b.Holder != 0 {
 		t.Errorf("%+v", b)

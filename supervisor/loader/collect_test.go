@@ -1,10 +1,11 @@
 package loader
 
 import (
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"

@@ -138,7 +138,7 @@ func faultsOf(t *testing.T) []fault {
 
 // runFault runs a training with the fault; it returns whether a process got there.
 func runFault(t *testing.T, s *stand, f fault) bool {
-	args := []string{"--part", "800", "--epochs", "2"}
+	args := []string{"--part", "400", "--epochs", "2"}
 	want := bareOn(t, s, args...)
 	tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop"), hook: f.put(t)})
 	var asked []uint64
@@ -197,7 +197,7 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
-		args := []string{"--part", "800", "--epochs", "2"}
+		args := []string{"--part", "400", "--epochs", "2"}
 		start := func(t *testing.T) (*training, rss.ProcID) {
 			tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop")})
 			tr.until("workers", func() bool { return len(tr.workers()) == 2 })

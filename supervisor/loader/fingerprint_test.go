@@ -3,12 +3,13 @@ package loader
 import (
 	"encoding/json"
 	"errors"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"

@@ -49,7 +49,7 @@ func TestRunDirGone(t *testing.T) {
 		}},
 		{"a file", func(dir string) { os.RemoveAll(dir); os.WriteFile(dir, nil, 0o700) }},
 	}, func(c kase) string { return c.name }, func(t *testing.T, s *stand, c kase) {
-		args := []string{"--part", "800", "--epochs", "2"}
+		args := []string{"--part", "400", "--epochs", "2"}
 		want := bareOn(t, s, args...)
 		tr := train(t, trainOptions{on: s, args: args, spoil: c.spoil})
 		r := tr.finish()

@@ -2,10 +2,11 @@ package loader
 
 import (
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
@@ -112,6 +113,9 @@ func TestIterableRefused(t *testing.T) {
 			l := tr.ctl.Trainers()[0].Loaders[0]
 			if known := !strings.Contains(args, "keeping"); known && (l.CanRecycle || !strings.Contains(l.Why, why)) {
 				t.Errorf("%+v", l)
+			}
+			if _, err := tr.ctl.Recycle(1, event.Swap); err == nil {
+				t.Error("recycling process 1 was asked for")
 			}
 			for {
 				id, err := tr.ctl.Recycle(tr.workers()[0], event.Swap)

@@ -1,14 +1,17 @@
 package loader
 
 import (
+	"cmp"
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -22,6 +25,8 @@ type shape struct {
 	swaps bool
 	// slow says that a replacement takes seconds to come up.
 	slow bool
+	// often has `make test` replace so many workers in each mode, 2 where it is 0.
+	often int
 	// child says that all of it is done in a child, which says hello beside its parent.
 	child bool
 }
@@ -34,8 +39,8 @@ var shapes = []shape{
 	{name: "a new iterator an epoch, 1 worker", args: "--loader plain --workers 1", swaps: true},
 	{name: "endless", args: "--loader endless --workers 4"},
 	{name: "endless, 1 worker", args: "--loader endless --workers 1", swaps: true},
-	{name: "epoch left early", args: "--workers 3 --break-at 17"},
-	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17"},
+	{name: "epoch left early", args: "--workers 3 --break-at 17", often: 8},
+	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17", often: 8},
 	{name: "spawn", args: "--context spawn --workers 2", slow: true},
 	{name: "forkserver", args: "--context forkserver --workers 2", slow: true},
 	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
@@ -55,7 +60,6 @@ var shapes = []shape{
 	{name: "plain file", args: "--dataset plain --main-reads --workers 2"},
 	{name: "numpy memmap", args: "--dataset memmap --workers 2"},
 	{name: "lmdb", args: "--dataset lmdb --workers 2"},
-	{name: "dataset that raises", args: "--workers 2 --fail 5 77 500 1234 3000"},
 	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true}, // in the turn of a stand that has it
 	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
 }
@@ -71,7 +75,8 @@ type cell struct {
 // TestMatrix holds the promise for every shape, started as the stand's Python does, and
 // with RSSWARDEN_ENDURANCE on every torch: workers are
 // replaced while batches flow, no record is lost, doubled or out of its place,
-// what each holds is right, and each worker that was replaced ended with 0.
+// what each holds is right, each worker that was replaced ended with 0, and its
+// replacement has its id.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -133,15 +138,17 @@ func TestPreloadedForkServer(t *testing.T) {
 }
 
 func runCell(t *testing.T, s *stand, sh shape) cell {
-	count := wardentest.Few(100, 2)
+	count := wardentest.Few(100, cmp.Or(sh.often, 2))
 	if sh.slow {
 		count = wardentest.Few(100, 1)
 	}
-	tr := train(t, trainOptions{on: s, args: append(strings.Fields("--context= "+sh.args),
+	tr := train(t, trainOptions{on: s, args: append(strings.Fields("--context= --init started "+sh.args),
 		"--part", fmt.Sprint(wardentest.Few(800, 400)), "--step", "0.001", "--until", "@stop")})
 	c := cell{shape: sh.name, torch: s.Name}
+	var recycled []Said
 	for _, mode := range []event.Mode{event.Swap, event.Drain} {
 		for _, said := range tr.recycle(count, mode) {
+			recycled = append(recycled, said)
 			if said.Exit != 0 {
 				c.badExits++
 				t.Errorf("worker %d exited with %d", said.Worker, said.Exit)
@@ -172,6 +179,12 @@ func runCell(t *testing.T, s *stand, sh shape) cell {
 		t.Errorf("%+v", r)
 	}
 	tr.notOff()
+	workers := tr.started()
+	for _, said := range recycled {
+		if id := workers[said.New]; id == "" || id != workers[said.Worker] {
+			t.Errorf("replacement %d ran as worker %q, the old one %d as %q", said.New, id, said.Worker, workers[said.Worker])
+		}
+	}
 	// No worker passes for a trainer.
 	if hellos, want := tr.count(event.LoaderHello, 0), map[bool]int{false: 1, true: 2}[sh.child]; hellos != want {
 		t.Errorf("%d hellos, want %d", hellos, want)
@@ -180,6 +193,20 @@ func runCell(t *testing.T, s *stand, sh shape) cell {
 		t.Errorf("stderr: %s", text)
 	}
 	return c
+}
+
+// started is which worker each process was, as worker_init_fn saw it.
+func (tr *training) started() map[int]string {
+	tr.t.Helper()
+	data, err := os.ReadFile(strings.TrimSuffix(tr.stop, "stop") + "started")
+	must(tr.t, err)
+	id := make(map[int]string)
+	for line := range strings.Lines(string(data)) {
+		worker, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, _ := strconv.Atoi(pid)
+		id[n] = worker
+	}
+	return id
 }
 
 // tracked is what Python's resource tracker says, now and then, of a semaphore

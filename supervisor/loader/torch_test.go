@@ -1,12 +1,13 @@
 package loader
 
 import (
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
@@ -70,7 +71,7 @@ func TestUnknownTorch(t *testing.T) {
 	}, func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
 		site, err := filepath.Abs("testdata/changed")
 		must(t, err)
-		args := []string{"--part", "800", "--epochs", "2"}
+		args := []string{"--part", "400", "--epochs", "2"}
 		want := bareOn(t, s, args...)
 		tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop"),
 			env: []string{"PYTHONPATH=" + site, "RENAME=" + c.rename, "RENAME_IN=" + c.in}})
@@ -142,7 +143,7 @@ func TestFreeThreaded(t *testing.T) {
 	torchtest.EachCase(t, []string{"fork", "spawn"}, nil, func(t *testing.T, s *stand, context string) {
 		site := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte("import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags += 't'\n"), 0o600))
-		args := []string{"--part", "800", "--epochs", "2"}
+		args := []string{"--part", "400", "--epochs", "2"}
 		want := bareOn(t, s, args...)
 		tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--context", context, "--until", "@stop"), env: []string{"PYTHONPATH=" + site}})
 		tr.until("that the hook is off", func() bool { ts := tr.ctl.Trainers(); return len(ts) == 1 && ts[0].Off })

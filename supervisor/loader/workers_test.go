@@ -1,11 +1,12 @@
 package loader
 
 import (
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -26,19 +27,8 @@ func parent(t *testing.T) string {
 	return dir
 }
 
-// sleeper is a process that stands for a rank's holder; it ends with the test.
-func sleeper(t *testing.T) (rss.ProcID, *exec.Cmd) {
-	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	wardentest.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
-	wardentest.NoError(t, err)
-	return rss.ProcID{PID: cmd.Process.Pid, Start: start}, cmd
-}
-
 func rank(t *testing.T, task int) (Member, *exec.Cmd) {
-	id, cmd := sleeper(t)
+	cmd, id := rsstest.Sleeper(t) // stands for the holder
 	return Member{Holder: id, Watcher: id, Command: id, Task: task, Step: "0", Words: []string{"sleep"}}, cmd
 }
 
