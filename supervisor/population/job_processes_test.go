@@ -50,6 +50,14 @@ func found(t *testing.T, f *Finder) string {
 	return strings.Join(all, " ")
 }
 
+// finds wants those members of what is looked for.
+func finds(t *testing.T, what string, f *Finder, want string) {
+	t.Helper()
+	if got := found(t, f); got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
 const (
 	v1 = "9:freezer:/slurm/uid_1/job_%[1]s/step_%[2]s\n4:memory:/slurm/uid_1/job_%[1]s/step_%[2]s/task_0\n"
 	v2 = "0::/system.slice/slurmstepd.scope/job_%s/step_%s/user/task_0\n"
@@ -76,15 +84,9 @@ func TestFindByCgroup(t *testing.T) {
 			n.Write("proc/50/cgroup", in("46", "0"))
 
 			f := newFinder(n.by(user), "46", "", 40)
-			if got, want := found(t, f), "11:batch* 21:0* 22:0* 24:0* 12:batch 23:0"; got != want {
-				t.Errorf("the job: %s, want %s", got, want)
-			}
-			if got, want := found(t, newFinder(n.by(user), "46", "batch", 40)), "11:batch* 12:batch"; got != want {
-				t.Errorf("the batch step: %s, want %s", got, want)
-			}
-			if got := found(t, newFinder(n.by(user), "47", "", 40)); got != "" {
-				t.Errorf("another job: %s", got)
-			}
+			finds(t, "the job", f, "11:batch* 21:0* 22:0* 24:0* 12:batch 23:0")
+			finds(t, "the batch step", newFinder(n.by(user), "46", "batch", 40), "11:batch* 12:batch")
+			finds(t, "another job", newFinder(n.by(user), "47", "", 40), "")
 			// A task that slurmstepd has forked and not executed yet, and one
 			// that has.
 			n.put(25, 20, "slurmstepd", in("46", "1"))
@@ -92,9 +94,7 @@ func TestFindByCgroup(t *testing.T) {
 			n.put(25, 20, "python", in("46", "1"))
 			n.put(26, 25, "python", in("46", "1"))
 			n.End(21)
-			if got, want := found(t, f), "11:batch* 22:0* 23:0* 24:0* 25:1* 12:batch 26:1"; got != want {
-				t.Errorf("later: %s, want %s", got, want)
-			}
+			finds(t, "later", f, "11:batch* 22:0* 23:0* 24:0* 25:1* 12:batch 26:1")
 			// A PID that was given to a process of the job.
 			n.put(31, 22, "python", in("46", "0"))
 			for range recheck {
@@ -112,9 +112,7 @@ func TestFindByCgroup(t *testing.T) {
 			for _, pid := range []int{11, 12, 22, 23, 24, 25, 26} {
 				n.End(pid)
 			}
-			if got := found(t, f); got != "" {
-				t.Errorf("after its end: %s", got)
-			}
+			finds(t, "after its end", f, "")
 		})
 	}
 }
@@ -131,12 +129,8 @@ func TestFindByOtherNames(t *testing.T) {
 	if got := found(t, f); got != "21:0* 22:0" || f.job != "47" {
 		t.Errorf("46_3: %s, job %s", got, f.job)
 	}
-	if got := found(t, newFinder(n.by(user), "46_4", "", 1)); got != "" {
-		t.Errorf("46_4: %s", got)
-	}
-	if got := found(t, newFinder(n.by(user), "48", "", 1)); got != "31:0*" {
-		t.Errorf("48: %s", got)
-	}
+	finds(t, "46_4", newFinder(n.by(user), "46_4", "", 1), "")
+	finds(t, "48", newFinder(n.by(user), "48", "", 1), "31:0*")
 }
 
 // TestFindByEnvironment: without proctrack/cgroup and task/cgroup.
@@ -148,9 +142,7 @@ func TestFindByEnvironment(t *testing.T) {
 	n.put(21, 1, "python", "0::/\n", "SLURM_JOB_ID=46", "SLURM_STEP_ID=0")
 	n.put(31, 1, "bash", "0::/\n", "SLURM_JOB_ID=46") // of salloc: in no step
 	n.put(32, 1, "bash", "0::/\n", "SLURM_JOB_ID=47", "SLURM_STEP_ID=0")
-	if got, want := found(t, newFinder(n.by(user), "46", "", 1)), "11:batch* 21:0* 12:batch"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	finds(t, "the job", newFinder(n.by(user), "46", "", 1), "11:batch* 21:0* 12:batch")
 }
 
 // stepd puts a slurmstepd with the title that it has, where a copy of the program lies
@@ -228,13 +220,9 @@ func TestFindForRoot(t *testing.T) {
 	// The parent has ended, and a slurmstepd has its PID.
 	n.stepd(91, "slurmstepd: [46.0]", 0)
 	n.put(90, 91, "python", "0::/\n", claim...)
-	if got, want := found(t, newFinder(n.by(0), "46", "", 1)), "11:batch* 21:0* 12:batch"; got != want {
-		t.Errorf("46: %s, want %s", got, want)
-	}
+	finds(t, "46", newFinder(n.by(0), "46", "", 1), "11:batch* 21:0* 12:batch")
 	for _, job := range []string{"46_3", "48"} {
-		if got := found(t, newFinder(n.by(0), job, "", 1)); got != "" {
-			t.Errorf("%s: %s", job, got)
-		}
+		finds(t, job, newFinder(n.by(0), job, "", 1), "")
 	}
 	e := n.by(0).environment(12, "")
 	for name, want := range map[string]string{"SLURM_JOB_ID": "46", "SLURM_STEP_ID": "batch", "SLURM_CONF": "/etc/slurmd.conf"} {
@@ -268,14 +256,10 @@ func TestFindForRootByCgroup(t *testing.T) {
 	n.Put(rsstest.Process{PID: 51, Parent: 50, Start: 51, Comm: "python", UID: user})
 	put(45, sluid, 0) // an orphan
 	put(61, "0::/system.slice/slurmstepd.scope/sAAAAAAAAAAAAA/step_0\n", 0)
-	if got, want := found(t, newFinder(n.by(0), "46", "", 1)), "21:0* 22:batch*"; got != want {
-		t.Errorf("46: %s, want %s", got, want)
-	}
+	finds(t, "46", newFinder(n.by(0), "46", "", 1), "21:0* 22:batch*")
 	f := newFinder(n.by(0), "48", "", 1)
 	found(t, f)
-	if got, want := found(t, f), "45:0* 51:0*"; got != want {
-		t.Errorf("48: %s, want %s", got, want)
-	}
+	finds(t, "48", f, "45:0* 51:0*")
 }
 
 // TestFindBySLUID: where a directory is named by a SLUID the title of its slurmstepd tells
@@ -295,12 +279,8 @@ func TestFindBySLUID(t *testing.T) {
 	n.Write("proc/30/cmdline", "slurmstepd: [99.0]\x00")
 	n.Write("sys/fs/cgroup"+dir+"/step_0/user/task_0/cgroup.procs", "22\n30\n")
 	for _, uid := range []int{0, user} {
-		if got, want := found(t, newFinder(n.by(uid), "17", "", 1)), "21:batch* 22:0* 30:0*"; got != want {
-			t.Errorf("17 for %d: %s, want %s", uid, got, want)
-		}
-		if got := found(t, newFinder(n.by(uid), "99", "", 1)); got != "" {
-			t.Errorf("99 for %d: %s", uid, got)
-		}
+		finds(t, fmt.Sprint("17 for ", uid), newFinder(n.by(uid), "17", "", 1), "21:batch* 22:0* 30:0*")
+		finds(t, fmt.Sprint("99 for ", uid), newFinder(n.by(uid), "99", "", 1), "")
 		e := n.by(uid).environment(22, "")
 		for name, want := range map[string]string{"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"} {
 			if got, _ := e.Lookup(name); got != want {
@@ -315,9 +295,7 @@ func TestFindBySLUID(t *testing.T) {
 func TestFindNotOthers(t *testing.T) {
 	n := jobTree{t, rsstest.Empty(t)}
 	n.put(21, 1, "python", "0::/\n", "SLURM_JOB_ID=46", "SLURM_STEP_ID=0")
-	if got := found(t, newFinder(n.by(1002), "46", "", 1)); got != "" {
-		t.Errorf("of another user: %s", got)
-	}
+	finds(t, "of another user", newFinder(n.by(1002), "46", "", 1), "")
 }
 
 // TestFindNotOurs: what an exec= rule runs is no part of the job, also where
@@ -332,15 +310,11 @@ func TestFindNotOurs(t *testing.T) {
 	n.put(39, 41, "notify.sh", in) // its PID comes before those above it
 	n.put(43, 39, "curl", in)
 	f := newFinder(n.by(user), "46", "", 40)
-	if got := found(t, f); got != "21:0*" {
-		t.Errorf("the job: %s", got)
-	}
+	finds(t, "the job", f, "21:0*")
 	n.End(41)
 	n.put(39, 1, "notify.sh", in)
 	for range 2 {
-		if got := found(t, f); got != "21:0*" {
-			t.Errorf("an orphan of ours is taken in: %s", got)
-		}
+		finds(t, "an orphan of ours is taken in", f, "21:0*")
 	}
 }
 
