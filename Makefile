@@ -85,10 +85,10 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	if [ -z "$$RSSWARDEN_SID" ] && RSSWARDEN_SID=$$today/root .ci/root sid; then export RSSWARDEN_SID=$$today/root; fi; \
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -p 1 -timeout 240m -v \
 		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411Torch26|SlurmSid' ./cmd/rsswarden/e2e/run ./cmd/rsswarden/e2e/torch ./cmd/rsswarden/e2e/slurm && \
-	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor/diagnosis ./supervisor && \
+	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor && \
 	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./rss/rsstest && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 240m -v \
-		-run 'Known|Trial|Matrix|Stateful|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleBreak|Sharing' ./supervisor/loader && \
+		-run 'Known|Trial|Matrix|Stateful|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleFailing|Sharing' ./supervisor/loader && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run SaveRate ./supervisor && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run KilledAtAnyMoment ./supervisor/record/store && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run Churn ./cmd/rsswardend && \

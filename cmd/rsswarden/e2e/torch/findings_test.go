@@ -17,7 +17,7 @@ import (
 )
 
 // grower is a program whose memory grows for one reason, or an innocent one: a
-// script of supervisor/diagnosis/testdata.
+// script of testdata/growers.
 type grower struct {
 	name    string
 	script  string
@@ -91,7 +91,7 @@ type growth struct {
 }
 
 // grow runs one under rsswarden, until what is to be told of it was told: see
-// supervisor/diagnosis/testdata/lasting.py.
+// testdata/growers/lasting.py.
 func (g *grower) grow(dir string, options ...string) (r growth) {
 	r.events = filepath.Join(dir, "events")
 	records := filepath.Join(dir, "records")
@@ -113,7 +113,7 @@ func (g *grower) grow(dir string, options ...string) (r growth) {
 			_ = os.WriteFile(enough, nil, 0o600) // without it the run only takes longer
 		}()
 	}
-	args = append(args, python, "-W", "ignore", filepath.Join("../../../../supervisor/diagnosis/testdata", g.script), dir, g.arg)
+	args = append(args, python, "-W", "ignore", filepath.Join("testdata/growers", g.script), dir, g.arg)
 	if _, r.stderr, r.err = wardentest.Output(append([]string{binary}, args...)...); r.err != nil {
 		return r
 	}

@@ -1,7 +1,5 @@
 # Blocks of many sizes, nine of ten freed: glibc keeps the pages until malloc_trim.
-# With "alone" it calls that itself, and what it gave back is the one line that is
-# written, as the loader hook tells it.
-import ctypes, os, random, sys, time
+import random, time
 import torch
 from torch.utils.data import DataLoader, Dataset
 from lasting import lasting
@@ -18,11 +16,6 @@ class Samples(Dataset):
         return i
 
 
-def resident():
-    with open("/proc/self/status") as f:
-        return next(int(line.split()[1]) << 10 for line in f if line.startswith("RssAnon"))
-
-
 rng, over, kept, rounds = random.Random(1), lasting(12), [], 0
 for step, batch in enumerate(DataLoader(Samples(), batch_size=8, shuffle=True, num_workers=2)):
     if step % 150 == 100 and rounds < 2:
@@ -32,8 +25,3 @@ for step, batch in enumerate(DataLoader(Samples(), batch_size=8, shuffle=True, n
         rounds += 1
     if over():
         break
-if "alone" in sys.argv:
-    before = resident()
-    ctypes.CDLL(None).malloc_trim(0)
-    print("collected", os.getpid(), before - resident(), flush=True)
-    time.sleep(3)
