@@ -1,14 +1,11 @@
 package supervisor
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
-	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // While another watcher of the node leads, this one waits for the end of its own command,
@@ -42,7 +39,7 @@ func (w *watcher) follow(by woken) {
 		if err := w.Link.Unstick(); err != nil {
 			w.fault("holder", err)
 		}
-		w.slim()
+		w.slim.at(w.now())
 	}
 	if w.heardNode(w.node.Advance(w.now())); w.node.Leads() {
 		w.due, w.gap = 0, 0 // nothing was to be seen so far
@@ -57,16 +54,10 @@ func (w *watcher) endFollowing(exit *hold.Exit) {
 	}
 	w.tellSignals()
 	e := exitOf(exit, w.Settings.StopStatus)
-	out, how := e.Exit(w.tell.Sum.Stopped && exit != nil)
-	out.Verdict = event.VerdictLed
-	w.tell.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
-	if exit == nil || exit.Code != 0 || exit.Signal != 0 {
-		w.tell.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", w.node.Me.Task, how, text.Span(w.runTime())))
-	}
-	w.tell.Record.Close(true, flush)
+	e.Rank, e.Took = w.node.Me.Task, w.runTime()
+	w.tell.EndFollowing(&e)
 	w.pass(exit)
-	w.tell.CloseStream(flush)
-	w.tell.Alerts.Last()
+	w.tell.CloseFollowing()
 }
 
 // briefRecord is from how long a run on its end is worth a record of its own; a

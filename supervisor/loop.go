@@ -163,7 +163,7 @@ func (w *watcher) full() {
 	w.tell.SHMUsers(w.now(), w.observe.SHMUsers.Told())
 	w.tell.Tell(w.now(), w.observe.CheckHook())
 	w.tell.Tell(w.now(), w.observe.TryTorch(w.now(), w.view))
-	w.slim()
+	w.slim.at(w.now())
 }
 
 // said is a sentence as an error.

@@ -118,7 +118,7 @@ func (r *rateStand) alone() {
 			r.closeFile(name)
 		}
 	})
-	r.observe.Counts, r.observe.Diagnosis.State, r.slimmed = &counts.Counts{}, nil, true
+	r.observe.Counts, r.observe.Diagnosis.State, r.slim.done = &counts.Counts{}, nil, true
 	if r.observe.PSS != nil {
 		r.pssHand = probetest.New[proctree.PSSAsk, observe.PSSAnswer](&r.probes)
 		r.observe.PSS = observe.PSSBy(r.pssHand.Reader)

@@ -16,15 +16,18 @@ import (
 // start has needed.
 const slimAfter = 10 * time.Second
 
-// slim has the kernel unmap the pages of our own program that were touched so
+// selfTrim has the kernel unmap the pages of our own program that were touched so
 // far. Most were for the start alone, or came with their neighbours (fault-around
 // maps 64 KiB at a time), and Slurm counts them as the job's. What is still
 // needed comes back from the page cache.
-func (w *watcher) slim() {
-	if w.slimmed || w.observe.Pop.Attached() || w.now() < slimAfter {
+type selfTrim struct{ done bool }
+
+// at trims once, when the watcher has run for a while.
+func (s *selfTrim) at(now time.Duration) {
+	if s.done || now < slimAfter {
 		return
 	}
-	w.slimmed = true
+	s.done = true
 	probe.Run(func() {
 		exe, err := os.Readlink("/proc/self/exe")
 		if err == nil {

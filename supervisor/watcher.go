@@ -28,10 +28,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
-// flush is how long the watcher takes at most for its last events; the holder
-// waits for 2 s in all.
-const flush = time.Second
-
 // coolDown is the pause between an action that was enough and the next. What
 // an action brought is measured at once, no average lags behind it, so there is
 // nothing to wait for but the next crossing.
@@ -74,12 +70,12 @@ type watcher struct {
 	probes  probe.Set
 	bell    *wake.Bell // rings for what is in wakes.go
 
-	tell    *tell.Fan
-	slimmed bool
-	view    *view.View // what was seen last
-	pace    cadence.Pace
-	acts    *action.Set
-	oom     *action.OOMPrefer
+	tell *tell.Fan
+	slim selfTrim
+	view *view.View // what was seen last
+	pace cadence.Pace
+	acts *action.Set
+	oom  *action.OOMPrefer
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -137,6 +133,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 	w.acts = action.New(env, action.Options{
 		Probes: &w.probes, Attempt: begin.Attempt, Scontrol: scontrol, Read: w.read, Ring: func() { w.bell.Ring(actionDue) },
 	})
+	w.slim.done = w.observe.Pop.Attached() // Slurm does not count us as the job's then
 	w.tell.Sum.Watched = begin.Attempt <= 1 && !w.observe.Pop.Attached()
 	return w
 }

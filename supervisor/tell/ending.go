@@ -34,6 +34,7 @@ type Ending struct {
 	NodeKills    uint64
 	Rung         func(*event.Limit) rss.Bytes // the first rung of a limit, 0 for none
 	Findings     []event.Diagnosis            // the weightiest first
+	Rank         int                          // ours among those that go on or followed, -1 where we are alone
 }
 
 // Requeued is how much memory a job has and will have on each node.

@@ -26,6 +26,8 @@ type Textfile struct {
 	acted metrics.Acted
 	some  bool          // a text was put
 	at    time.Duration // of the last that was due by its time
+
+	removed <-chan struct{} // once it was closed
 }
 
 // Open begins the file, if any. attached is what [Run.Place] takes.
@@ -99,16 +101,22 @@ func (x *Textfile) Metrics(l *Look, kills []limit.Kills) *metrics.Set {
 	return s
 }
 
-// Close has the file removed; the channel is closed when it is.
-func (x *Textfile) Close() <-chan struct{} {
-	if x.file == nil {
+// Close has the file removed.
+func (x *Textfile) Close() {
+	if x.file != nil {
+		x.removed = x.file.Close()
+		x.file = nil
+	}
+}
+
+// Removed returns a channel that is closed when [Textfile.Close] has come to an end.
+func (x *Textfile) Removed() <-chan struct{} {
+	if x.removed == nil {
 		none := make(chan struct{})
 		close(none)
 		return none
 	}
-	done := x.file.Close()
-	x.file = nil
-	return done
+	return x.removed
 }
 
 // look has the file hold what a look has, where that is due or something was decided.

@@ -57,7 +57,8 @@ func TestTextfileDue(t *testing.T) {
 			t.Errorf("at %v %d texts, want %d", c.at, made, c.want)
 		}
 	}
-	<-s.Textfile.Close()
+	s.Textfile.Close()
+	<-s.Textfile.Removed()
 	if s.Textfile.look(looked(time.Hour), true, kills); made != 4 {
 		t.Error("made after the end")
 	}
