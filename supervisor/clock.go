@@ -51,7 +51,7 @@ func (w *watcher) look() time.Duration {
 		return now
 	}
 	w.see(w.view.Skip())
-	w.observe.Slept()
+	w.observe.Slurm.Slept()
 	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))
 	w.gap = 0
 	w.tell.Say(now, "gap", text)

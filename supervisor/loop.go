@@ -3,6 +3,7 @@ package supervisor
 import (
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
@@ -107,6 +108,42 @@ func (w *watcher) heardProbes() bool {
 	return h.Any
 }
 
+// rung does what the bell has rung for, and says whether that was anything.
+func (w *watcher) rung(why wake.Cause) (done bool) {
+	full := false
+	if why&rankNews != 0 {
+		done, full = true, (ranks{w}).answers() && w.acts.Advance() || w.meet()
+	}
+	if why&actionDue != 0 && w.acts.Advance() {
+		full = true
+	}
+	if why&loaderNews != 0 && (w.poll(true) || w.acts.Heard()) {
+		full = true
+	}
+	if full = full || why&(limitMet|stalled) != 0 && w.pace.Hint(w.now()); full {
+		w.full()
+	}
+	return full || done
+}
+
+// poll takes in what loaders said, and tells whether there is a new one, for
+// which a budget must be found before it has outgrown every limit. told says that
+// there is news.
+func (w *watcher) poll(told bool) (added bool) {
+	if w.observe.Loader == nil {
+		return false
+	}
+	said, news := w.observe.HearLoaders(w.now(), w.view, told, w.tell.Sum.Watched)
+	w.node.Stagger.Withdrawn(w.observe.Loader.Withdrawn(), w.now())
+	w.tell.Loaders(w.now(), said, news)
+	for i := range said {
+		s := &said[i]
+		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter || s.What == event.LoaderPickling
+		w.acts.Hear(action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
+	}
+	return added
+}
+
 // tick takes a fast look, and a full one where that is due or called for.
 func (w *watcher) tick() {
 	fault.Point("watcher")
@@ -199,7 +236,7 @@ func (w *watcher) step() {
 	now := w.now()
 	w.see(w.view.Forecast(w.acts.Ladder.Observe(now, w.view.Limits)))
 	in := policy.Input{Now: now, Limits: w.view.Limits, Lead: w.acts.Leads()}
-	in.JobEnd, in.EndUnsure = w.observe.JobEnd(now, w.view, w.acts.Ladder.JobEndAhead(), w.node.Joined())
+	in.JobEnd, in.EndUnsure = w.observe.JobEnd(now, w.view, w.acts.Ladder.JobEndAhead())
 	for due := range w.acts.Ladder.Asks(&in) {
 		in.Feasible[due.Ask] = w.acts.Can(due.Rule, due.Reading)
 	}

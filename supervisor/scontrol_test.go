@@ -40,7 +40,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 				o.Settings.Rules = mustRules("time eta<10m:warn")
 			})
 			hand := probetest.New[observe.SlurmQuestion, observe.SlurmAnswer](&s.probes)
-			s.observe.Slurm = hand.Reader
+			s.observe.Slurm.Reader = hand.Reader
 			s.open(s.holder.begin)
 			s.full()
 			hand.Answer(t, test.answer)
@@ -154,7 +154,7 @@ func TestScontrolsAnswerIsTold(t *testing.T) {
 func (s *stand) answered(a observe.SlurmAnswer) {
 	s.t.Helper()
 	hand := probetest.New[observe.SlurmQuestion, observe.SlurmAnswer](&s.probes)
-	s.observe.Slurm = hand.Reader
+	s.observe.Slurm.Reader = hand.Reader
 	hand.Ask(observe.SlurmQuestion{}, true)
 	hand.Answer(s.t, a)
 	s.heardProbes()

@@ -12,21 +12,3 @@ const (
 	stalled                           // tasks of the node wait for memory
 	actionDue                         // the action in flight goes on
 )
-
-// rung does what the bell has rung for, and says whether that was anything.
-func (w *watcher) rung(why wake.Cause) (done bool) {
-	full := false
-	if why&rankNews != 0 {
-		done, full = true, (ranks{w}).answers() && w.acts.Advance() || w.meet()
-	}
-	if why&actionDue != 0 && w.acts.Advance() {
-		full = true
-	}
-	if why&loaderNews != 0 && (w.poll(true) || w.acts.Heard()) {
-		full = true
-	}
-	if full = full || why&(limitMet|stalled) != 0 && w.pace.Hint(w.now()); full {
-		w.full()
-	}
-	return full || done
-}

@@ -142,6 +142,7 @@ func newWatcher(opt Options, begin hold.Begin) *watcher {
 // said before the start event, which is the first.
 func (w *watcher) open(begin hold.Begin) {
 	s := &w.Settings
+	w.observe.Slurm.Asks = w.node.Joined() || w.observe.Pop.Attached()
 	news := w.observe.Open(begin.Holder, begin.PID, w.node.Me.Step)
 	options := policy.Options{CoolDown: coolDown}
 	if begin.Attempt > 1 {
@@ -177,7 +178,7 @@ func (w *watcher) open(begin hold.Begin) {
 	w.acts.SayLastLife()
 	// Late and on the side: thousands of ranks that all ask at their start are a storm.
 	w.acts.Foresee(rand.N(5 * time.Second))
-	w.observe.AskSlurm(w.now(), w.node.Joined())
+	w.observe.Slurm.Begin(w.now(), w.observe.Limits)
 }
 
 // openAlerts begins to tell receivers. A follower has no limits, and so no name for

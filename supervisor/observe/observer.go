@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os/exec"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -55,13 +54,11 @@ type Observer struct {
 	files    *FilePages
 	SHMUsers *SHMUsers
 
-	Slurm     *probe.Reader[SlurmQuestion, SlurmAnswer]
+	Slurm     Slurm
 	Diagnosis Diagnosis
 
 	opt   Options
 	steps stepLimits
-	// endAskedAt is when scontrol was asked for the job's end last, 0 for never.
-	endAskedAt time.Duration
 }
 
 // New returns an observer that has read nothing yet.
@@ -78,7 +75,7 @@ func New(opt Options) *Observer {
 		Workers:  workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook}),
 		files:    NewFilePages(opt.Proc),
 		SHMUsers: NewSHMUsers(opt.Probes, opt.Proc),
-		Slurm:    NewSlurm(opt.Probes, opt.Lookup, opt.Scontrol),
+		Slurm:    Slurm{Reader: NewSlurm(opt.Probes, opt.Lookup, opt.Scontrol)},
 	}
 }
 

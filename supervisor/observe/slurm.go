@@ -2,13 +2,17 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // SlurmQuestion asks what slurmstepd enforces, where that is open, and when the job
@@ -48,6 +52,79 @@ func NewSlurm(set *probe.Set, lookup func(string) (string, bool), run Scontrol) 
 		}
 		return a
 	})
+}
+
+const (
+	// endAhead is how long before a rule on the job's end would fire scontrol
+	// is asked once more: an administrator can have moved the end, and what is
+	// in the environment stays as it was.
+	endAhead = time.Minute
+	// endHolds is how long an answer is believed.
+	endHolds = 5 * time.Minute
+)
+
+// Slurm asks scontrol what files and environment have left open.
+type Slurm struct {
+	*probe.Reader[SlurmQuestion, SlurmAnswer]
+	// Asks says that this process is the one of its node that asks, where several have the
+	// job.
+	Asks    bool
+	askedAt time.Duration // for the job's end last, 0 for never
+}
+
+// Begin asks for what is open of these limits.
+func (s *Slurm) Begin(now time.Duration, limits *limit.Union) {
+	job, ok := limits.Job()
+	open := limits.LeftOpen()
+	if ok && (open || job.End.IsZero()) {
+		s.ask(now, SlurmQuestion{Job: job, Open: open, End: job.End})
+	}
+}
+
+func (s *Slurm) ask(now time.Duration, q SlurmQuestion) {
+	if s.Asks || q.Job.LocalID == 0 {
+		s.askedAt = now
+		s.Ask(q, true)
+	}
+}
+
+// Slept takes in that the watcher did not run for a while: the job's end has moved if the
+// job was suspended.
+func (s *Slurm) Slept() { s.askedAt = 0 }
+
+// JobEnd is the time to the job's end, 0 where there is none, and whether it is still being
+// asked for: no rule acts on it then. ahead is how long before it the first of them fires,
+// 0 for none.
+func (o *Observer) JobEnd(now time.Duration, v *view.View, ahead time.Duration) (left time.Duration, asking bool) {
+	for i := range v.Limits {
+		l := &v.Limits[i]
+		if l.Name != event.LimitTime || l.ETA == nil {
+			continue
+		}
+		left = time.Duration(*l.ETA * float64(time.Second))
+		if ahead == 0 || left > ahead+endAhead {
+			return left, false
+		}
+		fresh := o.Slurm.askedAt != 0 && now-o.Slurm.askedAt < endHolds
+		if job, ok := o.Limits.Job(); ok && !o.Slurm.Busy() && !fresh {
+			o.Slurm.ask(now, SlurmQuestion{Job: job})
+		}
+		return left, o.Slurm.Busy()
+	}
+	return 0, false
+}
+
+// heardSlurm takes in what scontrol said. ahead is that of JobEnd.
+func (o *Observer) heardSlurm(a *SlurmAnswer, ahead time.Duration, news *view.News) {
+	if a.Open {
+		o.Limits.SetEnforcement(a.Rules, a.RulesErr)
+		o.enforced(news)
+	}
+	if a.EndErr == nil || errors.Is(a.EndErr, slurm.ErrNoEnd) {
+		o.Limits.SetEnd(a.End)
+	} else if ahead > 0 {
+		news.Fault("scontrol", a.EndErr) // a rule waits for that end
+	}
 }
 
 // readPatience is how long one configuration file may take: it may lie on a

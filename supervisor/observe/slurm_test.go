@@ -20,7 +20,7 @@ func inJob(t *testing.T, left time.Duration) (*stand, *probetest.ByHand[SlurmQue
 		env["SLURM_JOB_END_TIME"] = strconv.FormatInt(time.Now().Add(left).Unix(), 10)
 	})
 	hand := probetest.New[SlurmQuestion, SlurmAnswer](new(probe.Set))
-	s.Slurm = hand.Reader
+	s.Slurm.Reader = hand.Reader
 	return s, hand
 }
 
@@ -39,7 +39,8 @@ func TestJobEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, hand := inJob(t, c.left)
-			left, asking := s.JobEnd(s.now, s.v, c.ahead, c.asks)
+			s.Slurm.Asks = c.asks
+			left, asking := s.JobEnd(s.now, s.v, c.ahead)
 			if (left-c.left).Abs() > 2*time.Second || asking != c.want {
 				t.Fatalf("%v are left, asking %v", left, asking)
 			}
@@ -50,11 +51,11 @@ func TestJobEnd(t *testing.T) {
 			if h := s.Hear(s.now, s.v, rungs{}); !h.Full || len(h.News) != 0 {
 				t.Errorf("heard %+v", h)
 			}
-			if _, again := s.JobEnd(s.now+time.Minute, s.v, c.ahead, true); again {
+			if _, again := s.JobEnd(s.now+time.Minute, s.v, c.ahead); again {
 				t.Error("asked again after a minute")
 			}
-			s.Slept()
-			if _, again := s.JobEnd(s.now+time.Minute, s.v, c.ahead, true); !again {
+			s.Slurm.Slept()
+			if _, again := s.JobEnd(s.now+time.Minute, s.v, c.ahead); !again {
 				t.Error("not asked again after the job was suspended")
 			}
 			hand.Answer(t, SlurmAnswer{})
