@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 type FilePages struct {
 	*probe.Reader[[]rss.ProcID, []spansAnswer]
 	costs probe.Bucket // which holds nothing: what was spent is paid before the next
-	known map[rss.ProcID]spansKnown
+	known map[rss.ProcID]*spansKnown
 }
 
 type spansAnswer struct {
@@ -29,6 +30,7 @@ type spansAnswer struct {
 type spansKnown struct {
 	most rss.Bytes     // 0 where it could not be read
 	at   time.Duration // when
+	seen time.Duration // when the process was there last
 }
 
 const (
@@ -50,7 +52,7 @@ const (
 func NewFilePages(proc string) *FilePages {
 	tree := proctree.New(proc)
 	return &FilePages{
-		costs: probe.Bucket{Share: spansShare}, known: map[rss.ProcID]spansKnown{},
+		costs: probe.Bucket{Share: spansShare}, known: map[rss.ProcID]*spansKnown{},
 		Reader: probe.New(nil, func(ids []rss.ProcID) (all []spansAnswer) {
 			fault.Point("mapped")
 			for _, id := range ids {
@@ -73,7 +75,7 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 		f.costs.Fill(now)
 		for _, a := range got {
 			f.costs.Spend(a.spans.Cost)
-			k := spansKnown{at: now}
+			k := &spansKnown{at: now, seen: now}
 			if a.err == nil {
 				k.most = a.spans.Data + a.spans.Code/codeRead
 			}
@@ -86,33 +88,24 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 	if !near && len(f.known) == 0 {
 		return
 	}
+	free := near && !f.Busy() && f.costs.Fill(now) >= 0
 	var most rss.Bytes
 	var due []rss.ProcID
-	live := make(map[rss.ProcID]bool, len(f.known))
 	for _, list := range lists {
 		for i := range list {
 			p := &list[i]
-			k, ok := f.known[p.ID]
-			if ok {
-				live[p.ID] = true
-				most = max(most, k.most)
+			k := f.known[p.ID]
+			if k != nil {
+				k.seen, most = now, max(most, k.most)
 			}
-			age := spansAge
-			if p.File > k.most {
-				age /= 10 // it has opened another file
-			}
-			if p.File >= leastPages && (!ok || now-k.at >= age) && len(due) < spansAtOnce {
+			if free && p.File >= leastPages && k.due(now, p.File) && len(due) < spansAtOnce {
 				due = append(due, p.ID)
 			}
 		}
 	}
-	for id := range f.known {
-		if !live[id] {
-			delete(f.known, id)
-		}
-	}
-	if near && len(due) > 0 && !f.Busy() && f.costs.Fill(now) >= 0 {
+	if len(due) > 0 {
 		f.Ask(due, false)
+		maps.DeleteFunc(f.known, func(_ rss.ProcID, k *spansKnown) bool { return k.seen < now })
 	}
 	if most == 0 {
 		return
@@ -120,8 +113,8 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 	for _, list := range lists {
 		for i := range list {
 			p := &list[i]
-			switch k, ok := f.known[p.ID]; {
-			case ok && k.most > 0:
+			switch k := f.known[p.ID]; {
+			case k != nil && k.most > 0:
 				p.FileMost = max(k.most, p.File)
 			case p.File >= leastPages:
 				p.FileMost = max(most, p.File)
@@ -130,4 +123,10 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 			}
 		}
 	}
+}
+
+// due says that a process is to be read, for the first time or again: soon where it has more
+// in memory than it had mapped, and so has opened another file.
+func (k *spansKnown) due(now time.Duration, file rss.Bytes) bool {
+	return k == nil || now-k.at >= spansAge || k.most > 0 && file > k.most && now-k.at >= spansAge/10
 }
