@@ -1,3 +1,10 @@
+// Package observe reads the machine for the watcher. A full read makes a [view.View] of
+// processes and limits, a fast one reads one counter of the limit that binds, and what may
+// hang or is expensive is read on the side, each with a share of a core of its own.
+//
+// It promises that a view is never changed once it is made, that a read that hangs holds up
+// nothing but its own answer, and that it tells nothing by itself: what it meets comes back
+// as [view.News].
 package observe
 
 import (

@@ -1,6 +1,3 @@
-// Package observe reads the machine for the watcher: what it reads on the side, because it
-// may hang or is expensive, each with a share of a core of its own. It promises that a read that
-// hangs holds up nothing but its own answer.
 package observe
 
 import (
