@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -36,6 +38,17 @@ func newEvents(lines Lines, set *settings.Settings, run Run) *events {
 	}
 	return e
 }
+
+// Recorder is [store.Recorder] outside tests.
+type Recorder interface {
+	Sample(*record.Look)
+	Event(event.Name, any)
+	Begin()
+	Close(patience time.Duration)
+}
+
+// early is by how much what is told at intervals may come early, with a look that is due.
+const early = counts.Tolerance
 
 // Streams says whether events are written to a file.
 func (e *events) Streams() bool { return e.stream != nil }

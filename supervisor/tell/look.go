@@ -6,8 +6,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/limit"
-	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
@@ -17,58 +15,6 @@ type Look struct {
 	Took  time.Duration // of the run
 	View  *view.View
 	Ranks int // that are watched together, 0 where we attached
-}
-
-// Readers are what is read only when it is told.
-type Readers struct {
-	Counts  func(rss.ProcID) (maps, fds int)
-	Pace    func(*event.Limit) float64 // see [Summary.Peak]
-	Outside func(*event.Limit, *rss.Sample) rss.Bytes
-	Kills   func() []limit.Kills
-	Costs   func() ([]event.Cost, error) // what the holder and the watcher cost
-}
-
-// See takes in each full read for the summary.
-func (f *Fan) See(v *view.View) {
-	f.Sum.Peak(&v.Sample, v.Limits, f.Readers.Pace)
-	f.Sum.Apart(&v.Sample, v.Limits, f.Readers.Outside)
-}
-
-// Look hands on a look.
-func (f *Fan) Look(l *Look) {
-	f.samples.put(l, f.Run.Interval, f.Costs)
-	f.record(l, false)
-	f.Textfile.look(l, false, f.Readers.Kills)
-}
-
-// BeforeDecision hands on the look that a decision was made on, before it is carried out.
-func (f *Fan) BeforeDecision(l *Look) {
-	f.samples.put(l, 0, f.Costs)
-	f.record(l, true)
-}
-
-// AfterDecisions has the metrics hold what was decided.
-func (f *Fan) AfterDecisions(l *Look) { f.Textfile.look(l, true, f.Readers.Kills) }
-
-// Moved gives the record the look at which the ladder has changed without a decision.
-func (f *Fan) Moved(l *Look) { f.record(l, true) }
-
-func (f *Fan) record(l *Look, atDecision bool) {
-	if f.Record.due(l.Now, max(f.Run.Interval, recordEvery), l.View.Sample.Seq, atDecision) {
-		f.Recorder.Sample(&record.Look{
-			At: l.Took, AtDecision: atDecision, Sample: &l.View.Sample, Limits: l.View.Limits,
-			Self: f.Run.Self, Holder: f.Run.Holder, Counts: f.Readers.Counts,
-		})
-	}
-}
-
-// Costs returns what the holder and the watcher cost.
-func (f *Fan) Costs(now time.Duration) []event.Cost {
-	costs, err := f.Readers.Costs()
-	if err != nil {
-		f.Fault(now, "ours", err)
-	}
-	return costs
 }
 
 // samples are the events that say what limits stand at. The record has samples of its own.

@@ -2,6 +2,7 @@ package tell
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -77,4 +78,19 @@ func (f *Fan) Cured(now time.Duration, c event.Cure, text string) {
 		f.Sum.Cure(text)
 		f.Say(now, "cure", text)
 	}
+}
+
+// Signal tells of a signal that reached the holder. perSecond is by how much a limit is
+// approached.
+func (f *Fan) Signal(now time.Duration, e event.Signal, limits []event.Limit, perSecond func(*event.Limit) float64) {
+	if !f.signals.fresh(now, e) {
+		return
+	}
+	if e.Sender > 0 {
+		e.Comm = commOf(f.Run.Proc, e.Sender)
+	}
+	if e.Signal == "SIGTERM" && strings.HasPrefix(e.Comm, "slurmstepd") {
+		f.Sum.Term(now, limits, perSecond)
+	}
+	f.Put(event.NameSignal, func(h event.Head) any { e.Head = h; return e })
 }

@@ -5,19 +5,10 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
-
-// Recorder is [store.Recorder] outside tests.
-type Recorder interface {
-	Sample(*record.Look)
-	Event(event.Name, any)
-	Begin()
-	Close(patience time.Duration)
-}
 
 // recordEvery is the least time between two samples of the record, but for those at a
 // decision.

@@ -39,21 +39,6 @@ func (s *signals) fresh(now time.Duration, sig event.Signal) bool {
 	return true
 }
 
-// Signal tells of a signal that reached the holder. perSecond is by how much a limit is
-// approached.
-func (f *Fan) Signal(now time.Duration, e event.Signal, limits []event.Limit, perSecond func(*event.Limit) float64) {
-	if !f.signals.fresh(now, e) {
-		return
-	}
-	if e.Sender > 0 {
-		e.Comm = commOf(f.Run.Proc, e.Sender)
-	}
-	if e.Signal == "SIGTERM" && strings.HasPrefix(e.Comm, "slurmstepd") {
-		f.Sum.Term(now, limits, perSecond)
-	}
-	f.Put(event.NameSignal, func(h event.Head) any { e.Head = h; return e })
-}
-
 // commOf is the name of a process, by /proc/PID/comm, which nothing makes wait
 // (proc_pid_comm(5)); empty where it is gone or hidden.
 func commOf(proc string, pid int) string {
