@@ -45,13 +45,6 @@ func BeEater() {
 				fmt.Println("error:", err)
 				continue
 			}
-		case "map":
-			b, err := mapped(file, size)
-			if err != nil {
-				fmt.Println("error:", err)
-				continue
-			}
-			held = append(held, b)
 		case "free":
 			for _, b := range held {
 				_ = syscall.Munmap(b)
@@ -82,16 +75,6 @@ func touched(size int) ([]byte, error) {
 		b[i] = 1
 	}
 	return b, nil
-}
-
-// mapped maps a file shared and read-only, and touches all of it.
-func mapped(name string, size int) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ, syscall.MAP_SHARED|syscall.MAP_POPULATE)
 }
 
 // fill writes a file and reads it back, so that its pages are in memory and,
@@ -162,10 +145,6 @@ func (e *Eater) Free() bool { return e.do("free") }
 
 // File makes the eater write a file of this size, sync it and read it.
 func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }
-
-// Map makes the eater map this much of a file, shared and read-only, touch it,
-// and keep it.
-func (e *Eater) Map(size rss.Bytes, name string) bool { return e.do("map %d "+name, size) }
 
 func (e *Eater) do(format string, args ...any) bool {
 	e.t.Helper()

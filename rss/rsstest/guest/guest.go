@@ -98,12 +98,6 @@ func TestBinary(tb testing.TB) string {
 	return path
 }
 
-// Find says why there can be no guest with the newest kernel here, or nothing.
-func Find() error {
-	_, err := find("")
-	return err
-}
-
 func need(tb testing.TB, kernel string) *machine {
 	tb.Helper()
 	m, err := find(kernel)
