@@ -59,8 +59,8 @@ var shapes = []shape{
 	{name: "DistributedSampler, set_epoch", args: "--sampler distributed --workers 2"},
 	{name: "plain file", args: "--dataset plain --main-reads --workers 2"},
 	{name: "numpy memmap", args: "--dataset memmap --workers 2"},
-	{name: "lmdb", args: "--dataset lmdb --workers 2"},
 	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true}, // in the turn of a stand that has it
+	{name: "lmdb", args: "--dataset lmdb --workers 2"},
 	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
 }
 
