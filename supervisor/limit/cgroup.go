@@ -37,6 +37,79 @@ const (
 	throttler = "kernel, by slowing allocations down"
 )
 
+// cgroups are those above Config.PID, and those that processes of the tree have
+// moved to.
+type cgroups struct {
+	*search
+	node *node // its swap
+
+	path   *cgroup.Path
+	levels []*level // those that may limit, leaf first, and the leaf itself
+	kills  []killCount
+	tick   uint64 // full readings so far
+
+	moved    []*level // those of cgroups that processes of the tree have moved to
+	followed followed
+}
+
+func findCgroups(in *search, n *node) *cgroups {
+	s := &cgroups{search: in, node: n}
+	own := &group{}
+	if b, err := s.followed.groupOf(s.cfg.Proc, s.cfg.PID); err == nil {
+		s.followed.own, s.followed.of = string(b), map[rss.ProcID]place{}
+		s.followed.groups = map[string]*group{s.followed.own: own}
+	}
+	p, err := cgroup.Open(s.cfg.Proc, s.cfg.Sys, s.cfg.PID)
+	if err != nil {
+		s.look("cgroup", "%v", err)
+		if !errors.Is(err, cgroup.ErrNoMemory) {
+			s.warn("cgroup", "%v", err)
+		}
+		return s
+	}
+	s.path = p
+	s.look("cgroup", "v%d, %s, mounted at %s, %d levels", p.Version, p.Name, p.Mount, len(p.Levels))
+	if p.Partial {
+		s.look("cgroup", "levels above %s cannot be seen from here; a limit there holds all the same", p.Mount)
+	}
+	own.dir = p.Levels[0].Dir
+	for i, l := range p.Levels {
+		lim, err := l.Limits()
+		if err != nil && ended(l, err) {
+			continue
+		}
+		if err != nil {
+			s.warn("cgroup", "%v", err)
+			continue
+		}
+		if !limited(lim) {
+			s.look(l.MaxFile(), "no limit")
+		}
+		lv := &level{Level: l, scope: event.ScopeOfCgroup(l.Name)}
+		s.levels = append(s.levels, lv)
+		if limited(lim) || i == 0 {
+			s.countKills(l, i == 0)
+		}
+	}
+	return s
+}
+
+// limited says that a level sets a limit.
+func limited(lim cgroup.Limits) bool {
+	return lim.Max != cgroup.Unlimited || lim.Swap != cgroup.Unlimited || lim.High != cgroup.Unlimited
+}
+
+func (s *cgroups) close() {
+	if s.path != nil {
+		for _, l := range s.path.Levels {
+			l.Close()
+		}
+	}
+	for _, l := range s.moved {
+		l.Close()
+	}
+}
+
 // ended says that a level could not be read because its Slurm step or job has
 // ended, and its directory with it: there is nothing left to watch in it, and
 // nothing that does not work. Of a job that is watched as a whole steps end all
@@ -56,8 +129,9 @@ func ended(l *cgroup.Level, err error) bool {
 // only a part of the tree is in it.
 const restful = 16
 
-// readCgroup returns the limits of every level that has one.
-func (s *Set) readCgroup(now time.Duration) []event.Limit {
+// limits returns the limits of every level that has one.
+func (s *cgroups) limits(now time.Duration) []event.Limit {
+	s.tick++
 	var out []event.Limit
 	visible := cgroup.Unlimited
 	// All limits first: what swap a level may use depends on those above it.
@@ -109,7 +183,7 @@ func (s *Set) readCgroup(now time.Duration) []event.Limit {
 
 // readMemory reads a level's charge and its parts. Where memory.stat cannot be
 // read, all that is charged counts as unreclaimable.
-func (s *Set) readMemory(l *level, now time.Duration) bool {
+func (s *cgroups) readMemory(l *level, now time.Duration) bool {
 	l.tick = 0
 	began := time.Now()
 	mem, err := l.Memory()
@@ -131,7 +205,7 @@ func (s *Set) readMemory(l *level, now time.Duration) bool {
 
 // killLimit is where the OOM killer strikes at this level. Swap that the level
 // may still use puts it off: it is counted in, on both sides.
-func (s *Set) killLimit(l *level, lim cgroup.Limits, now time.Duration) (event.Limit, bool) {
+func (s *cgroups) killLimit(l *level, lim cgroup.Limits, now time.Duration) (event.Limit, bool) {
 	if lim.Max == cgroup.Unlimited && (l.Version == 2 || lim.Swap == cgroup.Unlimited) {
 		return event.Limit{}, false
 	}
@@ -167,12 +241,12 @@ func (s *Set) killLimit(l *level, lim cgroup.Limits, now time.Duration) (event.L
 func (l *level) holds(b *level) bool { return l.Dir == b.Dir || strings.HasPrefix(b.Dir, l.Dir+"/") }
 
 // holdsOwn says that the cgroup of Config.PID is this level or below it.
-func (s *Set) holdsOwn(l *level) bool { return len(s.levels) > 0 && l.holds(s.levels[0]) }
+func (s *cgroups) holdsOwn(l *level) bool { return len(s.levels) > 0 && l.holds(s.levels[0]) }
 
 // swap returns how much swap the level has, how much it could have in all, and the
 // file that says so. Swap must be allowed by the level and by each above it.
-func (s *Set) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, from string) {
-	if !s.nodeOK || s.node.SwapTotal == 0 {
+func (s *cgroups) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, from string) {
+	if !s.node.memOK || s.node.mem.SwapTotal == 0 {
 		return 0, 0, ""
 	}
 	n, err := l.SwapUsage()
@@ -182,7 +256,7 @@ func (s *Set) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, from s
 	if l.Version == 1 {
 		n = n.Sub(l.mem.Charged)
 	}
-	left := s.node.SwapFree
+	left := s.node.mem.SwapFree
 	from = l.SwapFile()
 	for _, a := range s.all() {
 		// mem_cgroup_get_nr_swap_pages in mm/memcontrol.c. What the command may not swap
@@ -220,7 +294,7 @@ const full = 0.95
 const thrash = 200
 
 // pressure says what a charge at the limit means.
-func (s *Set) pressure(l *level, e *event.Limit, now time.Duration) string {
+func (s *cgroups) pressure(l *level, e *event.Limit, now time.Duration) string {
 	perSecond := 0.0
 	if d := now - l.faultAt; l.faultAt > 0 && d > 0 && l.mem.PgMajFault >= l.faults {
 		perSecond = float64(l.mem.PgMajFault-l.faults) / d.Seconds()
@@ -251,7 +325,7 @@ func throttle(l *level, lim cgroup.Limits) event.Limit {
 
 // hiddenLimit is a v1 limit above the topmost level that can be seen, which
 // memory.stat tells of.
-func (s *Set) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit, bool) {
+func (s *cgroups) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit, bool) {
 	if s.path == nil || s.path.Version != 1 || !s.path.Partial || len(s.levels) == 0 {
 		return event.Limit{}, false
 	}
@@ -271,4 +345,19 @@ func (s *Set) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit, bo
 		LimitSource: top.StatFile() + ": hierarchical_memory_limit",
 		Note:        "the level with this limit cannot be seen: used is at least what is shown",
 	}, true
+}
+
+// limiting returns the level with the least limit, else the leaf.
+func (s *cgroups) limiting() *level {
+	var best *level
+	least := cgroup.Unlimited
+	for _, l := range s.levels {
+		if lim, err := l.Limits(); err == nil && lim.Max < least {
+			best, least = l, lim.Max
+		}
+	}
+	if best == nil && len(s.levels) > 0 {
+		best = s.levels[0]
+	}
+	return best
 }

@@ -61,7 +61,7 @@ func (f *followed) groupOf(proc string, pid int) ([]byte, error) {
 
 // follow brings up to date which cgroups the tree is in, and adds their levels to
 // those that are read.
-func (s *Set) follow(sample *rss.Sample) {
+func (s *cgroups) follow(sample *rss.Sample) {
 	f := &s.followed
 	if f.groups == nil {
 		return
@@ -98,7 +98,7 @@ func (s *Set) follow(sample *rss.Sample) {
 }
 
 // groupFor returns the group that a process is in, nil where it cannot be read.
-func (s *Set) groupFor(pid int) *group {
+func (s *cgroups) groupFor(pid int) *group {
 	b, err := s.followed.groupOf(s.cfg.Proc, pid)
 	if err != nil {
 		return nil
@@ -131,7 +131,7 @@ func (s *Set) groupFor(pid int) *group {
 
 // forgetGroups drops the levels of groups that none of the tree is in any more. What
 // was killed in them stays counted.
-func (s *Set) forgetGroups() {
+func (s *cgroups) forgetGroups() {
 	f := &s.followed
 	gone := false
 	for text, g := range f.groups {
@@ -156,11 +156,11 @@ func (s *Set) forgetGroups() {
 }
 
 // all are the levels above Config.PID, and those of the tree elsewhere.
-func (s *Set) all() []*level { return slices.Concat(s.levels, s.moved) }
+func (s *cgroups) all() []*level { return slices.Concat(s.levels, s.moved) }
 
 // hasMoved says that a level is one that a part of the tree has moved to. It may be
 // removed as soon as that has ended.
-func (s *Set) hasMoved(l *cgroup.Level) bool {
+func (s *cgroups) hasMoved(l *cgroup.Level) bool {
 	return slices.ContainsFunc(s.moved, func(o *level) bool { return o.Level == l })
 }
 
@@ -172,7 +172,7 @@ func inside(dir, top string) bool {
 // Outside is the RSS of the tree that a limit of a cgroup does not count, because the
 // processes are in another one. What they had charged before they moved stays charged
 // where it was.
-func (s *Set) Outside(l *event.Limit, sample *rss.Sample) (out rss.Bytes) {
+func (s *cgroups) Outside(l *event.Limit, sample *rss.Sample) (out rss.Bytes) {
 	if l.Level == "" || l.Accounting != event.AccountingCgroup || l.Name == event.LimitSlurm {
 		return 0
 	}
@@ -186,7 +186,7 @@ func (s *Set) Outside(l *event.Limit, sample *rss.Sample) (out rss.Bytes) {
 }
 
 // holdsTree says that all of the tree is in a directory or below it.
-func (s *Set) holdsTree(dir string) bool {
+func (s *cgroups) holdsTree(dir string) bool {
 	for _, at := range s.followed.of {
 		if !inside(at.dir, dir) {
 			return false

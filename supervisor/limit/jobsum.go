@@ -64,7 +64,7 @@ const jobKiller = "slurmd, by OverMemoryKill, at each ping (SlurmdTimeout/3 to 2
 const jobKillNote = "the whole job is cancelled as by scancel: TERM, and KILL after KillWait"
 
 // findJobSum finds the directory of the job, in whatever hierarchy names it.
-func (s *Set) findJobSum() {
+func (s *step) findJobSum() {
 	b, err := procfile.Read(filepath.Join(s.cfg.Proc, strconv.Itoa(s.cfg.PID), "cgroup"), procfile.Small)
 	if err != nil {
 		return
@@ -96,7 +96,7 @@ func isDir(name string) bool {
 // jobMemory is what slurmd compares with: the most job memory that a launch request on
 // this node has named. The batch step has it as its RLIMIT_RSS; what srun --mem gave a
 // step is less.
-func (s *Set) jobMemory() slurm.Memory {
+func (s *step) jobMemory() slurm.Memory {
 	most := s.given[0]
 	if s.job.StepID == slurm.StepBatch && most.Step {
 		return most
@@ -111,7 +111,7 @@ func (s *Set) jobMemory() slurm.Memory {
 
 // older says that the job's Slurm is older than 26.05, which puts SLURM_JOB_SLUID beside the
 // other variables.
-func (s *Set) older() bool {
+func (s *step) older() bool {
 	_, job := s.cfg.Lookup("SLURM_JOB_NODELIST")
 	_, sluid := s.cfg.Lookup("SLURM_JOB_SLUID")
 	return job && !sluid
@@ -119,7 +119,7 @@ func (s *Set) older() bool {
 
 // readJob returns the limit of the whole job. step is that of our own step, as it was read
 // with the sample.
-func (s *Set) readJob(step event.Limit, sample *rss.Sample) (e event.Limit, ok bool) {
+func (s *step) readJob(step event.Limit, sample *rss.Sample) (e event.Limit, ok bool) {
 	kills, known := s.rules.JobKill()
 	if !kills || !known && (s.older() || !s.asked && sample.Mono <= unanswered) {
 		return e, false
@@ -172,7 +172,7 @@ func (s *Set) readJob(step event.Limit, sample *rss.Sample) (e event.Limit, ok b
 func asSlurmd(b rss.Bytes) rss.Bytes { return max(b/rss.MiB*rss.MiB, rss.MiB) }
 
 // look reads the other steps where that is due.
-func (j *jobSum) look(s *Set, acc event.Accounting, now time.Duration) {
+func (j *jobSum) look(s *step, acc event.Accounting, now time.Duration) {
 	pause, share := jobSumEvery, jobSumShare
 	if j.near {
 		pause = jobSumNear

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -18,7 +16,7 @@ type killCount struct {
 	last  *cgroup.Events // of a level that is no longer looked at
 }
 
-func (s *Set) countKills(l *cgroup.Level, leaf bool) {
+func (s *cgroups) countKills(l *cgroup.Level, leaf bool) {
 	e, err := l.Events()
 	if err != nil && ended(l, err) {
 		return
@@ -32,7 +30,7 @@ func (s *Set) countKills(l *cgroup.Level, leaf bool) {
 
 // closeKills reads the counters of a level for the last time, and keeps them where
 // something was killed. The level may be gone.
-func (s *Set) closeKills(l *cgroup.Level) {
+func (s *cgroups) closeKills(l *cgroup.Level) {
 	i := slices.IndexFunc(s.kills, func(k killCount) bool { return k.level == l })
 	if i < 0 {
 		return
@@ -62,7 +60,7 @@ type Kills struct {
 
 // OOMKills returns what the OOM killer has done at every level that has a
 // limit, and at the leaf, since the set was made.
-func (s *Set) OOMKills() []Kills {
+func (s *cgroups) OOMKills() []Kills {
 	var out []Kills
 	for _, k := range s.kills {
 		e, err := k.events()
@@ -88,35 +86,11 @@ func (k *killCount) events() (cgroup.Events, error) {
 	return k.level.Events()
 }
 
-// NodeKills counts processes that the OOM killer has ended on the node since the set
-// was made, whosever they were; 0 where the kernel does not tell.
-func (s *Set) NodeKills() uint64 {
-	if n, ok := proctree.NodeKills(s.cfg.Proc); ok && s.nodeKillsOK {
-		return less(n, s.nodeKills)
-	}
-	return 0
-}
-
 func less(now, was uint64) uint64 {
 	if now < was {
 		return 0
 	}
 	return now - was
-}
-
-// ChargePeak returns the highest charge in the life of the binding cgroup, page
-// cache included, and the level it was read at: a hint, since the cgroup may
-// have lived before the command. It reports false where the kernel keeps none.
-func (s *Set) ChargePeak() (rss.Bytes, string, bool) {
-	if s.path == nil {
-		return 0, "", false
-	}
-	l := s.path.Levels[0]
-	if s.fast.level != nil {
-		l = s.fast.level.Level
-	}
-	n, err := l.Peak()
-	return n, l.Dir, err == nil
 }
 
 // ByKernel is where the kernel's OOM killer struck, the innermost level

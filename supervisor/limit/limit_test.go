@@ -77,9 +77,6 @@ func TestEmptiness(t *testing.T) {
 	if kills := set.OOMKills(); len(kills) != 0 {
 		t.Errorf("kills %v", kills)
 	}
-	if _, _, ok := set.ChargePeak(); ok {
-		t.Error("a peak")
-	}
 	if set.SumsByPPID() || set.NeedsPSS() || set.LeftOpen() {
 		t.Error("outside Slurm nobody sums")
 	}
@@ -178,9 +175,6 @@ func TestOOMKills(t *testing.T) {
 		if k.OOMKill != 2 {
 			t.Errorf("%+v", k)
 		}
-	}
-	if n, level, ok := s.set.ChargePeak(); !ok || n == 0 || level == "" {
-		t.Errorf("peak %v at %s, %v", n, level, ok)
 	}
 }
 

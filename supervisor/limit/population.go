@@ -12,7 +12,7 @@ import (
 // findStepd walks up from us to slurmstepd, and to the task it started: its
 // child. In a PID namespace of the job's own, or under hidepid, slurmstepd
 // cannot be seen; the topmost process that can is the task then.
-func (s *Set) findStepd() {
+func (s *step) findStepd() {
 	for i, err := range proctree.Parents(s.cfg.Proc, s.cfg.PID) {
 		if err != nil {
 			break
@@ -36,7 +36,7 @@ func (s *Set) findStepd() {
 // where slurmstepd sums over the step, all else that descends from it. Call it
 // after the reader's Tree, with what that returned. The error is that of
 // [proctree.Reader.Group].
-func (s *Set) Extra(r *proctree.Reader, tree []rss.Proc) ([]rss.Proc, rss.Gaps, error) {
+func (s *step) Extra(r *proctree.Reader, tree []rss.Proc) ([]rss.Proc, rss.Gaps, error) {
 	in := make(map[int]bool, len(tree))
 	for i := range tree {
 		in[tree[i].ID.PID] = true
@@ -67,7 +67,7 @@ func (s *Set) Extra(r *proctree.Reader, tree []rss.Proc) ([]rss.Proc, rss.Gaps, 
 // stepSum adds up the processes that descend from slurmstepd by parent now: the
 // batch shell, ourselves and the other tasks of the step are in, orphans are
 // out.
-func (s *Set) stepSum(sample *rss.Sample, e *event.Limit) {
+func (s *step) stepSum(sample *rss.Sample, e *event.Limit) {
 	procs := make(map[int]*rss.Proc, len(sample.Procs)+len(sample.Extra))
 	for _, list := range [][]rss.Proc{sample.Procs, sample.Extra} {
 		for i := range list {
@@ -85,7 +85,7 @@ func (s *Set) stepSum(sample *rss.Sample, e *event.Limit) {
 
 // counted walks up the parents. Where the way to slurmstepd is broken, because
 // a process in between could not be read, the command itself stands for it.
-func (s *Set) counted(p *rss.Proc, procs map[int]*rss.Proc) bool {
+func (s *step) counted(p *rss.Proc, procs map[int]*rss.Proc) bool {
 	for range len(procs) + 1 {
 		if s.stepd != 0 && p.Parent == s.stepd || p.ID.PID == s.cfg.PID || p.ID.PID == s.task {
 			return true

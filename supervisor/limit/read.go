@@ -2,12 +2,9 @@ package limit
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -24,26 +21,25 @@ func (s *Set) Read(sample *rss.Sample) []event.Limit {
 
 // read is Read of the cgroups that are known.
 func (s *Set) read(sample *rss.Sample) []event.Limit {
-	now := sample.Mono
-	s.tick++
-	if m, err := s.meminfo.Read(); err == nil {
-		s.node, s.nodeOK = m, true
-	} else if s.nodeOK {
-		s.warn("node", "%v", err)
-	}
-	out := s.readCgroup(now)
-	out = append(out, s.readSlurm(sample)...)
+	s.node.update()
+	out := s.cgroups.limits(sample.Mono)
+	out = append(out, s.step.limits(sample)...)
 	out = append(out, s.readUser(sample)...)
-	out = append(out, s.readNode(out)...)
-	out = append(out, s.readTime(sample.At)...)
-	order(out)
-	if len(out) > 0 && rank(out[0].Name) == 0 {
-		out[0].Binding = true
-		s.remember(sample, out[0])
-	} else {
-		s.remember(sample, event.Limit{})
-	}
+	out = append(out, s.node.limits(out, s.holdsTree)...)
+	out = append(out, s.step.time(sample.At)...)
+	s.remember(sample, bind(out))
 	return out
+}
+
+// bind puts limits into their order and marks the one that is binding, which it
+// returns; empty where none is.
+func bind(limits []event.Limit) event.Limit {
+	order(limits)
+	if len(limits) == 0 || rank(limits[0].Name) != 0 {
+		return event.Limit{}
+	}
+	limits[0].Binding = true
+	return limits[0]
 }
 
 // order sorts by rank, then by used over limit.
@@ -68,77 +64,12 @@ func rank(n event.LimitName) int {
 	return 0
 }
 
-// nearAll is the share of the node's memory from which on a limit no longer
-// keeps the job from exhausting the node.
-const nearAll = 0.95
-
-// readNode returns the node's own limit where no cgroup stands before it.
-func (s *Set) readNode(found []event.Limit) []event.Limit {
-	if !s.nodeOK {
-		return nil
-	}
-	least := cgroup.Unlimited
-	for i := range found {
-		if found[i].Name == event.LimitCgroup && s.holdsTree(found[i].Level) {
-			least = min(least, found[i].Limit)
-		}
-	}
-	if least.Of(s.node.Size()) < nearAll {
-		return nil
-	}
-	used := s.node.Used()
-	e := event.Limit{
-		Name: event.LimitNode, Scope: event.ScopeNode, Used: used, UsedMax: used, Limit: s.node.Size(),
-		Enforcer:   killer + " of the node",
-		UsedSource: "meminfo: MemTotal - MemAvailable", LimitSource: "meminfo: MemTotal",
-		Note: "everything on the node counts",
-	}
-	if least != cgroup.Unlimited {
-		e.Note = "the cgroup's limit is all of the node's memory or more; everything on the node counts"
-	}
-	if s.node.SwapTotal > 0 {
-		e.UsedSource += " + SwapTotal - SwapFree"
-		e.LimitSource += " + SwapTotal"
-		e.Note += fmt.Sprintf("; %v of swap is counted in", s.node.SwapTotal)
-	}
-	return []event.Limit{e}
-}
-
-// readTime returns the job's own end.
-func (s *Set) readTime(at time.Time) []event.Limit {
-	if s.end.IsZero() {
-		return nil
-	}
-	left := max(s.end.Sub(at).Seconds(), 0)
-	source := "scontrol show job: EndTime"
-	if s.end.Equal(s.job.End) {
-		source = "SLURM_JOB_END_TIME"
-	}
-	return []event.Limit{{
-		Name: event.LimitTime, Scope: event.ScopeJob, ETA: &left,
-		Enforcer: "Slurm", LimitSource: source,
-		Note: fmt.Sprintf("the job ends at %s", s.end.Format(time.RFC3339)),
-	}}
-}
-
 // NeedsPSS says that a limit is compared in PSS, so that smaps_rollup is worth
 // its cost.
 func (s *Set) NeedsPSS() bool {
 	sums, _ := s.rules.Sums()
 	return event.Accounting(sums) == event.AccountingPSS ||
 		s.hasUser() && s.user.accounting == event.AccountingPSS
-}
-
-// Accounting returns how the tree is added up for people: that of --limit, of
-// the enforcer with the least limit, else rss.
-func (s *Set) Accounting() event.Accounting {
-	if s.hasUser() {
-		return s.user.accounting
-	}
-	if _, acc, ok := s.least(); ok {
-		return acc
-	}
-	return event.AccountingRSS
 }
 
 // Explanation is all that `rsswarden limits` shows.

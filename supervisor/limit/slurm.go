@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +21,30 @@ import (
 
 const stepdName = "slurmstepd"
 
-func (s *Set) findSlurm(ctx context.Context) {
+// step is what Slurm says of the job and its step, and what slurmstepd and slurmd
+// compare.
+type step struct {
+	*search
+	cgroups *cgroups
+
+	job    slurm.Job
+	inJob  bool
+	inStep bool // slurmstepd counts us
+	end    time.Time
+	stepd  int // slurmstepd, 0 where none is above us
+	task   int // its child that is us or stands above us
+	rules  slurm.Enforcement
+	asked  bool // all who could tell the rules were asked
+	given  []slurm.Memory
+	sum    jobSum
+}
+
+func findStep(ctx context.Context, in *search, cgroups *cgroups) *step {
+	s := &step{search: in, cgroups: cgroups}
 	s.job, s.inJob = slurm.FromEnv(s.cfg.Lookup)
 	if !s.inJob {
 		s.look("environment", "no SLURM_JOB_ID: not in a Slurm job")
-		return
+		return s
 	}
 	if b, err := procfile.Read(filepath.Join(s.cfg.Proc, strconv.Itoa(s.cfg.PID), "cgroup"), procfile.Small); err == nil {
 		s.job = s.job.InCgroup(b)
@@ -32,7 +52,7 @@ func (s *Set) findSlurm(ctx context.Context) {
 	s.end = s.job.End
 	if s.job.StepID == "" {
 		s.look("environment", "Slurm job %s, in no step of it: slurmstepd does not count it", s.job)
-		return
+		return s
 	}
 	s.inStep = true
 	s.look("environment", "Slurm job %s", s.job)
@@ -57,6 +77,7 @@ func (s *Set) findSlurm(ctx context.Context) {
 	}
 	s.asked = search.Scontrol != nil
 	s.settle(slurm.FindEnforcement(ctx, s.job, search))
+	return s
 }
 
 // SetEnforcement replaces what is known of slurmstepd's doings, by the result
@@ -65,11 +86,11 @@ func (s *Set) findSlurm(ctx context.Context) {
 func (s *Set) SetEnforcement(e slurm.Enforcement, err error) {
 	s.asked = true
 	s.settle(e, err)
+	s.findUser()
 }
 
-func (s *Set) settle(e slurm.Enforcement, err error) {
+func (s *step) settle(e slurm.Enforcement, err error) {
 	s.rules = e
-	defer s.findUser()
 	if err != nil {
 		s.look("Slurm's configuration", "%v", err)
 		if !e.Known {
@@ -92,25 +113,25 @@ func (s *Set) settle(e slurm.Enforcement, err error) {
 }
 
 // SetEnd says when Slurm ends the job, for a caller that asked scontrol.
-func (s *Set) SetEnd(t time.Time) { s.end = t }
+func (s *step) SetEnd(t time.Time) { s.end = t }
 
 // Job returns the Slurm job, and false outside one.
-func (s *Set) Job() (slurm.Job, bool) { return s.job, s.inJob }
+func (s *step) Job() (slurm.Job, bool) { return s.job, s.inJob }
 
 // Enforcement returns what is known of slurmstepd's doings.
-func (s *Set) Enforcement() slurm.Enforcement { return s.rules }
+func (s *step) Enforcement() slurm.Enforcement { return s.rules }
 
 // LeftOpen says that only scontrol can tell whether slurmstepd kills, and on
 // which sum. Ask it late and on the side, then call [Set.SetEnforcement].
-func (s *Set) LeftOpen() bool { return s.openSum() || s.openVersion() }
+func (s *step) LeftOpen() bool { return s.openSum() || s.openVersion() }
 
-func (s *Set) openSum() bool {
+func (s *step) openSum() bool {
 	return s.inStep && (!s.rules.Known || s.rules.OverMemoryKill && s.rules.Gather == "")
 }
 
 // openVersion says that slurmstepd kills and that it depends on the version of Slurm who
 // else does, and on v2 which counters of a cgroup are summed.
-func (s *Set) openVersion() bool {
+func (s *step) openVersion() bool {
 	sums, _ := s.rules.Sums()
 	return s.inStep && sums != "" && s.rules.Version == ""
 }
@@ -118,7 +139,7 @@ func (s *Set) openVersion() bool {
 // SumsByPPID says that slurmstepd sums over parents and children, so that no
 // subreaper may bring orphans back under the task. Where Slurm is there and its
 // doings are not known, it says so too.
-func (s *Set) SumsByPPID() bool {
+func (s *step) SumsByPPID() bool {
 	if !s.inStep {
 		return false
 	}
@@ -129,8 +150,8 @@ func (s *Set) SumsByPPID() bool {
 	return by
 }
 
-// readSlurm returns what slurmstepd compares, as of this sample.
-func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
+// limits returns what slurmstepd compares, as of this sample.
+func (s *step) limits(sample *rss.Sample) []event.Limit {
 	acc, assumed := s.sums(sample.Mono)
 	if !s.inStep || acc == "" || len(s.given) == 0 {
 		return nil
@@ -152,7 +173,7 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 		var ok bool
 		e.Used, e.UsedMax, e.Charged, e.UsedSource, ok = s.taskCharge()
 		if !ok {
-			if s.path == nil || !ended(s.path.Levels[0], fs.ErrNotExist) {
+			if s.cgroups.path == nil || !ended(s.cgroups.path.Levels[0], fs.ErrNotExist) {
 				s.warn("slurm", "slurmstepd sums the tasks' cgroups, and they cannot be read")
 			}
 			return nil
@@ -173,7 +194,7 @@ func (s *Set) readSlurm(sample *rss.Sample) []event.Limit {
 
 // withJob adds the limit of the step, and that of the whole job where there is one. Each is
 // factor times the memory that was given.
-func (s *Set) withJob(sample *rss.Sample, step event.Limit, factor float64, out []event.Limit) []event.Limit {
+func (s *step) withJob(sample *rss.Sample, step event.Limit, factor float64, out []event.Limit) []event.Limit {
 	both := []event.Limit{step}
 	if job, ok := s.readJob(step, sample); ok {
 		both = append(both, job)
@@ -196,11 +217,11 @@ var sumSource = map[event.Accounting]string{
 
 // taskCharge adds up what jobacct_gather/cgroup reads in the task directories
 // of the step.
-func (s *Set) taskCharge() (low, high, charged rss.Bytes, from string, ok bool) {
-	if s.path == nil {
+func (s *step) taskCharge() (low, high, charged rss.Bytes, from string, ok bool) {
+	if s.cgroups.path == nil {
 		return 0, 0, 0, "", false
 	}
-	for _, l := range s.path.Levels {
+	for _, l := range s.cgroups.path.Levels {
 		if ofTask(l) {
 			step := filepath.Dir(l.Dir)
 			low, high, charged, ok = s.tasksCharge(step, l.Version)
@@ -211,7 +232,7 @@ func (s *Set) taskCharge() (low, high, charged rss.Bytes, from string, ok bool) 
 }
 
 // tasksCharge is taskCharge of one step's directory.
-func (s *Set) tasksCharge(step string, version int) (low, high, charged rss.Bytes, ok bool) {
+func (s *step) tasksCharge(step string, version int) (low, high, charged rss.Bytes, ok bool) {
 	entries, err := os.ReadDir(step)
 	if err != nil {
 		return 0, 0, 0, false
@@ -238,7 +259,7 @@ func (s *Set) tasksCharge(step string, version int) (low, high, charged rss.Byte
 // before that anon and swap cache, and up to 23.02.5 anonymous huge pages a second time
 // (fixed by commit d01d488d92). Where the version is not known, the least and the most of
 // these.
-func (s *Set) gathered(m cgroup.Memory, version int) (low, high rss.Bytes) {
+func (s *step) gathered(m cgroup.Memory, version int) (low, high rss.Bytes) {
 	anon := m.Anon + m.SwapCached
 	switch v := s.rules.Version; {
 	case version == 1:
@@ -256,4 +277,76 @@ func (s *Set) gathered(m cgroup.Memory, version int) (low, high rss.Bytes) {
 		low, high = anon+m.AnonTHP, anon+m.AnonTHP
 	}
 	return low, high
+}
+
+// unanswered is how long after the start scontrol may still answer: a random
+// pause and its own timeout.
+const unanswered = 20 * time.Second
+
+const (
+	assumedEnforcer = stepdName + " perhaps, by OverMemoryKill"
+	assumedNote     = "an assumption: no configuration of Slurm can be read here, so it is not known whether slurmstepd kills; " +
+		"no kernel limit of this job is to be seen, and RLIMIT_RSS is what slurmstepd would compare with"
+)
+
+// sums is how slurmstepd adds the step up before it compares, empty where it
+// does not. assumed says that nobody could tell and the worst is taken for
+// granted; see assume. now is the time since the watcher started.
+func (s *step) sums(now time.Duration) (acc event.Accounting, assumed bool) {
+	if sums, _ := s.rules.Sums(); sums != "" {
+		return event.Accounting(sums), false
+	}
+	if s.inStep && !s.rules.Known && (s.asked || now > unanswered) {
+		if acc := s.assume(); acc != "" {
+			return acc, true
+		}
+	}
+	return "", false
+}
+
+// assume is what to be afraid of in a step of which nothing is known, as in a
+// container that has neither slurm.conf nor scontrol: that slurmstepd compares
+// summed RSS, which is the most it can sum, with RLIMIT_RSS, which it sets
+// wherever it has a limit. Two things that can be seen speak against that. A
+// kernel limit of the step or job says that the kernel kills. And a directory
+// of the task in the memory hierarchy is of jobacct_gather/cgroup, which does
+// not sum RSS.
+func (s *step) assume() event.Accounting {
+	if len(s.given) == 0 || s.given[0].Source != "RLIMIT_RSS" {
+		return ""
+	}
+	acc := event.AccountingRSS
+	for _, l := range s.cgroups.levels {
+		if l.scope != event.ScopeStep && l.scope != event.ScopeJob {
+			continue
+		}
+		if lim, err := l.Limits(); err == nil && lim.Max != cgroup.Unlimited {
+			return ""
+		}
+	}
+	if s.cgroups.path != nil && slices.ContainsFunc(s.cgroups.path.Levels, ofTask) {
+		acc = event.AccountingCgroup
+	}
+	return acc
+}
+
+// ofTask says that a level is the directory of a task. It need not be the leaf:
+// its user may have made one below it.
+func ofTask(l *cgroup.Level) bool { return strings.HasPrefix(filepath.Base(l.Dir), "task_") }
+
+// time returns the job's own end.
+func (s *step) time(at time.Time) []event.Limit {
+	if s.end.IsZero() {
+		return nil
+	}
+	left := max(s.end.Sub(at).Seconds(), 0)
+	source := "scontrol show job: EndTime"
+	if s.end.Equal(s.job.End) {
+		source = "SLURM_JOB_END_TIME"
+	}
+	return []event.Limit{{
+		Name: event.LimitTime, Scope: event.ScopeJob, ETA: &left,
+		Enforcer: "Slurm", LimitSource: source,
+		Note: fmt.Sprintf("the job ends at %s", s.end.Format(time.RFC3339)),
+	}}
 }

@@ -108,14 +108,8 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 	if n := seen[event.LimitNode]; n > 0 && n < len(u.parts) {
 		out = slices.DeleteFunc(out, func(l event.Limit) bool { return l.Name == event.LimitNode })
 	}
-	order(out)
-	u.binding = 0
-	binding := event.Limit{}
-	if len(out) > 0 && rank(out[0].Name) == 0 {
-		out[0].Binding = true
-		binding = out[0]
-		u.binding = from[binding.ID()]
-	}
+	binding := bind(out)
+	u.binding = from[binding.ID()] // the first where none is
 	u.parts[u.binding].remember(sample, binding)
 	return out
 }

@@ -41,21 +41,6 @@ func (s *Set) findUser() {
 	}
 }
 
-// limiting returns the level with the least limit, else the leaf.
-func (s *Set) limiting() *level {
-	var best *level
-	least := cgroup.Unlimited
-	for _, l := range s.levels {
-		if lim, err := l.Limits(); err == nil && lim.Max < least {
-			best, least = l, lim.Max
-		}
-	}
-	if best == nil && len(s.levels) > 0 {
-		best = s.levels[0]
-	}
-	return best
-}
-
 // least returns the least limit that somebody enforces on the job, and the
 // accounting of it: Slurm's where both are equal, since its sum is the larger.
 func (s *Set) least() (rss.Bytes, event.Accounting, bool) {
@@ -84,7 +69,7 @@ func (s *Set) readUser(sample *rss.Sample) []event.Limit {
 	if s.cfg.User == 0 {
 		base, _, ok := s.least()
 		if !ok {
-			base = s.node.Total
+			base = s.mem.Total
 		}
 		if base == 0 {
 			s.warn("user", "--limit is a share, and no limit was found that it could be a share of")

@@ -40,9 +40,6 @@ func TestUserLimit(t *testing.T) {
 			if l.Accounting != c.want || l.Limit != c.limit || l.Used == 0 {
 				t.Errorf("got %+v", l)
 			}
-			if s.set.Accounting() != c.want {
-				t.Errorf("accounting %s", s.set.Accounting())
-			}
 		})
 	}
 	t.Run("pss is an interval", func(t *testing.T) {
