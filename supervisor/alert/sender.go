@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // Options are what a Sender works with.
@@ -29,7 +30,7 @@ type Options struct {
 // Sender tells all receivers. Its methods never wait for one.
 type Sender struct {
 	opt  Options
-	wake chan struct{}
+	wake *wake.Bell
 	stop context.CancelFunc
 	over chan struct{} // the goroutine has ended
 
@@ -105,7 +106,7 @@ type Standing struct {
 func New(opt Options) *Sender {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sender{
-		opt: opt, wake: make(chan struct{}, 1),
+		opt: opt, wake: wake.New(),
 		stop: stop, over: make(chan struct{}), book: NewStore(),
 	}
 	for _, t := range opt.Targets {
@@ -140,7 +141,7 @@ func (s *Sender) Inherit(open []Alert) {
 		r.inherit(s.book)
 	}
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Ring(0)
 }
 
 // Set says which rungs are crossed now.
@@ -150,7 +151,7 @@ func (s *Sender) Set(current []Alert) {
 	s.look()
 	s.mu.Unlock()
 	if moved {
-		s.poke()
+		s.wake.Ring(0)
 	}
 }
 
@@ -162,14 +163,7 @@ func (s *Sender) Room(room Room) {
 	s.held, s.near = held, near
 	s.mu.Unlock()
 	if due {
-		s.poke()
-	}
-}
-
-func (s *Sender) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // it is to wake already
+		s.wake.Ring(0)
 	}
 }
 
@@ -192,7 +186,7 @@ func (s *Sender) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-s.wake:
+			case <-s.wake.C():
 			case <-due:
 			}
 			continue

@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // Stream writes events as JSON lines to one file. A write to a pipe or a
@@ -24,7 +25,7 @@ type Stream struct {
 
 	mu     sync.Mutex
 	queue  [][]byte
-	wake   chan struct{}
+	wake   *wake.Bell
 	closed bool
 }
 
@@ -40,7 +41,7 @@ const hardQueue = 16384
 // without a reader would hang), and onError is called from there, once, when
 // it cannot be opened or written; the stream then swallows what it is given.
 func NewStream(path string, onError func(error)) *Stream {
-	s := &Stream{path: path, onError: onError, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	s := &Stream{path: path, onError: onError, done: make(chan struct{}), wake: wake.New()}
 	go s.write()
 	return s
 }
@@ -60,10 +61,7 @@ func (s *Stream) Put(name Name, v any) {
 		return
 	}
 	s.queue = append(s.queue, append(text.JSON(line), '\n'))
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Ring(0)
 }
 
 // Dropped returns how many events were dropped since the last call.
@@ -74,10 +72,7 @@ func (s *Stream) Close(patience time.Duration) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Ring(0)
 	select {
 	case <-s.done:
 	case <-time.After(patience):
@@ -108,7 +103,7 @@ func (s *Stream) write() {
 			return
 		}
 		if len(lines) == 0 {
-			<-s.wake
+			<-s.wake.C()
 		}
 	}
 }

@@ -64,6 +64,8 @@ const (
 // Encoder makes one block. The zero value is empty.
 type Encoder struct {
 	buf    []byte
+	mask   uint64 // what has changed of the limit or process that is being put
+	diff   []byte // … and by how much
 	n      int
 	last   Sample
 	before int // len(buf) before the last sample
@@ -71,7 +73,7 @@ type Encoder struct {
 
 func (e *Encoder) Empty() bool { return e.n == 0 }
 
-// full says that the next sample belongs into another block.
+// Full says that the next sample belongs into another block.
 func (e *Encoder) Full() bool {
 	size := len(e.buf)
 	if e.n == 0 {
@@ -81,27 +83,48 @@ func (e *Encoder) Full() bool {
 	return size+more > mostBlock || e.n >= leastSamples && size+more > blockSize
 }
 
-// block returns the block and empties the Encoder.
+// Block returns the block and empties the Encoder.
 func (e *Encoder) Block(tier int) []byte {
 	b := e.Snapshot(tier)
 	e.buf, e.n, e.before = e.buf[:0], 0, 0
 	return b
 }
 
-// snapshot returns the block as it is by now.
+// Snapshot returns the block as it is by now.
 func (e *Encoder) Snapshot(tier int) []byte {
 	return append([]byte{byte(tier)}, e.buf...)
 }
 
 func (e *Encoder) uint(v uint64) { e.buf = binary.AppendUvarint(e.buf, v) }
-func (e *Encoder) int(v int64)   { e.buf = binary.AppendVarint(e.buf, v) }
 
-// kib puts the difference of two sizes.
-func (e *Encoder) kib(now, before rss.Bytes) {
-	e.int(int64(now/rss.KiB) - int64(before/rss.KiB))
+// change notes the difference of two numbers, if there is one, by a bit of the mask.
+func (e *Encoder) change(bit uint64, now, before int64) {
+	if now != before {
+		e.mask |= bit
+		e.diff = binary.AppendVarint(e.diff, now-before)
+	}
 }
 
-// add appends a sample.
+func (e *Encoder) kib(bit uint64, now, before rss.Bytes) {
+	e.change(bit, int64(now/rss.KiB), int64(before/rss.KiB))
+}
+
+// set notes a number whole.
+func (e *Encoder) set(bit, now, before uint64) {
+	if now != before {
+		e.mask |= bit
+		e.diff = binary.AppendUvarint(e.diff, now)
+	}
+}
+
+// changes puts what was noted.
+func (e *Encoder) changes() {
+	e.uint(e.mask)
+	e.buf = append(e.buf, e.diff...)
+	e.mask, e.diff = 0, e.diff[:0]
+}
+
+// Add appends a sample.
 func (e *Encoder) Add(s *Sample) {
 	e.before = len(e.buf)
 	l := &e.last
@@ -148,40 +171,19 @@ func (e *Encoder) Add(s *Sample) {
 }
 
 func (e *Encoder) limit(r, was *Reading) {
-	over := func(r *Reading) rss.Bytes { return r.UsedMax.Sub(r.Used) }
-	mask := uint64(0)
-	set := func(bit uint64, on bool) {
-		if on {
-			mask |= bit
-		}
+	e.kib(hasUsed, r.Used, was.Used)
+	e.kib(hasUsedMax, r.UsedMax.Sub(r.Used), was.UsedMax.Sub(was.Used))
+	e.kib(hasCharged, r.Charged, was.Charged)
+	e.kib(hasWorkingSet, r.WorkingSet, was.WorkingSet)
+	e.set(hasSize, uint64(r.Size), uint64(was.Size))
+	e.set(hasETA, eta(r), eta(was))
+	if r.Binding {
+		e.mask |= isBinding
 	}
-	set(hasUsed, r.Used/rss.KiB != was.Used/rss.KiB)
-	set(hasUsedMax, over(r)/rss.KiB != over(was)/rss.KiB)
-	set(hasCharged, r.Charged/rss.KiB != was.Charged/rss.KiB)
-	set(hasWorkingSet, r.WorkingSet/rss.KiB != was.WorkingSet/rss.KiB)
-	set(hasSize, r.Size != was.Size)
-	set(hasETA, eta(r) != eta(was))
-	set(isBinding, r.Binding)
-	set(mayFlatten, r.MayFlatten)
-	e.uint(mask)
-	if mask&hasUsed != 0 {
-		e.kib(r.Used, was.Used)
+	if r.MayFlatten {
+		e.mask |= mayFlatten
 	}
-	if mask&hasUsedMax != 0 {
-		e.kib(over(r), over(was))
-	}
-	if mask&hasCharged != 0 {
-		e.kib(r.Charged, was.Charged)
-	}
-	if mask&hasWorkingSet != 0 {
-		e.kib(r.WorkingSet, was.WorkingSet)
-	}
-	if mask&hasSize != 0 {
-		e.uint(uint64(r.Size))
-	}
-	if mask&hasETA != 0 {
-		e.uint(eta(r))
-	}
+	e.changes()
 }
 
 // eta is a forecast in seconds and 1 more, 0 for none.
@@ -250,43 +252,19 @@ func (e *Encoder) usage(now, was []Usage) {
 	passed := uint64(0)
 	for i := range now {
 		u, o := &now[i], &was[i]
-		mask := uint64(0)
-		set := func(bit uint64, on bool) {
-			if on {
-				mask |= bit
-			}
-		}
-		set(hasAnon, u.Anon/rss.KiB != o.Anon/rss.KiB)
-		set(hasFile, u.File/rss.KiB != o.File/rss.KiB)
-		set(hasShmem, u.Shmem/rss.KiB != o.Shmem/rss.KiB)
-		set(hasPSS, u.PSS/rss.KiB != o.PSS/rss.KiB)
-		set(hasMaps, u.Maps != o.Maps)
-		set(hasFDs, u.FDs != o.FDs)
-		if mask == 0 {
+		e.kib(hasAnon, u.Anon, o.Anon)
+		e.kib(hasFile, u.File, o.File)
+		e.kib(hasShmem, u.Shmem, o.Shmem)
+		e.kib(hasPSS, u.PSS, o.PSS)
+		e.change(hasMaps, int64(u.Maps), int64(o.Maps))
+		e.change(hasFDs, int64(u.FDs), int64(o.FDs))
+		if e.mask == 0 {
 			passed++
 			continue
 		}
 		e.uint(passed)
 		passed = 0
-		e.uint(mask)
-		if mask&hasAnon != 0 {
-			e.kib(u.Anon, o.Anon)
-		}
-		if mask&hasFile != 0 {
-			e.kib(u.File, o.File)
-		}
-		if mask&hasShmem != 0 {
-			e.kib(u.Shmem, o.Shmem)
-		}
-		if mask&hasPSS != 0 {
-			e.kib(u.PSS, o.PSS)
-		}
-		if mask&hasMaps != 0 {
-			e.int(int64(u.Maps - o.Maps))
-		}
-		if mask&hasFDs != 0 {
-			e.int(int64(u.FDs - o.FDs))
-		}
+		e.changes()
 	}
 	if passed > 0 {
 		e.uint(passed)

@@ -50,7 +50,11 @@ func (d *decoder) int() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-func (d *decoder) kib(to *rss.Bytes) {
+// kib takes in the difference of a size, where the mask says that there is one.
+func (d *decoder) kib(has uint64, to *rss.Bytes) {
+	if has == 0 {
+		return
+	}
 	v := int64(*to/rss.KiB) + d.int()
 	if v < 0 || v > 1<<52 {
 		d.bad, v = true, 0
@@ -58,7 +62,10 @@ func (d *decoder) kib(to *rss.Bytes) {
 	*to = rss.Bytes(v) * rss.KiB
 }
 
-func (d *decoder) count(to *int) {
+func (d *decoder) count(has uint64, to *int) {
+	if has == 0 {
+		return
+	}
 	v := int64(*to) + d.int()
 	if v < 0 || v > 1<<40 {
 		d.bad, v = true, 0
@@ -136,19 +143,11 @@ func (d *decoder) limitList() bool {
 func (d *decoder) limit(r *Reading) {
 	over := r.UsedMax.Sub(r.Used)
 	mask := d.uint()
-	if mask&hasUsed != 0 {
-		d.kib(&r.Used)
-	}
-	if mask&hasUsedMax != 0 {
-		d.kib(&over)
-	}
+	d.kib(mask&hasUsed, &r.Used)
+	d.kib(mask&hasUsedMax, &over)
 	r.UsedMax = r.Used + over
-	if mask&hasCharged != 0 {
-		d.kib(&r.Charged)
-	}
-	if mask&hasWorkingSet != 0 {
-		d.kib(&r.WorkingSet)
-	}
+	d.kib(mask&hasCharged, &r.Charged)
+	d.kib(mask&hasWorkingSet, &r.WorkingSet)
 	if mask&hasSize != 0 {
 		r.Size = rss.Bytes(d.uint())
 	}
@@ -202,24 +201,12 @@ func (d *decoder) usage() bool {
 		}
 		u := &d.s.Procs[i]
 		mask := d.uint()
-		if mask&hasAnon != 0 {
-			d.kib(&u.Anon)
-		}
-		if mask&hasFile != 0 {
-			d.kib(&u.File)
-		}
-		if mask&hasShmem != 0 {
-			d.kib(&u.Shmem)
-		}
-		if mask&hasPSS != 0 {
-			d.kib(&u.PSS)
-		}
-		if mask&hasMaps != 0 {
-			d.count(&u.Maps)
-		}
-		if mask&hasFDs != 0 {
-			d.count(&u.FDs)
-		}
+		d.kib(mask&hasAnon, &u.Anon)
+		d.kib(mask&hasFile, &u.File)
+		d.kib(mask&hasShmem, &u.Shmem)
+		d.kib(mask&hasPSS, &u.PSS)
+		d.count(mask&hasMaps, &u.Maps)
+		d.count(mask&hasFDs, &u.FDs)
 	}
 	return !d.bad
 }

@@ -60,18 +60,11 @@ func Find(dirs ...string) []Found {
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			if id, ok := strings.CutSuffix(e.Name(), journalSuffix); ok && IsID(id) {
-				if f := at(id); f.Journal == "" {
-					f.Journal = path
-				}
-				continue
-			}
-			if !IsID(e.Name()) {
-				continue
-			}
-			if _, err := os.Lstat(filepath.Join(path, DataFile)); err == nil {
-				if f := at(e.Name()); f.Record == "" {
-					f.Record = path
-				}
+				f := at(id)
+				f.Journal = cmp.Or(f.Journal, path)
+			} else if _, err := os.Lstat(filepath.Join(path, DataFile)); IsID(e.Name()) && err == nil {
+				f := at(e.Name())
+				f.Record = cmp.Or(f.Record, path)
 			}
 		}
 	}

@@ -170,14 +170,7 @@ func (r *Run) Merge(journal *Run) {
 			r.Events = append(r.Events, e)
 		}
 	}
-	slices.SortStableFunc(r.Events, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
-	r.append(journal)
-}
-
-// append takes over the samples of a journal. [Run.Samples] yields those after
-// the last of the record.
-func (r *Run) append(journal *Run) {
-	for s := range journal.Samples() {
+	for s := range journal.Samples() { // Samples yields those after the last of the record
 		c := s.clone()
 		for i := range c.Limits {
 			c.Limits[i].Limit = r.limit(&journal.Limits[c.Limits[i].Limit])

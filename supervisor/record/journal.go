@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // The journal is a file of JSON lines with the schema of --events, and a first line "run"
@@ -89,15 +90,16 @@ type Journal struct {
 	sync   bool
 	off    bool
 	closed bool
-	wake   chan struct{}
+	wake   *wake.Bell
 	done   chan struct{}
 }
 
 // NewJournal returns a journal of which nothing is written before [Journal.Begin].
 func NewJournal(places []string, m Meta, fault func(error)) *Journal {
 	return &Journal{
-		places: places, meta: m, fault: fault, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		places: places, meta: m, fault: fault, wake: wake.New(), done: make(chan struct{}),
 		known: map[limitKey]bool{}, kinds: map[string]time.Duration{},
+		filter: journalFilter{told: map[string]bool{}, cures: map[string]int{}},
 	}
 }
 
@@ -115,7 +117,8 @@ func (j *Journal) Event(name event.Name, v any, line []byte) {
 			return
 		}
 	case event.Cure:
-		if !j.filter.cure(&e) {
+		key := string(e.Remedy) + "/" + strconv.FormatBool(e.OK)
+		if j.filter.cures[key]++; j.filter.cures[key] > mostCures {
 			return
 		}
 	case event.Help, event.Handover: // the one is often, the other may be large
@@ -263,25 +266,18 @@ func (j *Journal) put(line []byte, most int, sync bool) {
 		j.sync = j.sync || sync
 	}
 	j.mu.Unlock()
-	j.wakeWriter()
+	j.wake.Ring(0)
 }
 
 // Begin starts to write what was taken and what will be.
 func (j *Journal) Begin() { go j.write() }
-
-func (j *Journal) wakeWriter() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
 
 // Close writes what is left, until end at the latest.
 func (j *Journal) Close(end <-chan time.Time) {
 	j.mu.Lock()
 	j.closed = true
 	j.mu.Unlock()
-	j.wakeWriter()
+	j.wake.Ring(0)
 	select {
 	case <-j.done:
 	case <-end:
@@ -316,7 +312,7 @@ func (j *Journal) write() {
 		if err != nil || closed {
 			break
 		}
-		<-j.wake
+		<-j.wake.C()
 	}
 	if err != nil {
 		j.stop(fmt.Errorf("cannot write journal %s, it ends here: %w", f.Name(), err))
@@ -423,46 +419,23 @@ const (
 	mostPickling = 32
 )
 
-// journalFilter counts findings, remedies and warnings that were written. The zero value is
-// ready.
+// journalFilter counts findings, remedies and warnings that were written.
 type journalFilter struct {
-	told   map[whyKey]bool
+	told   map[string]bool // findings, by role
 	size   int
-	cures  map[cureKey]int
+	cures  map[string]int // by remedy, and whether it was done
 	warned int
-}
-
-type whyKey struct {
-	finding event.Finding
-	role    rss.Role
-}
-
-type cureKey struct {
-	remedy event.Remedy
-	ok     bool
 }
 
 // diagnosis says whether a finding is written, in a line of so many bytes.
 func (f *journalFilter) diagnosis(d *event.Diagnosis, size int) bool {
-	key := whyKey{d.Finding, d.Role}
+	key := string(d.Finding) + "/" + string(d.Role)
 	if f.size+size > mostWhy || f.size > mostAgain && f.told[key] {
 		return false
-	}
-	if f.told == nil {
-		f.told = map[whyKey]bool{}
 	}
 	f.told[key] = true
 	f.size += size
 	return true
-}
-
-func (f *journalFilter) cure(c *event.Cure) bool {
-	if f.cures == nil {
-		f.cures = map[cureKey]int{}
-	}
-	key := cureKey{c.Remedy, c.OK}
-	f.cures[key]++
-	return f.cures[key] <= mostCures
 }
 
 // pickling says whether a report of the loader's is such a warning, and written.

@@ -205,12 +205,9 @@ const (
 // SetOwner notes the UID of the file that was read, and leaves out of another user's record
 // the samples beyond mostWork.
 func (r *Run) SetOwner(uid int) {
-	if r.owner = uid; uid != os.Geteuid() {
-		r.bound()
+	if r.owner = uid; uid == os.Geteuid() {
+		return
 	}
-}
-
-func (r *Run) bound() {
 	work := 0
 	var d decoder
 	for i, b := range r.blocks {

@@ -22,6 +22,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // Name is the name of a file: no two runs have the same, and it tells whether its run
@@ -109,7 +110,7 @@ type File struct {
 	name      Name
 	proc      string
 	replace   func(text []byte) error // Replace, outside tests
-	wake      chan struct{}
+	wake      *wake.Bell
 	done      chan struct{}
 
 	mu      sync.Mutex
@@ -128,7 +129,7 @@ const slow = 20 * time.Second
 func Open(dir string, name Name, proc string) *File {
 	f := &File{
 		dir: dir, path: filepath.Join(dir, name.String()), name: name, proc: proc,
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		wake: wake.New(), done: make(chan struct{}),
 	}
 	f.replace = func(text []byte) error { return Replace(f.path, text) }
 	go f.run()
@@ -141,7 +142,7 @@ func (f *File) Put(text []byte) {
 	f.mu.Lock()
 	f.next = text
 	f.mu.Unlock()
-	f.nudge()
+	f.wake.Ring(0)
 }
 
 // Close removes the file, and closes the channel when that is done.
@@ -149,15 +150,8 @@ func (f *File) Close() <-chan struct{} {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
-	f.nudge()
+	f.wake.Ring(0)
 	return f.done
-}
-
-func (f *File) nudge() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Trouble returns why the file cannot be written, nil where it can, and whether that is
@@ -184,7 +178,7 @@ func (f *File) Failed(why error) {
 func (f *File) run() {
 	defer close(f.done)
 	var swept time.Time
-	for range f.wake {
+	for range f.wake.C() {
 		fault.Point("textfile")
 		f.mu.Lock()
 		text, closed := f.next, f.closed

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // until waits for what another goroutine does.
@@ -202,7 +203,7 @@ func TestHung(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		answer, wrote := make(chan struct{}), []string{}
-		f := &File{dir: dir, path: filepath.Join(dir, "f"), name: self("46"), proc: "/proc", wake: make(chan struct{}, 1), done: make(chan struct{})}
+		f := &File{dir: dir, path: filepath.Join(dir, "f"), name: self("46"), proc: "/proc", wake: wake.New(), done: make(chan struct{})}
 		f.replace = func(text []byte) error {
 			<-answer
 			wrote = append(wrote, string(text))

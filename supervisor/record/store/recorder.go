@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 const (
@@ -59,7 +60,7 @@ type Recorder struct {
 	waiting waiting
 	lost    int   // items that found no room since that was told
 	size    int64 // of the record at most, 0 before it is open
-	wake    chan struct{}
+	wake    *wake.Bell
 	done    chan struct{}
 	closed  bool
 }
@@ -81,7 +82,7 @@ func New(opt Options) *Recorder {
 	return &Recorder{
 		opt: opt, sampler: record.NewSampler(opt.Attempt),
 		journal: record.NewJournal(opt.Places.Journals, opt.Meta, func(err error) { opt.Fault("journal", err) }),
-		wake:    make(chan struct{}, 1), done: make(chan struct{}),
+		wake:    wake.New(), done: make(chan struct{}),
 		events: uint64(max(opt.Attempt, 1)) << 40,
 	}
 }
@@ -112,13 +113,16 @@ func (r *Recorder) Sample(l *record.Look) {
 	}
 	r.mu.Unlock()
 	r.journal.Sample(l)
-	if lost > 0 {
-		r.tellLost(lost)
+	if lost > 0 { // the record says that a part of it is missing
+		r.Event(event.NameFault, event.Fault{
+			Head: event.Head{V: event.Version, Time: time.Now(), Event: event.NameFault}, Part: "record",
+			Error: fmt.Sprintf("its storage took nothing for a while: %d parts of it, samples or events, found no room in memory and are missing", lost),
+		})
 	}
 	if l.At >= quiet || r.opt.AtOnce {
 		r.Begin()
 	}
-	r.tell()
+	r.wake.Ring(0)
 }
 
 // Event takes one event in; v is of package event.
@@ -145,16 +149,8 @@ func (r *Recorder) Event(name event.Name, v any) {
 		r.Begin()
 	}
 	if name != event.NameLoader && name != event.NameHelp {
-		r.tell()
+		r.wake.Ring(0)
 	}
-}
-
-// tellLost says in the record that a part of it is missing.
-func (r *Recorder) tellLost(items int) {
-	r.Event(event.NameFault, event.Fault{
-		Head: event.Head{V: event.Version, Time: time.Now(), Event: event.NameFault}, Part: "record",
-		Error: fmt.Sprintf("its storage took nothing for a while: %d parts of it, samples or events, found no room in memory and are missing", items),
-	})
 }
 
 // put queues an item; the caller holds the lock. Processes and limits, whose numbers are
@@ -183,16 +179,6 @@ func (r *Recorder) Begin() {
 	r.journal.Begin()
 }
 
-func (r *Recorder) tell() {
-	if !r.begun {
-		return
-	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Close writes what is left, for patience at most, and ends the recorder. Where
 // nothing was begun nothing is written.
 func (r *Recorder) Close(patience time.Duration) {
@@ -202,7 +188,7 @@ func (r *Recorder) Close(patience time.Duration) {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	r.tell()
+	r.wake.Ring(0)
 	end := time.After(patience)
 	select {
 	case <-r.done:
@@ -262,7 +248,7 @@ func (r *Recorder) writeRecord() error {
 		if closed {
 			return nil
 		}
-		<-r.wake
+		<-r.wake.C()
 	}
 }
 
