@@ -10,12 +10,10 @@ import (
 	"syscall"
 )
 
-// InCgroup corrects the step by the cgroup the process is in. The environment
-// can be wrong: a job that was submitted from within a step inherits that
-// step's SLURM_STEP_ID, and its batch step has none of its own to replace it.
-//
-// cgroup is the text of /proc/PID/cgroup. Where it names no step of this job,
-// as without proctrack/cgroup and task/cgroup, j is returned as it is.
+// InCgroup corrects the step by the text of /proc/PID/cgroup. The environment can be wrong: a
+// job that was submitted from within a step inherits that step's SLURM_STEP_ID, and its batch
+// step has none of its own to replace it. Where the text names no step of this job, as without
+// proctrack/cgroup and task/cgroup, j is returned as it is.
 func (j Job) InCgroup(cgroup []byte) Job {
 	job, step, ok := StepOfCgroup(cgroup)
 	if !ok || step == j.StepID || job != j.ID && !IsSLUID(job) {

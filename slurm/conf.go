@@ -16,12 +16,9 @@ type Pair struct {
 	Value string
 }
 
-// ParseConf reads a file of the format of slurm.conf(5) and cgroup.conf(5):
-// "Key=Value" pairs, several a line, values perhaps quoted, keys in any case,
-// comments from an unescaped "#" on, lines continued by a backslash. What
-// Slurm would reject is skipped. Of lines that describe a node, a partition
-// and the like only the first pair is kept: their other keys are names of
-// their own.
+// ParseConf reads a file of the format of slurm.conf(5) and cgroup.conf(5). What Slurm would
+// reject is skipped. Of lines that describe a node, a partition and the like only the first
+// pair is kept: their other keys are names of their own.
 func ParseConf(b []byte) []Pair {
 	var pairs []Pair
 	for line := range logicalLines(string(b)) {
@@ -30,8 +27,7 @@ func ParseConf(b []byte) []Pair {
 	return pairs
 }
 
-// logicalLines yields the lines without comments and with continued ones
-// joined.
+// logicalLines yields the lines without comments and with continued ones joined.
 func logicalLines(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		var joined strings.Builder
@@ -88,8 +84,7 @@ func appendPairs(pairs []Pair, line string) []Pair {
 			if n < 0 {
 				return pairs
 			}
-			rest = rest[n:]
-			rest = strings.TrimLeft(rest, " \t")
+			rest = strings.TrimLeft(rest[n:], " \t")
 			continue
 		}
 		var value string
@@ -155,8 +150,8 @@ const (
 	maxFiles    = 256
 )
 
-// ReadConf reads a configuration file and what it includes; the error is that
-// of the file itself.
+// ReadConf reads a configuration file and what it includes; the error is that of the file
+// itself.
 func ReadConf(path string, readFile func(string) ([]byte, error)) (*Conf, error) {
 	c := &Conf{Path: path, values: make(map[string]string)}
 	if err := c.read(path, readFile, 0); err != nil {
@@ -165,8 +160,7 @@ func ReadConf(path string, readFile func(string) ([]byte, error)) (*Conf, error)
 	return c, nil
 }
 
-// Get returns a parameter by its name in lower case. The last one written
-// wins, as in Slurm.
+// Get returns a parameter by its name in lower case. The last one written wins, as in Slurm.
 func (c *Conf) Get(key string) (string, bool) {
 	v, ok := c.values[key]
 	return v, ok

@@ -128,11 +128,9 @@ func stateWord(s string) (state, by string) {
 	return strings.TrimSuffix(state, "+"), strings.TrimSpace(by)
 }
 
+// slurmTime is zero for what is no time.
 func slurmTime(s string, zone *time.Location) time.Time {
-	t, err := parseWall(known(s), zone)
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := parseWall(known(s), zone)
 	return t
 }
 
@@ -219,8 +217,7 @@ func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
 		if each := known(f["MinMemoryCPU"]); j.ReqMem == "" && each != "" {
 			j.ReqMem = each + "c"
 		}
-		// --mem=0, which asks for all of the node.
-		if j.ReqMem == "0" {
+		if j.ReqMem == "0" { // --mem=0, which asks for all of the node
 			j.ReqMem = ""
 		}
 		return j, nil
@@ -254,12 +251,15 @@ func shownJobs(b []byte) iter.Seq[shownJob] {
 }
 
 func showFields(line string) shownJob {
-	front, rest, named := strings.Cut(line, " JobName=")
-	if named {
-		// Behind the name comes "UserId=name(uid) GroupId=…". A name that holds
-		// the same is its owner's own doing: the last that GroupId follows is
-		// Slurm's.
-		if i := lastUserID(rest); i >= 0 {
+	if front, rest, named := strings.Cut(line, " JobName="); named {
+		// Behind the name comes "UserId=name(uid) GroupId=…". A name that holds the same is
+		// its owner's own doing: the last is Slurm's. A comment, a working directory and file
+		// names come later still, all of them behind JobState.
+		end := strings.Index(rest, " MCS_label=")
+		if end < 0 {
+			end = len(rest)
+		}
+		if i := strings.LastIndex(rest[:end], " UserId="); i >= 0 {
 			rest = rest[i:]
 		}
 		line = front + " " + rest
@@ -277,14 +277,4 @@ func fieldsOf(line string) shownJob {
 		}
 	}
 	return f
-}
-
-func lastUserID(s string) int {
-	// A comment, a working directory and file names come later still, all of
-	// them behind JobState.
-	end := strings.Index(s, " MCS_label=")
-	if end < 0 {
-		end = len(s)
-	}
-	return strings.LastIndex(s[:end], " UserId=")
 }

@@ -187,9 +187,8 @@ func enforcement(get func(key string) (string, bool)) Enforcement {
 	return e
 }
 
-// ParseFrequency reads the value of JobAcctGatherFrequency and --acctg-freq,
-// "task=30,energy=10" or "30", and returns the time between two polls of the
-// tasks. It reports false where the value does not name one.
+// ParseFrequency reads the value of JobAcctGatherFrequency and --acctg-freq, "task=30,energy=10"
+// or "30": the time between two polls of the tasks. It reports false where none is named.
 func ParseFrequency(s string) (time.Duration, bool) {
 	found, ok := time.Duration(0), false
 	for part := range strings.SplitSeq(s, ",") {
@@ -263,11 +262,9 @@ type Search struct {
 // file nor scontrol said anything.
 var ErrNoConfig = errors.New("no slurm configuration")
 
-// FindEnforcement finds out what slurmstepd does about memory here: from
-// slurm.conf and cgroup.conf, and from scontrol only where they cannot be read
-// or leave something open that decides whether and on what slurmstepd kills.
-//
-// The result is worth something even beside an error: look at Known. It may
+// FindEnforcement finds out what slurmstepd does about memory here: from slurm.conf and
+// cgroup.conf, and from scontrol only where they cannot be read or leave open whether and on
+// what it kills. The result is worth something even beside an error: look at Known. It may
 // block on a network file system or on slurmctld.
 func FindEnforcement(ctx context.Context, job Job, s Search) (Enforcement, error) {
 	if s.ReadFile == nil {
@@ -277,7 +274,8 @@ func FindEnforcement(ctx context.Context, job Job, s Search) (Enforcement, error
 	if confErr == nil {
 		e := enforcement(conf.Get)
 		e.Source = conf.Path
-		if complete(e, conf) || s.Scontrol == nil {
+		complete := len(conf.Missing) == 0 && (!e.OverMemoryKill || e.Gather != "")
+		if complete || s.Scontrol == nil {
 			for _, miss := range conf.Missing {
 				e.Open = append(e.Open, "what "+miss+" says")
 			}
@@ -319,14 +317,6 @@ func (s Search) withVersion(ctx context.Context, e Enforcement) Enforcement {
 	return e
 }
 
-// complete says that scontrol has nothing to add that matters.
-func complete(e Enforcement, conf *Conf) bool {
-	if len(conf.Missing) > 0 {
-		return false
-	}
-	return !e.OverMemoryKill || e.Gather != ""
-}
-
 // findConf reads the first slurm.conf there is, with the cgroup.conf beside it.
 func (s Search) findConf(job Job) (*Conf, error) {
 	paths := s.Paths
@@ -366,26 +356,22 @@ func (s Search) override(e Enforcement) Enforcement {
 		return e
 	}
 	for _, name := range []string{"SLURM_ACCTG_FREQ", "SBATCH_ACCTG_FREQ"} {
-		v, ok := s.Lookup(name)
-		if !ok {
-			continue
-		}
-		if d, ok := ParseFrequency(v); ok {
-			e.Interval, e.IntervalSource = d, name
-			break
+		if v, ok := s.Lookup(name); ok {
+			if d, ok := ParseFrequency(v); ok {
+				e.Interval, e.IntervalSource = d, name
+				break
+			}
 		}
 	}
 	return e
 }
 
-// Scontrol runs the scontrol of PATH, for [Search]. It is ended with the
-// context, and with us: one that hangs is left in nobody's job.
+// Scontrol runs the scontrol of PATH, for [Search]. It is ended with the context, and with us.
 func Scontrol(ctx context.Context, args ...string) ([]byte, error) {
 	return ScontrolBy(ctx, (*exec.Cmd).Start, args...)
 }
 
-// ScontrolBy is [Scontrol] for a process that starts programs in a way of its
-// own.
+// ScontrolBy is [Scontrol] for a process that starts programs in a way of its own.
 func ScontrolBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
 	// The kernel sends the death signal when the thread dies that started it.
 	runtime.LockOSThread()

@@ -41,15 +41,13 @@ func StepLimit(lookup func(string) (string, bool), rlimitRSS uint64) (Memory, bo
 	return all[0], true
 }
 
-// StepLimits returns every amount of memory that the process can see to have
-// been given to its step or job on this node, the most trusted first.
+// StepLimits returns every amount of memory that the process can see to have been given to its
+// step or job on this node, the most trusted first.
 //
-// The soft RLIMIT_RSS is set by slurmstepd to the memory of the step, in every
-// accounting mode, and Linux does not enforce it: it is the number that
-// OverMemoryKill compares with. SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU and
-// SLURM_MEM_PER_GPU (in MiB) come from the job: srun does not replace them,
-// and --mem=0 sets none of them. rlimitRSS is in bytes; RLIM_INFINITY and 0
-// say nothing.
+// The soft RLIMIT_RSS is set by slurmstepd to the memory of the step, in every accounting mode,
+// and is what OverMemoryKill compares with; Linux does not enforce it. SLURM_MEM_PER_NODE, _CPU
+// and _GPU (in MiB) come from the job: srun does not replace them, and --mem=0 sets none of
+// them. rlimitRSS is in bytes; RLIM_INFINITY and 0 say nothing.
 func StepLimits(lookup func(string) (string, bool), rlimitRSS uint64) []Memory {
 	if id, ok := lookup("SLURM_JOB_ID"); !ok || id == "" {
 		if id, ok = lookup("SLURM_JOBID"); !ok || id == "" {

@@ -239,9 +239,8 @@ type RequeuePatience struct {
 	Hold, Update, Release time.Duration
 }
 
-// requeuePatience: while a requeuehold is waited for the job's memory grows on;
-// after it KillWait runs, 30 s by default, and the release must
-// have its turn.
+// requeuePatience: while a requeuehold is waited for the job's memory grows on; after it
+// KillWait runs, 30 s by default, and the release must have its turn.
 var requeuePatience = RequeuePatience{
 	Call: 5 * time.Second, Pause: 100 * time.Millisecond,
 	Hold: 2 * time.Second, Update: 4 * time.Second, Release: time.Minute,
@@ -268,7 +267,11 @@ func (q *Requeue) Run(ctx context.Context) RequeueResult {
 	if q.Patience == (RequeuePatience{}) {
 		q.Patience = requeuePatience
 	}
-	job, err := q.find(ctx)
+	var job RunningJob
+	err := q.try(ctx, StepLook, q.Patience.Hold, func(ctx context.Context, _ int) (err error) {
+		job, err = q.look(ctx)
+		return err
+	})
 	gone := RequeueResult{Gone: true, Why: "job " + q.Job.ID + " is " + job.State}
 	switch {
 	case err != nil:
@@ -294,7 +297,13 @@ func (q *Requeue) Run(ctx context.Context) RequeueResult {
 	r := RequeueResult{Requeued: true}
 	err = q.step(ctx, StepUpdate, q.Patience.Update, func(j RunningJob) (bool, error) {
 		return j.MiB == q.MiB && j.PerCPU == q.Job.PerCPU, nil
-	}, q.update)
+	}, func(try int) []string {
+		args := []string{"update", "JobId=" + q.Job.ID, q.Job.Setting(q.MiB)}
+		if q.StartIn > 0 && try == 1 { // only a wish
+			args = append(args, fmt.Sprintf("StartTime=now+%.0f", q.StartIn.Seconds()))
+		}
+		return args
+	})
 	if err != nil {
 		r.Why = err.Error()
 	} else {
@@ -310,28 +319,10 @@ func (q *Requeue) Run(ctx context.Context) RequeueResult {
 	return r
 }
 
-// update has Slurm change the memory. The time of the start is only a wish.
-func (q *Requeue) update(try int) []string {
-	args := []string{"update", "JobId=" + q.Job.ID, q.Job.Setting(q.MiB)}
-	if q.StartIn > 0 && try == 1 {
-		args = append(args, fmt.Sprintf("StartTime=now+%.0f", q.StartIn.Seconds()))
-	}
-	return args
-}
-
 // held says that a job waits until it is released: Slurm has several words for it,
 // "JobHeldUser" and "job_requeued_in_held_state".
 func (j RunningJob) held() bool {
 	return strings.Contains(strings.ToLower(j.Reason), "held")
-}
-
-// find asks how the job stands.
-func (q *Requeue) find(ctx context.Context) (job RunningJob, err error) {
-	err = q.try(ctx, StepLook, q.Patience.Hold, func(ctx context.Context, _ int) error {
-		job, err = q.look(ctx)
-		return err
-	})
-	return job, err
 }
 
 func (q *Requeue) look(ctx context.Context) (RunningJob, error) {
@@ -342,10 +333,9 @@ func (q *Requeue) look(ctx context.Context) (RunningJob, error) {
 	return ParseRunningJob(out, q.Job.ID)
 }
 
-// step runs a command of scontrol. Where that complains it is looked at whether
-// the job is as it should be all the same: a command may have been carried out and
-// not been answered, another node may have been first, and what scontrol says may
-// be a warning about something else.
+// step runs a command of scontrol. Where that complains the job may be as it should be all the
+// same: a command may have been carried out and not been answered, another node may have been
+// first, and what scontrol says may be a warning about something else.
 func (q *Requeue) step(ctx context.Context, name string, within time.Duration, is func(RunningJob) (bool, error), args func(try int) []string) error {
 	return q.try(ctx, name, within, func(ctx context.Context, try int) error {
 		_, err := q.Scontrol(ctx, args(try)...)
@@ -399,8 +389,7 @@ func ScontrolStrict(ctx context.Context, args ...string) ([]byte, error) {
 	return ScontrolStrictBy(ctx, (*exec.Cmd).Start, args...)
 }
 
-// ScontrolStrictBy is [ScontrolStrict] for a process that starts programs in a way of
-// its own.
+// ScontrolStrictBy is [ScontrolStrict] for a process that starts programs in a way of its own.
 func ScontrolStrictBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
 	return runScontrol(exec.CommandContext(ctx, "scontrol", args...), start, len(args) > 0 && args[0] != "show")
 }

@@ -120,8 +120,7 @@ func OverlapEnv(env []string) []string {
 // to stderr: the first line that tells of an error.
 func OverlapRefused(stderr []byte) string {
 	for line := range bytes.Lines(stderr) {
-		s := strings.TrimSpace(string(line))
-		s = strings.TrimPrefix(s, "srun: ")
+		s := strings.TrimPrefix(strings.TrimSpace(string(line)), "srun: ")
 		for _, word := range []string{"error: ", "fatal: "} {
 			if rest, ok := strings.CutPrefix(s, word); ok {
 				return rest

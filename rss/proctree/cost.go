@@ -1,7 +1,6 @@
 package proctree
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,21 +28,15 @@ func CostOf(proc string, pid int) (Cost, error) {
 	var c Cost
 	f := newFiles(proc)
 	defer f.close()
-	b, err := f.read(pid, "stat")
+	s, err := parsed(f, pid, "stat", parseStat)
+	var u status
 	if err == nil {
-		c.CPU, err = parseCPU(b)
-	}
-	if err == nil {
-		b, err = f.read(pid, "status")
-	}
-	var s status
-	if err == nil {
-		s, err = parseStatus(b)
+		u, err = parsed(f, pid, "status", parseStatus)
 	}
 	if err != nil {
 		return Cost{}, fmt.Errorf("cannot read the cost of process %d: %w", pid, err)
 	}
-	c.RSS, c.Anon, c.Threads = s.rss, s.anon, s.threads
+	c.CPU, c.RSS, c.Anon, c.Threads = s.cpu, u.rss, u.anon, u.threads
 	if pss, err := New(proc).PSS(rss.ProcID{PID: pid}); err == nil {
 		c.PSS = pss.PSS
 	}
@@ -65,34 +58,12 @@ func CostOf(proc string, pid int) (Cost, error) {
 	return c, nil
 }
 
-// parseCPU reads fields 14 and 15 of /proc/PID/stat, in ticks of USER_HZ, which
-// is 100 on every architecture that Go knows.
-func parseCPU(b []byte) (time.Duration, error) {
-	const tick = time.Second / 100
-	const utime = 14
-	rest := b[bytes.LastIndexByte(b, ')')+1:]
-	var w []byte
-	for range utime - 3 {
-		_, rest = field(rest)
-	}
-	w, rest = field(rest)
-	user, ok := number(w)
-	w, _ = field(rest)
-	system, ok2 := number(w)
-	if !ok || !ok2 {
-		return 0, errMalformed
-	}
-	return time.Duration(user+system) * tick, nil
-}
-
 // parseWakeups reads voluntary_ctxt_switches, 0 where it is not there.
 func parseWakeups(b []byte) uint64 {
-	const name = "voluntary_ctxt_switches:"
 	for len(b) > 0 {
-		var line []byte
-		line, b = cutLine(b)
-		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
-			w, _ := field(rest)
+		var name, value []byte
+		if name, value, b = cutNamed(b); string(name) == "voluntary_ctxt_switches" {
+			w, _ := field(value)
 			n, _ := number(w)
 			return n
 		}

@@ -28,17 +28,6 @@ func TestCostOfThisProcess(t *testing.T) {
 	}
 }
 
-func TestParseCPU(t *testing.T) {
-	if got, err := parseCPU([]byte("7 (a) b)" + statRest)); err != nil || got != 110*time.Millisecond {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, in := range []string{"", "7 (a) S 1", "no"} {
-		if _, err := parseCPU([]byte(in)); err == nil {
-			t.Errorf("%q: no error", in)
-		}
-	}
-}
-
 func TestParseWakeups(t *testing.T) {
 	if n := parseWakeups([]byte("nonvoluntary_ctxt_switches:\t9\nvoluntary_ctxt_switches:\t42\n")); n != 42 {
 		t.Error(n)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -24,9 +23,8 @@ type Count struct {
 	Cost time.Duration // processor time of the counting
 }
 
-// Counter counts what the kernel limits by number in a process. It keeps a
-// buffer of one page and a descriptor of the mount point, and is for one
-// goroutine. An error comes with the Cost of what was read without a result.
+// Counter counts what the kernel limits by number in a process, in one goroutine.
+// An error comes with the Cost of what was read without a result.
 type Counter struct {
 	proc string
 	f    *files
@@ -81,37 +79,16 @@ func (c *Counter) Descriptors(id rss.ProcID) (Count, error) {
 	})
 }
 
-// timed counts, tells what that costs, and makes sure that it was that
-// process's.
-func (c *Counter) timed(id rss.ProcID, file string, count func() (int, error)) (Count, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	began := threadTime()
-	n, err := count()
-	if err == nil {
-		err = c.same(id)
-	}
-	cost := threadTime() - began
-	if err != nil {
-		return Count{Cost: cost}, fmt.Errorf("cannot count %s of process %d: %w", file, id.PID, err)
-	}
-	return Count{N: n, Cost: cost}, nil
-}
-
-// same makes sure that the process has its PID still, so that it had it before.
-func (c *Counter) same(id rss.ProcID) error {
-	if id.Start == 0 {
-		return nil
-	}
-	b, err := c.f.read(id.PID, "stat")
-	if err != nil {
+// timed counts, tells what that costs, and makes sure that it was that process's.
+func (c *Counter) timed(id rss.ProcID, file string, count func() (int, error)) (n Count, err error) {
+	n.Cost, err = sure(c.proc, id, func() (err error) {
+		n.N, err = count()
 		return err
+	})
+	if err != nil {
+		return Count{Cost: n.Cost}, fmt.Errorf("cannot count %s of process %d: %w", file, id.PID, err)
 	}
-	s, err := parseStat(b)
-	if err == nil && s.start != id.Start {
-		err = errGone
-	}
-	return err
+	return n, nil
 }
 
 // MapLimit returns vm.max_map_count, by proc/sys/vm/max_map_count
@@ -210,8 +187,7 @@ type NodeTasks struct {
 	Kernel bool
 }
 
-// Tasks reads the node's tasks again and again through kept descriptors. It
-// belongs to one goroutine.
+// Tasks reads the node's tasks through kept descriptors, in one goroutine.
 type Tasks struct{ loadavg, threadsMax, pidMax keptFile }
 
 // NewTasks returns a reader on the procfs mounted at proc. It opens nothing
@@ -274,16 +250,15 @@ func parseTotal(b []byte) (int, bool) {
 // It is a lower bound itself: what lies in other PID namespaces, or is hidden by
 // hidepid (proc(5)), is counted by the kernel and not here. Since Linux 5.14
 // the kernel counts each user namespace for itself, and in those around it.
-func (c *Counter) UserTasks(uid int) (Count, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	began := threadTime()
-	n, err := c.userTasks(uid)
-	cost := threadTime() - began
+func (c *Counter) UserTasks(uid int) (n Count, err error) {
+	n.Cost, err = timed(func() (err error) {
+		n.N, err = c.userTasks(uid)
+		return err
+	})
 	if err != nil {
-		return Count{Cost: cost}, fmt.Errorf("cannot count the tasks of user %d: %w", uid, err)
+		return Count{Cost: n.Cost}, fmt.Errorf("cannot count the tasks of user %d: %w", uid, err)
 	}
-	return Count{N: n, Cost: cost}, nil
+	return n, nil
 }
 
 func (c *Counter) userTasks(uid int) (int, error) {

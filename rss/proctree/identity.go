@@ -1,7 +1,6 @@
 package proctree
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,66 +65,42 @@ func Identify(proc string, pid int) (Identity, error) {
 
 func (f *files) identity(pid int) (Identity, error) {
 	i := Identity{ID: rss.ProcID{PID: pid}}
-	b, err := f.read(pid, "stat")
+	s, err := parsed(f, pid, "stat", parseStat)
 	if err != nil {
-		return i, fmt.Errorf("cannot read stat of process %d: %w", pid, err)
+		return i, err
 	}
-	s, err := parseStat(b)
-	if err != nil {
-		return i, fmt.Errorf("cannot parse stat of process %d: %w", pid, err)
-	}
-	i.ID.Start, i.Parent, i.Comm, i.State, i.Threads = s.start, s.parent, string(s.comm), s.state, s.threads
-	if i.Kernel, err = parseKernel(b); err != nil {
-		return i, fmt.Errorf("cannot parse stat of process %d: %w", pid, err)
-	}
-	if b, err = f.read(pid, "status"); err != nil {
-		return i, fmt.Errorf("cannot read status of process %d: %w", pid, err)
-	}
-	if i.Process, i.UID, err = parseOwner(b); err != nil {
-		return i, fmt.Errorf("cannot parse status of process %d: %w", pid, err)
-	}
-	return i, nil
+	i.ID.Start, i.Parent, i.Comm, i.State, i.Threads, i.Kernel = s.start, s.parent, string(s.comm), s.state, s.threads, s.kernel
+	o, err := parsed(f, pid, "status", parseOwner)
+	i.Process, i.UID = o.process, o.uid
+	return i, err
 }
 
-// parseKernel reads from /proc/PID/stat whether PF_KTHREAD of
-// include/linux/sched.h is set in field 9, the flags.
-func parseKernel(b []byte) (bool, error) {
-	const flags, kthread = 9, 0x00200000
-	rest := b[bytes.LastIndexByte(b, ')')+1:]
-	var w []byte
-	for range flags - 2 {
-		w, rest = field(rest)
-	}
-	n, ok := number(w)
-	if !ok {
-		return false, errMalformed
-	}
-	return n&kthread != 0, nil
-}
+type owner struct{ process, uid int }
 
 // parseOwner reads the thread group and the effective user from
 // /proc/PID/status: "Tgid: N", "Uid: real effective saved file-system".
-func parseOwner(b []byte) (process, uid int, err error) {
+func parseOwner(b []byte) (o owner, err error) {
 	hasProcess, hasUID := false, false
 	for len(b) > 0 {
 		var name, rest []byte
 		name, rest, b = cutNamed(b)
+		var n uint64
 		switch string(name) {
 		case "Tgid":
 			w, _ := field(rest)
-			n, ok := number(w)
-			process, hasProcess = int(n), ok
+			n, hasProcess = number(w)
+			o.process = int(n)
 		case "Uid":
 			_, rest = field(rest)
 			w, _ := field(rest)
-			n, ok := number(w)
-			uid, hasUID = int(n), ok
+			n, hasUID = number(w)
+			o.uid = int(n)
 		}
 	}
 	if !hasProcess || !hasUID {
-		return 0, 0, errMalformed
+		return owner{}, errMalformed
 	}
-	return process, uid, nil
+	return o, nil
 }
 
 // Environ returns the variables of a process that keep returns true for, as it

@@ -1,7 +1,6 @@
 package proctree
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -51,26 +50,12 @@ func TestIdentifyReal(t *testing.T) {
 }
 
 func TestParseOwner(t *testing.T) {
-	process, uid, err := parseOwner([]byte("Name:\tTgid: 9\nTgid:\t7\nUid:\t1000\t1001\t1002\t1003\n"))
-	if process != 7 || uid != 1001 || err != nil {
-		t.Errorf("process %d, user %d, %v", process, uid, err)
+	o, err := parseOwner([]byte("Name:\tTgid: 9\nTgid:\t7\nUid:\t1000\t1001\t1002\t1003\n"))
+	if o != (owner{7, 1001}) || err != nil {
+		t.Errorf("%+v, %v", o, err)
 	}
 	for _, in := range []string{"", "Tgid:\t7\n", "Uid:\t1\t1\n", "Tgid:\tx\nUid:\t1\t1\n", "Tgid:\t7\nUid:\t1\n"} {
-		if _, _, err := parseOwner([]byte(in)); err == nil {
-			t.Errorf("%q: no error", in)
-		}
-	}
-}
-
-func TestParseKernel(t *testing.T) {
-	for flags, want := range map[string]bool{"2129984": true, "4194304": false, "0": false} {
-		line := fmt.Sprintf("7 (a) b) S 1 1 1 0 -1 %s 0", flags)
-		if got, err := parseKernel([]byte(line)); got != want || err != nil {
-			t.Errorf("%s: %v, %v", line, got, err)
-		}
-	}
-	for _, in := range []string{"", "7 (x) S 1 1", "7 (x) S 1 1 1 0 -1 x"} {
-		if _, err := parseKernel([]byte(in)); err == nil {
+		if _, err := parseOwner([]byte(in)); err == nil {
 			t.Errorf("%q: no error", in)
 		}
 	}
@@ -79,17 +64,8 @@ func TestParseKernel(t *testing.T) {
 func FuzzParseOwner(f *testing.F) {
 	f.Add([]byte("Tgid:\t7\nUid:\t1000\t1001\t1002\t1003\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, _, err := parseOwner(b); err == nil && !(strings.Contains(string(b), "Tgid") && strings.Contains(string(b), "Uid")) {
+		if _, err := parseOwner(b); err == nil && !(strings.Contains(string(b), "Tgid") && strings.Contains(string(b), "Uid")) {
 			t.Errorf("read from %q", b)
-		}
-	})
-}
-
-func FuzzParseKernel(f *testing.F) {
-	f.Add([]byte("7 (x) S 1 1 1 0 -1 2129984 0"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := parseKernel(b); err == nil && len(b) < 13 {
-			t.Errorf("nine fields from %q", b)
 		}
 	})
 }

@@ -14,23 +14,19 @@ import (
 // /proc/PID/limits; RLIM_INFINITY, all ones, where there is none. Linux does
 // not enforce it: slurmstepd leaves the step's memory there.
 func ResidentLimit(proc string, pid int) (uint64, error) {
-	l, err := limits(proc, pid)
+	fs, err := procfs.NewFS(proc)
+	var p procfs.Proc
+	if err == nil {
+		p, err = fs.Proc(pid)
+	}
+	var l procfs.ProcLimits
+	if err == nil {
+		l, err = p.Limits()
+	}
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the limits of process %d: %w", pid, err)
 	}
 	return l.ResidentSet, nil
-}
-
-func limits(proc string, pid int) (procfs.ProcLimits, error) {
-	fs, err := procfs.NewFS(proc)
-	if err != nil {
-		return procfs.ProcLimits{}, err
-	}
-	p, err := fs.Proc(pid)
-	if err != nil {
-		return procfs.ProcLimits{}, err
-	}
-	return p.Limits()
 }
 
 // Unlimited stands for RLIM_INFINITY, all ones.

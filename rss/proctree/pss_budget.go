@@ -108,9 +108,8 @@ func (m *moves) add(all, own moves) {
 	m.born += all.born - own.born
 }
 
-// moved is what the process itself has given up and mapped since it was seen
-// last. Its own anonymous memory is new to everybody, but for what a fork
-// shares.
+// moved is what the process itself has given up and mapped since it was seen last. Its own
+// anonymous memory is new to everybody, but for what a fork shares.
 func (e *pssEntry) moved(p *rss.Proc) moves {
 	was := &e.now
 	if was.ID != p.ID {

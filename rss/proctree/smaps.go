@@ -116,28 +116,36 @@ func (r *Reader) readSmaps(id rss.ProcID, read func(smapsFile) error) (cost time
 	})
 }
 
-// sure reads a file of a process, tells what that costs, and makes sure that it
-// was that process's.
+// sure reads a file of a process, with what that costs.
 func (r *Reader) sure(id rss.ProcID, file string, read func() error) (cost time.Duration, err error) {
-	// The processor's time, not the clock's: on a busy node a reading waits for
-	// its turn, and costs no more for it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	began := threadTime()
-	err = read()
-	if err == nil {
-		// The same process has the PID after the reading, so it had it before.
-		var start uint64
-		start, err = StartTime(r.proc, id.PID)
-		if err == nil && id.Start != 0 && start != id.Start {
-			err = errGone
-		}
-	}
-	cost = threadTime() - began
-	if err != nil {
+	if cost, err = sure(r.proc, id, read); err != nil {
 		err = fmt.Errorf("cannot read %s of process %d: %w", file, id.PID, err)
 	}
 	return cost, err
+}
+
+// sure reads, and makes sure that what was read is of that process: it has its PID still.
+func sure(proc string, id rss.ProcID, read func() error) (cost time.Duration, err error) {
+	return timed(func() error {
+		if err := read(); err != nil {
+			return err
+		}
+		start, err := StartTime(proc, id.PID)
+		if err == nil && id.Start != 0 && start != id.Start {
+			err = errGone
+		}
+		return err
+	})
+}
+
+// timed reads, and returns what processor time that took: on a busy node a reading waits
+// for its turn, and costs no more for it.
+func timed(read func() error) (time.Duration, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := threadTime()
+	err := read()
+	return threadTime() - began, err
 }
 
 // threadTime is the processor's time that the calling thread has taken.
@@ -421,18 +429,6 @@ type MappedFiles struct {
 
 	Cost time.Duration // processor time of the reading
 	Held time.Duration // as in [rss.PSS]: one mapping's walk
-}
-
-// Sum adds up what is mapped in one way, over the kinds: libraries, shared memory
-// and devices left out.
-func (m *MappedFiles) Sum(shared bool) MappedSize {
-	var sum MappedSize
-	for k, s := range m.By {
-		if k.Shared == shared && k.Kind != FileLibrary && k.Kind != FileShm && k.Kind != FileDevice {
-			sum.add(s)
-		}
-	}
-	return sum
 }
 
 func sumMapped(f smapsFile) (MappedFiles, error) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 )
@@ -26,6 +27,8 @@ type stat struct {
 	parent  int
 	group   int
 	reaped  bool // a child has ended and was waited for
+	kernel  bool // PF_KTHREAD of include/linux/sched.h: a thread of the kernel
+	cpu     time.Duration
 	threads int
 	start   uint64 // clock ticks since boot
 	virtual rss.Bytes
@@ -43,6 +46,8 @@ func parseStat(b []byte) (stat, error) {
 	s.comm = b[open+1 : last]
 	rest := b[last+1:]
 	const first, needed = 3, 24
+	const kthread = 0x00200000
+	const tick = time.Second / 100 // USER_HZ is 100 on every architecture that Go knows
 	for i := first; i <= needed; i++ {
 		var w []byte
 		w, rest = field(rest)
@@ -63,9 +68,15 @@ func parseStat(b []byte) (stat, error) {
 		case 5:
 			n, ok = number(w)
 			s.group = int(n)
+		case 9:
+			n, ok = number(w)
+			s.kernel = n&kthread != 0
 		case 11: // cminflt: nothing runs without a page fault
 			n, ok = number(w)
 			s.reaped = n > 0
+		case 14, 15: // utime, stime
+			n, ok = number(w)
+			s.cpu += time.Duration(n) * tick
 		case 20:
 			n, ok = number(w)
 			s.threads = int(n)
@@ -293,17 +304,21 @@ func ResidentOf(proc string, pid int) (Resident, error) {
 	return Resident{RSS: s.rss, File: s.file, Shmem: s.shmem}, err
 }
 
-// readStatus reads /proc/PID/status once. Its error is [Vanished] where there is no
-// such PID.
-func readStatus[T any](proc string, pid int, parse func([]byte) (T, error)) (v T, err error) {
+// readStatus reads /proc/PID/status once.
+func readStatus[T any](proc string, pid int, parse func([]byte) (T, error)) (T, error) {
 	f := newFiles(proc)
 	defer f.close()
-	b, err := f.read(pid, "status")
+	return parsed(f, pid, "status", parse)
+}
+
+// parsed reads a file of a process. Its error is [Vanished] where there is no such PID.
+func parsed[T any](f *files, pid int, name string, parse func([]byte) (T, error)) (v T, err error) {
+	b, err := f.read(pid, name)
 	if err != nil {
-		return v, fmt.Errorf("cannot read status of process %d: %w", pid, err)
+		return v, fmt.Errorf("cannot read %s of process %d: %w", name, pid, err)
 	}
 	if v, err = parse(b); err != nil {
-		err = fmt.Errorf("cannot parse status of process %d: %w", pid, err)
+		err = fmt.Errorf("cannot parse %s of process %d: %w", name, pid, err)
 	}
 	return v, err
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
@@ -26,8 +27,16 @@ func TestParseStatHostileNames(t *testing.T) {
 			continue
 		}
 		if string(s.comm) != comm || s.state != 'S' || s.parent != 10 || s.group != 11 ||
-			s.threads != 3 || s.start != 4711 || s.virtual != 8192 || s.rss != 2*pageSize {
+			s.threads != 3 || s.start != 4711 || s.virtual != 8192 || s.rss != 2*pageSize || s.cpu != 110*time.Millisecond || s.kernel {
 			t.Errorf("%q: got %q %+v", comm, s.comm, s)
+		}
+	}
+}
+
+func TestParseStatKernelThread(t *testing.T) {
+	for flags, want := range map[string]bool{"2129984": true, "4194304": false, "0": false} {
+		if s, err := parseStat([]byte("7 (a) b)" + strings.Replace(statRest, "4194304", flags, 1))); s.kernel != want || err != nil {
+			t.Errorf("%s: %+v, %v", flags, s, err)
 		}
 	}
 }

@@ -92,9 +92,9 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 // first of roots first while it lives, then by PID. Start 0 in a root means
 // whichever process has the PID now.
 //
-// Discovery is one listing of /proc plus the stat of every PID not seen
-// before, where something was forked since the last. A descendant stays in the tree until it ends, whoever adopts it
-// ([rss.Proc].Orphan is set while its parent is not in the tree); an orphan that was
+// Discovery is one listing of /proc plus the stat of every PID not seen before, where
+// something was forked since the last. A descendant stays in the tree until it ends, whoever
+// adopts it ([rss.Proc].Orphan is set while its parent is not in the tree); an orphan that was
 // not seen before belongs to it where an [Adopter] took it; zombies
 // stay, with RSS 0, until they are reaped. How the RSS of a process is made up,
 // its name and its state may be some readings old where its sizes have not
@@ -221,9 +221,8 @@ func (r *Reader) rootsAre(roots []rss.ProcID) bool {
 	return true
 }
 
-// discover reads the stat of every PID that is new or due
-// to be looked at again, and decides who belongs to the tree. Its error is a
-// [shortage].
+// discover reads the stat of every PID that is new or due to be looked at again, and decides
+// who belongs to the tree. Its error is a [shortage].
 func (r *Reader) discover() error {
 	var short error
 	for _, pid := range r.pids {
@@ -420,7 +419,11 @@ func (r *Reader) member(e *entry) error {
 	if e.fd == 0 {
 		return r.readAll(e)
 	}
-	m, err := r.statm(e)
+	b, err := r.readStatm(e)
+	if err != nil {
+		return err
+	}
+	m, err := parseStatm(b)
 	if err != nil {
 		return err
 	}
@@ -464,15 +467,6 @@ func (r *Reader) keep(e *entry) {
 		r.kept.open++
 		e.read = 0
 	}
-}
-
-// statm reads the sizes of one process of the tree.
-func (r *Reader) statm(e *entry) (statm, error) {
-	b, err := r.readStatm(e)
-	if err != nil {
-		return statm{}, err
-	}
-	return parseStatm(b)
 }
 
 func (r *Reader) readStatm(e *entry) ([]byte, error) {
