@@ -134,9 +134,6 @@ func (c *Counts) Take(clock func() time.Duration) (fresh []event.Limit, ok bool)
 	return fresh, ok
 }
 
-// Busy says that an answer was not taken yet: it may still be on its way.
-func (c *Counts) Busy() bool { return c.processes.Busy() || c.shared.Busy() }
-
 // Next is how long after now the caller is to ask again; false where that can wait for the
 // next full read.
 func (c *Counts) Next(now time.Duration) (pause time.Duration, ok bool) {
@@ -149,8 +146,14 @@ func (c *Counts) Next(now time.Duration) (pause time.Duration, ok bool) {
 	return pause, ok
 }
 
-// Hurry has a process counted often until a time: it is about to map or open many at once.
-func (c *Counts) Hurry(pid int, until time.Duration) { c.schedule.hurry(pid, until) }
+// Hurry has a process counted often until a time: its hook said that it is about to map or open
+// many at once.
+func (c *Counts) Hurry(pid int, until time.Duration) {
+	if c.schedule.hurries == nil {
+		c.schedule.hurries = map[int]time.Duration{}
+	}
+	c.schedule.hurries[pid] = until
+}
 
 // Of returns the last counts of a process, 0 for what was not read.
 func (c *Counts) Of(id rss.ProcID) (maps, fds int) {

@@ -9,10 +9,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// maps is how many memory mappings a process has, and may have by
-// vm.max_map_count: see [proctree.Counter.Maps]. Memory of Python's and PyTorch's
-// own takes few; files, threads and tensors that were sent to another process
-// take one each, or more.
+// maps is how many memory mappings a process has, and may have by vm.max_map_count. Memory of
+// Python's and PyTorch's own takes few; files, threads and tensors that were sent to another
+// process take one each, or more.
 func maps(p *rss.Proc, n, most uint64) event.Limit {
 	return each(event.LimitMaps, p, n, most, "kernel, by ENOMEM of mmap", "lines of /proc/PID/maps", "vm.max_map_count")
 }
@@ -23,18 +22,16 @@ func descriptors(p *rss.Proc, n, most uint64) event.Limit {
 	return each(event.LimitFDs, p, n, most, "kernel, by EMFILE of open", "/proc/PID/fd", "soft RLIMIT_NOFILE of /proc/PID/limits")
 }
 
-// addressSpace is VmSize of a process against its soft RLIMIT_AS. ok is false
-// where it has none.
+// addressSpace is VmSize of a process against its soft RLIMIT_AS; ok is false without one.
 func addressSpace(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
 	return each(event.LimitAS, p, uint64(p.Virtual), uint64(l.AddressSpace), "kernel, by ENOMEM of mmap and brk",
 		"VmSize of /proc/PID/status", "soft RLIMIT_AS of /proc/PID/limits"), l.AddressSpace != proctree.Unlimited && l.AddressSpace > 0
 }
 
-// lockedMemory is what a process has locked, or pinned for devices, whichever is
-// more: the kernel compares each alone with the soft RLIMIT_MEMLOCK. ok is false
-// where it has no such limit, or nothing locked: the usual limit is 8 MiB, and
-// says nothing of a process that locks no memory. The caller knows that the
-// process is not exempt, by CAP_IPC_LOCK.
+// lockedMemory is what a process has locked, or pinned for devices, whichever is more: the
+// kernel compares each alone with the soft RLIMIT_MEMLOCK. ok is false without such a limit,
+// or with nothing locked: the usual limit is 8 MiB, and says nothing of a process that locks
+// no memory.
 func lockedMemory(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bool) {
 	used, source := p.Locked, "VmLck of /proc/PID/status"
 	if p.Pinned > used {
@@ -44,11 +41,9 @@ func lockedMemory(p *rss.Proc, l *proctree.ResourceLimits) (_ event.Limit, ok bo
 		source, "soft RLIMIT_MEMLOCK of /proc/PID/limits"), used > 0 && l.LockedMemory != proctree.Unlimited && l.LockedMemory > 0
 }
 
-// fullestLimits keeps of each limit on one process its reading in the process that is
-// nearest to it.
+// fullestLimits keeps each limit on one process as read in the process that is nearest to it.
 type fullestLimits struct{ list []event.Limit }
 
-// offer takes a reading in.
 func (f *fullestLimits) offer(l event.Limit) {
 	i := slices.IndexFunc(f.list, func(o event.Limit) bool { return o.Name == l.Name })
 	if i < 0 {

@@ -21,8 +21,6 @@ const (
 	kinds    = iota
 )
 
-var limitNames = [kinds]event.LimitName{event.LimitMaps, event.LimitFDs}
-
 // schedule decides whose maps and descriptors are counted next. It reads nothing and has
 // no clock. Trainers, workers and the few processes with the most RSS are counted when they
 // are first seen, then as often as [tally.pause] says, as far as the budget of the kind
@@ -55,8 +53,8 @@ type entry struct {
 	locks   bool                     // it has CAP_IPC_LOCK: RLIMIT_MEMLOCK does not hold
 }
 
-// hangs says that schedule its mappings may take for ever: who is in D may keep
-// mmap_lock, and us, for long. Who maps more from look to look does not.
+// hangs says that counting its mappings may take for ever: who is in D may keep mmap_lock,
+// and us, for long. Who maps more from look to look does not.
 func (e *entry) hangs() bool { return e.proc.State == 'D' && e.rising == 0 }
 
 const (
@@ -125,20 +123,10 @@ func (c *schedule) update(now time.Duration, procs []rss.Proc) {
 	}
 }
 
-// execed says that a process seems to have called execve(2) between two looks: it has
-// another name, or less than half of its address space. Its descriptors and mappings
-// are others now, and a shell sets limits right before.
+// execed says that a process seems to have called execve(2) between two looks: it has another
+// name, or less than half of its address space. A shell sets limits right before.
 func execed(was, is *rss.Proc) bool {
 	return was.Comm != "" && (is.Comm != was.Comm || is.Virtual < was.Virtual/2)
-}
-
-// hurry has a process counted often until a time: its hook said that it is about to map
-// or open many at once.
-func (c *schedule) hurry(pid int, until time.Duration) {
-	if c.hurries == nil {
-		c.hurries = map[int]time.Duration{}
-	}
-	c.hurries[pid] = until
 }
 
 // fill adds to the buckets, at the share of a core that what is nearest to its limit allows.

@@ -21,7 +21,7 @@ func whenCounted(procs func(now time.Duration) []rss.Proc, have func(id rss.Proc
 	for now := time.Duration(0); now <= end; now += step {
 		c.update(now, procs(now))
 		for _, ask := range c.due(now) {
-			key := fmt.Sprint(limitNames[ask.kind], " ", ask.id.PID)
+			key := fmt.Sprint(limitName(ask.kind), " ", ask.id.PID)
 			at[key] = append(at[key], now)
 			n := have(ask.id, ask.kind, now)
 			limit := uint64(65530)
@@ -139,7 +139,7 @@ func TestRushIsCountedBeforeTheLimit(t *testing.T) {
 				for now := time.Duration(0); had(now) < 65530; now += 10 * time.Millisecond {
 					if now%time.Second == 0 {
 						if hurried && c.hurries == nil && had(now) > 1700 {
-							c.hurry(7, now+30*time.Second)
+							c.hurries = map[int]time.Duration{7: now + 30*time.Second}
 						}
 						c.update(now, []rss.Proc{process(7, rss.RoleTrainer, rss.GiB, rss.GiB+rss.Bytes(had(now))*leastMap)})
 					} else if next == 0 || now < next {
@@ -208,7 +208,7 @@ func TestCountsKeepToTheirShare(t *testing.T) {
 		}, time.Second, end)
 		for kind, share := range []float64{c.mapsShare, c.fdsShare} {
 			if most := time.Duration(share*float64(end)) + 2*bucketHolds + 10*time.Millisecond; took[kind] > most {
-				t.Errorf("%s: %s took %v of %v, want at most %v", c.what, limitNames[kind], took[kind], end, most)
+				t.Errorf("%s: %s took %v of %v, want at most %v", c.what, limitName(Kind(kind)), took[kind], end, most)
 			}
 		}
 		if c.everyCount && len(at) != 2*c.procs {
@@ -293,3 +293,5 @@ func TestCountsOfWhoIsGoneAreForgotten(t *testing.T) {
 		t.Error("not forgotten")
 	}
 }
+
+func limitName(k Kind) event.LimitName { return limitOf[k](&rss.Proc{}, 0, 0).Name }

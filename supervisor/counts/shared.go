@@ -76,9 +76,8 @@ const (
 	usersFar  = 0.4
 )
 
-// Read returns these limits as they stand now, on a clock that starts anywhere.
-// pids are those whose /dev/shm is meant. All counts all that can be counted,
-// whatever it costs. What cannot be read is not among them.
+// Read returns these limits as they stand now, on a clock that starts anywhere. pids are
+// those whose /dev/shm is meant. All counts all that can be counted, whatever it costs.
 func (s *Shared) Read(now time.Duration, pids []int, all bool) []event.Limit {
 	var out []event.Limit
 	if l, ok := s.commit(now); ok {
@@ -90,9 +89,9 @@ func (s *Shared) Read(now time.Duration, pids []int, all bool) []event.Limit {
 	return append(out, s.tasks(now, all)...)
 }
 
-// commit returns what of the node's memory is committed, where the kernel keeps count
-// of that. It refuses a process without CAP_SYS_ADMIN a little earlier
-// (__vm_enough_memory in mm/util.c).
+// commit returns what of the node's memory is committed, where the kernel keeps count of
+// that. It refuses a process without CAP_SYS_ADMIN a little earlier (__vm_enough_memory in
+// mm/util.c).
 func (s *Shared) commit(now time.Duration) (event.Limit, bool) {
 	if now-s.strictAt >= rlimitHolds {
 		mode, err := proctree.Overcommit(s.proc)

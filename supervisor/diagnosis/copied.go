@@ -31,8 +31,8 @@ func (p *partsTrack) add(r *Parts) {
 // anonGrowth is by how much all anonymous memory grew between the two.
 func (p *partsTrack) anonGrowth() rss.Bytes { return p.last.Anonymous.Sub(p.first.Anonymous) }
 
-// copied is what became private of what a fork had shared: Private_Dirty went up
-// by more than there is new memory, and Shared_Dirty down.
+// copied is what became private of what a fork had shared: Private_Dirty went up by more than
+// there is new memory, and Shared_Dirty down.
 func (p *partsTrack) copied() (rss.Bytes, bool) {
 	if p.n < 2 || p.last.At-p.first.At < settle {
 		return 0, false

@@ -24,7 +24,6 @@ const (
 // leaks finds anonymous memory that grows without an end, and what malloc_trim(3) gave back.
 type leaks struct{ gave map[int]given }
 
-// judge finds anonymous memory that grows without an end.
 func (k *leaks) judge(s *State, role rss.Role) {
 	var g, private group
 	back, asked := rss.Bytes(0), 0
@@ -78,7 +77,11 @@ func (k *leaks) judge(s *State, role rss.Role) {
 	if role == rss.RoleTrainer && !s.loads {
 		evidence = append(evidence, "no DataLoader worker was seen: it may be loading its data")
 	}
-	finding, advice := event.FindingTrainerLeak, trainerAdvice()
+	finding, advice := event.FindingTrainerLeak, []string{
+		"keep numbers, not graphs: losses.append(loss.item()), or loss.detach() where a tensor is needed",
+		"look for lists of outputs or metrics that outlive the epoch: append x.clone() or x.cpu().numpy(), and clear them",
+		"there is no worker to recycle: write a checkpoint in time (signal=USR1@rank0, requeue) and raise --mem",
+	}
 	if role == rss.RoleWorker {
 		finding, advice = event.FindingWorkerLeak, workerAdvice(s)
 	}
@@ -142,8 +145,7 @@ func (k *leaks) collected(s *State, pid int, freed rss.Bytes) {
 	}
 }
 
-// fragmented finds memory that was free and came back to the kernel only when
-// malloc_trim(3) was called.
+// fragmented finds memory that came back to the kernel only when malloc_trim(3) was called.
 func (k *leaks) fragmented(s *State) {
 	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer, rss.RoleOther} {
 		var sum, top, had rss.Bytes
@@ -187,12 +189,4 @@ func workerAdvice(s *State) []string {
 		out = append(out, "persistent_workers=False: workers that end with the epoch give it back")
 	}
 	return append(out, "if malloc_trim gives it back (90%:gc) it is fragmentation: MALLOC_ARENA_MAX=2")
-}
-
-func trainerAdvice() []string {
-	return []string{
-		"keep numbers, not graphs: losses.append(loss.item()), or loss.detach() where a tensor is needed",
-		"look for lists of outputs or metrics that outlive the epoch: append x.clone() or x.cpu().numpy(), and clear them",
-		"there is no worker to recycle: write a checkpoint in time (signal=USR1@rank0, requeue) and raise --mem",
-	}
 }

@@ -183,8 +183,8 @@ func (f *mappedFiles) judge(s *State, role rss.Role) {
 	s.tell(d)
 }
 
-// dropped is what trims gave back. Who keeps within a budget has more mapped
-// between two looks than any of them sees.
+// dropped is what trims gave back: within a budget there is more mapped between two looks
+// than any of them sees.
 func (f *mappedFiles) dropped(s *State, role rss.Role) (g group) {
 	for _, t := range s.tracks {
 		if t.role == role && t.dropped >= slight {

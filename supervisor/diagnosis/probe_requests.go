@@ -56,11 +56,10 @@ type wish struct {
 	last time.Duration
 }
 
-// Wants returns the readings that would tell something. It asks for the same until
-// the reading is there, so a caller may pass over what its budget does not allow,
-// and one that takes the first each time starves none: what costs nothing comes
-// before what was never read, which is gone soon, and that before what was read
-// longest ago. None is wanted of a process that is small and still.
+// Wants returns the readings that would tell something, until they are there: a caller may
+// pass over what its budget does not allow, and one that takes the first each time starves
+// none. What costs nothing comes before what was never read, which is gone soon, and that
+// before what was read longest ago. None is wanted of a process that is small and still.
 func (s *State) Wants() []Want {
 	wishes := s.wantParts()
 	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
@@ -143,9 +142,8 @@ const (
 	stale = 15 * time.Second
 )
 
-// wantShm asks for the /dev/shm of trainers: how full it is before there are workers
-// and then now and then, and whose that is once when the queue must be full, and
-// where it has grown.
+// wantShm asks for the /dev/shm of trainers: how full it is before there are workers and then
+// now and then, and whose that is once when the queue must be full, and where it has grown.
 func (s *State) wantShm() (out []wish) {
 	if len(s.shm.mounts) == 0 {
 		for _, t := range s.tracks {

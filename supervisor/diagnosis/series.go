@@ -107,14 +107,14 @@ func (g growth) perMinute() rss.Bytes {
 	return g.gain.Scale(float64(time.Minute) / float64(g.over))
 }
 
-// steady says how something has grown since that time, where each part of the
-// time has its share of it. Where lax it is what was steady before, and may go
-// on more slowly: a finding does not come and go with each reading.
+// steady says how something has grown since that time, where each part of the time has its
+// share of it. Where lax it was steady before, and may go on more slowly: a finding does not
+// come and go with each reading.
 //
-// Medians of quarters are what is compared: garbage that is collected now and then
-// makes teeth that do not move them far. But quarters and teeth of about the same
-// length beat, and that looks like growth too: so no fall may be more than a third of
-// what was gained. What has ended shows in the last eighth first.
+// Medians of quarters are compared, which garbage that is collected now and then does not
+// move far. But quarters and teeth of about the same length beat, which looks like growth
+// too: so no fall may be more than a third of what was gained. What has ended shows in the
+// last eighth.
 func (s *series) steady(m int, from time.Duration, lax bool) (growth, bool) {
 	first := 0
 	for first < s.n && s.points[first].at < from {
@@ -269,9 +269,8 @@ func (s *State) start(t *track) time.Duration {
 	return at + settle
 }
 
-// grows says how a number of the process grows without an end. What was so a moment
-// ago is so still: a process that ends gives its memory back before it is gone, and
-// that is no reason to withdraw what was found.
+// grows says how a number of the process grows without an end. What was so a moment ago is so
+// still: a process that ends gives its memory back first, which withdraws nothing.
 func (s *State) grows(t *track, m int) (growth, bool) {
 	g, ok := s.endless(t, m)
 	switch {

@@ -138,6 +138,7 @@ func (h *sharedMemory) pin(s *State) {
 			shared.add(t, v, over)
 		}
 	}
+	cause, sure := h.cause(s)
 	for _, c := range []struct {
 		g          *group
 		what, why  string
@@ -145,7 +146,7 @@ func (h *sharedMemory) pin(s *State) {
 	}{
 		{&held, "VmPin", "VmPin is what drivers hold for their devices: it can neither be reclaimed nor moved", event.Certain},
 		{&lock, "VmLck", "VmLck is what mlock(2) holds in memory", event.Likely},
-		{&shared, "RssShmem", h.evidence(s), h.confidence(s)},
+		{&shared, "RssShmem", cause, sure},
 	} {
 		if c.g.n == 0 || c.g.sum < s.matters() {
 			continue
@@ -164,23 +165,16 @@ func (h *sharedMemory) pin(s *State) {
 	}
 }
 
-// confidence is how far shared memory of trainers that grew may be laid to
-// pinning: CUDA's is no file of /dev/shm.
-func (h *sharedMemory) confidence(s *State) event.Confidence {
-	if f := s.files.shares[rss.RoleTrainer]; f != nil && f.unnamed > f.batches || len(h.mounts) > 0 {
-		return event.Likely
-	}
-	return event.Possible
-}
-
-func (h *sharedMemory) evidence(s *State) string {
+// cause is why shared memory of trainers that grew may be laid to pinning, and how far:
+// CUDA's is no file of /dev/shm.
+func (h *sharedMemory) cause(s *State) (string, event.Confidence) {
 	if f := s.files.shares[rss.RoleTrainer]; f != nil && f.unnamed > f.batches {
-		return fmt.Sprintf("%v of it is shared memory without a file, as CUDA makes for pinned buffers (smaps of process %d)", f.unnamed, f.pid)
+		return fmt.Sprintf("%v of it is shared memory without a file, as CUDA makes for pinned buffers (smaps of process %d)", f.unnamed, f.pid), event.Likely
 	}
 	if len(h.mounts) > 0 {
-		return "what /dev/shm holds did not grow with it (statvfs): it is shared memory without a file, as CUDA makes for pinned buffers"
+		return "what /dev/shm holds did not grow with it (statvfs): it is shared memory without a file, as CUDA makes for pinned buffers", event.Likely
 	}
-	return "what /dev/shm holds was not read: batches that the program keeps would show alike"
+	return "what /dev/shm holds was not read: batches that the program keeps would show alike", event.Possible
 }
 
 // managers finds the processes that the file_system strategy starts.

@@ -211,10 +211,7 @@ func (s *State) startLoading() {
 // of no use here is ignored.
 func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 	s.now = max(s.now, at)
-	who := e.PID
-	if e.Worker != 0 {
-		who = e.Worker
-	}
+	who := cmp.Or(e.Worker, e.PID)
 	switch e.What {
 	case event.LoaderIter:
 		s.startLoading()
@@ -303,11 +300,7 @@ func (s *State) Findings() []event.Diagnosis {
 
 // matters is from how many bytes on a growth counts.
 func (s *State) matters() rss.Bytes {
-	whole := s.limit
-	if whole == 0 {
-		whole = s.tree
-	}
-	return max(leastGrowth, whole.Scale(leastShare))
+	return max(leastGrowth, cmp.Or(s.limit, s.tree).Scale(leastShare))
 }
 
 // countsMapped says that the limit counts pages of mapped files for each process,

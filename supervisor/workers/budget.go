@@ -56,17 +56,25 @@ func (w *Workers) Budget(bounds []Bound, last rss.Bytes) (each, rung rss.Bytes, 
 //	margin = 10 % of the limit
 //	budget = what trims leave, and (rung − rest − margin) / workers, times RssFile per byte counted
 //
-// The margin lies below the rung. What may go wrong at once is that every
-// worker overshoots in the same moment (covered by it) while anonymous memory
-// grows (covered by the 15 % between the default rung and the limit). Under
-// pss a page shared by four workers counts a quarter in each, so RssFile per
-// byte counted is up to the number of workers and lets the budget be as large
-// as the limit really allows. Libraries, which all share, tell nothing about data.
-// Rounded down to 1/16 of itself, so that it is not written at every tick; at least
-// [budgetFloor].
+// budget returns how many bytes of mapped file pages (RssFile) each worker may hold before it
+// trims itself: last where little differs from that, 0 where the limit does not count mapped
+// file pages or there is no worker. Under pss what stands is left until the workers' PSS was
+// read.
+//
+//	rest   = used − what trims would take of the workers' mapped pages, as the limit counts it
+//	margin = 10 % of the limit
+//	budget = what trims leave, and (rung − rest − margin) / workers, times RssFile per byte counted
+//
+// The margin lies below the rung. What may go wrong at once is that every worker overshoots
+// (covered by it) while anonymous memory grows (covered by the 15 % between the default rung
+// and the limit). Under pss a page shared by four workers counts a quarter in each, so
+// RssFile per byte counted is up to the number of workers. Libraries, which all share, tell
+// nothing about data. Rounded down to its four leading bits, so that it is not written at
+// every tick.
 func budget(in Bound, workers []Usage, last rss.Bytes) rss.Bytes {
 	n := rss.Bytes(len(workers))
-	if n == 0 || in.Limit.Limit == 0 || !countsMapped(in.Limit.Accounting) {
+	counts := in.Limit.Accounting == event.AccountingRSS || in.Limit.Accounting == event.AccountingPSS
+	if n == 0 || in.Limit.Limit == 0 || !counts {
 		return 0
 	}
 	var kept, data, most, sure, read rss.Bytes
@@ -93,11 +101,6 @@ func budget(in Bound, workers []Usage, last rss.Bytes) rss.Bytes {
 		return last
 	}
 	return each
-}
-
-// countsMapped says whether trimming mapped file pages lowers that accounting.
-func countsMapped(a event.Accounting) bool {
-	return a == event.AccountingRSS || a == event.AccountingPSS
 }
 
 // neatDown rounds down to the four leading bits.

@@ -3,6 +3,7 @@ package workers
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,9 +35,9 @@ const (
 
 // hookCheck finds trainings that the loader hook does not reach: in a container that cleans
 // the environment, hides our directories or has PID numbers of its own, or behind a script
-// that sets PYTHONPATH. All else goes on there, and it would go unnoticed that its workers
-// are neither trimmed nor replaced. A probe looks into a process: the kernel takes its
-// mmap_lock for its environment and its mappings, and that can hang.
+// that sets PYTHONPATH. It would go unnoticed that their workers are neither trimmed nor
+// replaced. A probe looks into a process: the kernel takes its mmap_lock for that, and that
+// can hang.
 type hookCheck struct {
 	*probe.Reader[hookQuestion, hookAnswer]
 	seen map[program]*hookChecked
@@ -78,8 +79,8 @@ func newHookCheck(opt Options) hookCheck {
 
 // CheckHook has processes looked into that may train and said no hello, below the commands
 // that were started with the hook, and returns one that it does not reach, if one was found.
-// A process is looked into again, ever more seldom, for as long as it has not loaded PyTorch.
-// runDir is the run directory of our own command.
+// It looks again, ever more seldom, while a process has not loaded PyTorch. runDir is our own
+// command's.
 func (w *Workers) CheckHook(runDir string, commands []rss.ProcID) (found *Unhooked) {
 	c, now := &w.hook, w.last.Mono
 	if a, ok := c.Take(); ok {
@@ -220,9 +221,7 @@ func (opt *Options) obstacles(id rss.ProcID, runDir string) (list []obstacle) {
 			"leave out what makes that namespace (of Apptainer --pid and --containall)",
 		})
 	}
-	if named == "" {
-		named = runDir
-	}
+	named = cmp.Or(named, runDir)
 	dirs := slices.DeleteFunc([]string{named, hook}, func(dir string) bool { return dir == "" || !hidden(proc, id.PID, dir) })
 	if len(dirs) > 0 {
 		for i, dir := range dirs {

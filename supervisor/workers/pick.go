@@ -40,11 +40,11 @@ const (
 	aboutAsMuch = 0.75
 )
 
-// Pick returns the index of the worker to recycle next and how much that is expected to
-// give back: the one that counts most, not recycled in the last [RecycleEvery], and gives
-// back at least worth. Of those that give about as much it is one of the rank that was
-// recycled least recently: in a training in step all ranks wait for the one whose loader is
-// busy. Where there is none it returns -1 and the reason.
+// Pick returns the index of the worker to recycle next and how much that is expected to give
+// back: the one that counts most, not recycled in the last [RecycleEvery], with at least
+// worth. Of those that give about as much it is one of the rank recycled least recently: in a
+// training in step all ranks wait for the one whose loader is busy. Without one: -1 and the
+// reason.
 func Pick(workers []Usage, worth rss.Bytes) (index int, gain rss.Bytes, reason event.Reason) {
 	if len(workers) == 0 {
 		return -1, 0, event.ReasonNoWorker

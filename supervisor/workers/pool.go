@@ -64,8 +64,7 @@ func (l *Pools) filled(p *rss.Proc) bool {
 }
 
 // respawns looks whether workers that were signalled have been replaced, and returns the
-// owners that did not do it in time. Such a pool does not respawn, whatever its user said of
-// it: the next signal would empty it further.
+// owners that did not do it in time: the next signal would empty such a pool further.
 func (l *Pools) respawns() (failed []rss.ProcID) {
 	s := l.last
 	for owner, v := range l.pending {

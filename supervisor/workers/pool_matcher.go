@@ -155,8 +155,8 @@ func (m *poolMatcher) judge(s *rss.Sample, tops []rss.ProcID) {
 	}
 }
 
-// candidate says whether a process is, or may turn out to be, a worker: it
-// matches, lives, and has a parent that could replace it.
+// candidate says whether a process is, or may turn out to be, a worker: it matches, lives,
+// and has a parent that could replace it.
 func (m *poolMatcher) candidate(s *rss.Sample, p *rss.Proc) bool {
 	e := m.seen[p.ID]
 	return e != nil && e.matches && !e.program && !e.owner && living(p) && s.Find(p.Parent) != nil
@@ -196,8 +196,7 @@ func (m *poolMatcher) ownerOf(s *rss.Sample, p *rss.Proc) rss.ProcID {
 	return p.ID
 }
 
-// members returns the workers of one pool, also those in doubt: where one is missing,
-// that counts.
+// members returns the workers of one pool, also those in doubt: one that is missing counts.
 func (m *poolMatcher) members(s *rss.Sample, owner rss.ProcID) []rss.ProcID {
 	var ids []rss.ProcID
 	for i := range s.Procs {

@@ -95,11 +95,11 @@ func (w *Workers) classify(t Tracing) classifier {
 	return c
 }
 
-// isWorker says whether a process without the hook is to be trimmed: where not all are,
-// those that are loader workers as far as can be seen from outside. --worker-match says so;
-// or a process is like the one that forked it, and has never forked such a process itself,
-// as a trainer has that a script of the same language started, and is not the only one ever
-// forked there.
+// isWorker says whether a process without the hook is to be trimmed: where not all are, those
+// that are loader workers as far as can be seen from outside. --worker-match says so; or a
+// process is like the one that forked it, has never forked such a process itself, as a
+// trainer has that a script of the same language started, and is not the only one ever forked
+// there.
 func (c *classifier) isWorker(p *rss.Proc) bool {
 	switch {
 	case c.All:

@@ -10,9 +10,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
-// ranks is what the environment of a process says of its place among others,
-// -1 where it does not. It is the environment the process was started with: what
-// it set itself later is not seen.
+// ranks is what the environment that a process was started with says of its place among
+// others, -1 where it does not.
 type ranks struct {
 	rank  int // RANK, of torchrun and the like
 	local int // LOCAL_RANK

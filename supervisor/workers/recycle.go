@@ -58,11 +58,11 @@ func (w *Workers) Fresh(pid int, a event.Accounting) (rss.Bytes, bool) {
 	return w.fresh(e, a), true
 }
 
-// fresh is what a limit would count of a worker that has only just started in the
-// place of e: for a loader's, forked from its trainer, the trainer's anonymous memory, which
-// a cgroup is not charged for again, and what it will need of its own within a few batches.
-// For a cgroup it is what e itself shares: that is not given back with it, and the rest is,
-// however large the trainer has become.
+// fresh is what a limit would count of a worker that has only just started in the place of e:
+// for a loader's, forked from its trainer, the trainer's anonymous memory, which a cgroup is
+// not charged for again, and what it will need of its own within a few batches. For a cgroup
+// it is what e itself shares: that is not given back with it, however large the trainer has
+// become.
 func (w *Workers) fresh(e *worker, a event.Accounting) rss.Bytes {
 	if e.trainer == 0 {
 		switch {
@@ -111,13 +111,12 @@ const (
 	hurryTimes = 5
 )
 
-// outgrew says that the limit is near and e grows, which took the place of another:
-// then it does not matter how long ago that was. That the limit is near follows from
-// the fastest rate seen, and that may be of minutes ago. But where it is known what a
-// worker needs, what e has above that is growth. In a place of which that cannot be
-// learned, as in a pool's, use must have grown since, see [Workers.regrew], and at first
-// and once it has, hurryTimes one after the other need not wait for that: they would come
-// nearer to the limit with each.
+// outgrew says that the limit is near and e, which took the place of another, grows: then it
+// does not matter how long ago that was. That the limit is near follows from the fastest rate
+// seen, which may be of minutes ago; where it is known what a worker needs, what e has above
+// that is growth. In a place of which that cannot be learned, as in a pool's, use must have
+// grown since ([Workers.regrew]); at first and once it has, hurryTimes in a row need not wait
+// for that.
 func (w *Workers) outgrew(e *worker, l *event.Limit, left time.Duration) bool {
 	near := left > 0 && left < HurryETA
 	if e.shared > 0 {
@@ -184,9 +183,9 @@ func (w *Workers) Replaced(worker, replacement int) {
 	}
 }
 
-// GivenBack is what the processes acted on counted before, less what they and those in
-// their places count now, and notes for which limit's sake those are there. A process that
-// has ended and was not replaced gave nothing back by the action. before is the limit as it was.
+// GivenBack is what the processes acted on counted before, less what they and those in their
+// places count now, and notes for which limit's sake those are there. A process that ended
+// and was not replaced gave nothing back by the action. before is the limit as it was.
 func (w *Workers) GivenBack(f *Acted, before *event.Limit) rss.Bytes {
 	a := before.Accounting
 	replaces := func(e *worker) {
@@ -236,9 +235,9 @@ func (w *Workers) GivenBack(f *Acted, before *event.Limit) rss.Bytes {
 	return was.Sub(is)
 }
 
-// OwnBack is what a loader's worker had of its own that was recycled, less what the one
-// in its place has; ok is false where that is not known. It came after their forks, so no
-// other process shares it, and it counts in full whenever PSS was read.
+// OwnBack is what a recycled worker of a loader had of its own, less what the one in its
+// place has; ok is false where that is not known. No other process shares it: it counts in
+// full.
 func (w *Workers) OwnBack(f *Acted) (own rss.Bytes, ok bool) {
 	if f.shared == 0 || len(f.Procs) != 1 {
 		return 0, false

@@ -22,11 +22,10 @@ type roles struct {
 
 // assign completes the roles of the sample. hello tells who has the hook.
 //
-// A process inherits the environment of who started it, so trainer, workers and
-// helpers of one rank all have its LOCAL_RANK. The trainer is the uppermost of
-// them that said hello, or, where none did, the uppermost of all. Who started
-// that one without a LOCAL_RANK of its own is the agent, or rank 0 where no other
-// is.
+// A process inherits the environment of who started it, so trainer, workers and helpers of
+// one rank all have its LOCAL_RANK. The trainer is the uppermost of them that said hello, or
+// of all where none did. Who started that one without a LOCAL_RANK is the agent, or rank 0
+// where no other is.
 func (r *roles) assign(s *rss.Sample, hello func(rss.ProcID) bool) {
 	r.places.update(s)
 	r.byRank, r.open = true, nil

@@ -39,9 +39,9 @@ func (w *Workers) keeps(u Usage) Usage {
 }
 
 // spread takes what was mapped since PSS was read to be as widely shared as the data were
-// then, or as libraries are, while there were none: what is found otherwise by the next
-// reading has not filled the limit by then. Workers that read the same file would else keep
-// to budgets until one tells that.
+// then, or as libraries are, while there were none: what the next reading finds otherwise has
+// not filled the limit by then. Workers that read the same file would else keep to budgets
+// until then.
 func (w *Workers) spread(u Usage, p *rss.Proc) Usage {
 	if p.PSS == nil {
 		if e := w.staff[u.ID.PID]; e != nil && e.trainer != 0 {

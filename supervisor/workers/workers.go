@@ -155,9 +155,8 @@ func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcI
 
 func living(p *rss.Proc) bool { return p.State != 'Z' && p.State != 'X' }
 
-// Counted is what a limit with this accounting counts of a process. A cgroup
-// is charged for shared pages once, so of a worker only its anonymous memory
-// tells.
+// Counted is what a limit with this accounting counts of a process. A cgroup is charged for
+// shared pages once, so of a worker only its anonymous memory tells.
 func Counted(p *rss.Proc, a event.Accounting) rss.Bytes {
 	switch a {
 	case event.AccountingPSS:
