@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"supervisor/alert":             {"supervisor/fault", "supervisor/wake", "rss", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/config":            {"supervisor/nodedir", "supervisor/text", "github.com/pelletier/go-toml"},
 	"supervisor/control":           {"supervisor/text", "supervisor/fault", "rss", "supervisor/event", "supervisor/socket", "golang.org/x/sys"},
-	"supervisor/event":             {"supervisor/nodedir", "supervisor/wake", "supervisor/text", "supervisor/fault", "rss", "slurm"},
+	"supervisor/event":             {"supervisor/nodedir", "supervisor/text", "supervisor/fault", "rss", "slurm"},
 	"supervisor/fault":             {"golang.org/x/sys"},
 	"supervisor/hold":              {"supervisor/fault", "golang.org/x/sys"},
 	"supervisor/metrics":           {"rss", "supervisor/event"},

@@ -134,6 +134,9 @@ func (c *Counts) Take(clock func() time.Duration) (fresh []event.Limit, ok bool)
 	return fresh, ok
 }
 
+// Busy says that an answer was not taken yet: it may still be on its way.
+func (c *Counts) Busy() bool { return c.processes.Busy() || c.shared.Busy() }
+
 // Next is how long after now the caller is to ask again; false where that can wait for the
 // next full read.
 func (c *Counts) Next(now time.Duration) (pause time.Duration, ok bool) {

@@ -10,7 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/text"
-	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
 // Stream writes events as JSON lines to one file. A write to a pipe or a
@@ -25,7 +24,7 @@ type Stream struct {
 
 	mu     sync.Mutex
 	queue  [][]byte
-	wake   *wake.Bell
+	wake   chan struct{}
 	closed bool
 }
 
@@ -41,7 +40,7 @@ const hardQueue = 16384
 // without a reader would hang), and onError is called from there, once, when
 // it cannot be opened or written; the stream then swallows what it is given.
 func NewStream(path string, onError func(error)) *Stream {
-	s := &Stream{path: path, onError: onError, done: make(chan struct{}), wake: wake.New()}
+	s := &Stream{path: path, onError: onError, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go s.write()
 	return s
 }
@@ -61,7 +60,10 @@ func (s *Stream) Put(name Name, v any) {
 		return
 	}
 	s.queue = append(s.queue, append(text.JSON(line), '\n'))
-	s.wake.Ring(0)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Dropped returns how many events were dropped since the last call.
@@ -72,7 +74,10 @@ func (s *Stream) Close(patience time.Duration) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.wake.Ring(0)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
 	select {
 	case <-s.done:
 	case <-time.After(patience):
@@ -103,7 +108,7 @@ func (s *Stream) write() {
 			return
 		}
 		if len(lines) == 0 {
-			<-s.wake.C()
+			<-s.wake
 		}
 	}
 }
