@@ -54,9 +54,12 @@ func (w *watcher) loadHandover() {
 	}
 	w.tell.Alerts.Inherit(m)
 	own, ran := ownPart(w.observe.Pop.Name, w.node.Me.Step), w.runTime()
-	w.acts.Ladder.Restore(m, w.now(), clock, policy.OwnLevel(own))
+	now := w.now()
+	w.acts.Ladder.Restore(m, now, clock, policy.OwnLevel(own))
 	if data, err = m.Encode(); err == nil {
-		w.tell.Note(event.NameHandover, func(h event.Head) any { return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data} })
+		w.tell.Note(event.NameHandover, func(h event.Head) any {
+			return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data, Now: now}
+		})
 	}
 }
 

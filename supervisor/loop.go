@@ -234,14 +234,15 @@ func (w *watcher) see(v *view.View) { w.view, w.acts.View = v, v }
 func (w *watcher) step() {
 	w.acts.Step()
 	now := w.now()
-	w.see(w.view.Forecast(w.acts.Ladder.Observe(now, w.view.Limits)))
+	w.see(w.view.Forecast(w.observe.Forecasts.Of(now, w.view.Limits)))
+	w.acts.Ladder.Observe(now, w.view.Limits)
 	in := policy.Input{Now: now, Limits: w.view.Limits, Lead: w.acts.Leads()}
 	in.JobEnd, in.EndUnsure = w.observe.JobEnd(now, w.view, w.acts.Ladder.JobEndAhead())
 	for due := range w.acts.Ladder.Asks(&in) {
 		in.Feasible[due.Ask] = w.acts.Can(due.Rule, due.Reading)
 	}
 	res := w.acts.Ladder.Judge(in)
-	w.tell.Helps.Heard(&in, res.Asked)
+	w.tell.Judged(&in, &res)
 	if b, err := w.observe.SetBudget(w.view, w.acts.Ladder); err != nil {
 		w.fault("loader", err)
 	} else if b != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
@@ -76,7 +77,17 @@ type stand struct {
 	fs     rsstest.Tree
 	holder *fakeHolder
 	lines  *lines
+	leaps  []leap
 }
+
+// leap is time that a test let pass at once, at some moment of the real clock.
+type leap struct {
+	at time.Time
+	by time.Duration
+}
+
+// recordStands is the directory in which each stand records, "" for none.
+var recordStands string
 
 // newStand makes a watcher with the default ladder and --limit 1000M over
 // summed RSS, of a command that has 100 MiB. It is not opened yet.
@@ -106,6 +117,10 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	if change != nil {
 		change(&opt)
 	}
+	if recordStands != "" {
+		opt.Settings.Record, opt.Settings.Begun = recordStands, time.Now()
+		opt.Settings.RunID = record.NewID(opt.Settings.Begun, nil, "n1", h.begin.Holder)
+	}
 	s := &stand{t: t, fs: fs, holder: h, lines: said}
 	s.put(theCommand, theHolder, 100*rss.MiB, 0)
 	s.watcher = newWatcher(opt, h.begin)
@@ -132,7 +147,10 @@ func (s *stand) put(pid, parent int, anon, file rss.Bytes) {
 }
 
 // later lets time pass for the watcher.
-func (s *stand) later(d time.Duration) { s.started = s.started.Add(-d) }
+func (s *stand) later(d time.Duration) {
+	s.started = s.started.Add(-d)
+	s.leaps = append(s.leaps, leap{time.Now(), d})
+}
 
 // says looks until a line of stderr says this: what is read on the side comes in its own time.
 func (s *stand) says(want string) {
@@ -272,7 +290,8 @@ func process(pid int, role rss.Role, size, virtual rss.Bytes) rss.Proc {
 
 // judge has the ladder judge these readings, of which every action could help.
 func (s *stand) judge(limits ...event.Limit) policy.Judgement {
-	in := policy.Input{Now: s.now(), Limits: s.acts.Ladder.Observe(s.now(), limits)}
+	in := policy.Input{Now: s.now(), Limits: limits}
+	s.acts.Ladder.Observe(in.Now, limits)
 	for due := range s.acts.Ladder.Asks(&in) {
 		in.Feasible[due.Ask] = event.Feasibility{OK: true}
 	}

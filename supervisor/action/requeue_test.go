@@ -46,7 +46,8 @@ func TestKeepRequeue(t *testing.T) {
 	for asked, kept := range map[string]bool{"": true, "SIGTERM": false} {
 		ladder := policy.New([]event.Rule{parsed(t, "85%:requeue")}, policy.Options{})
 		l := event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Used: 90, Limit: 100}
-		in := policy.Input{Now: time.Second, Limits: ladder.Observe(time.Second, []event.Limit{l})}
+		in := policy.Input{Now: time.Second, Limits: []event.Limit{l}}
+		ladder.Observe(in.Now, in.Limits)
 		for due := range ladder.Asks(&in) {
 			in.Feasible[due.Ask] = event.Feasibility{OK: true}
 		}

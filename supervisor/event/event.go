@@ -451,6 +451,7 @@ const (
 	NameSignal    Name = "signal"
 	NameHelp      Name = "help"
 	NameHandover  Name = "handover"
+	NameJudged    Name = "judged"
 	NameExit      Name = "exit"
 )
 
@@ -473,6 +474,7 @@ var kinds = []struct {
 	{NameSignal, "A signal reached rsswarden.", func() any { return &Signal{} }},
 	{NameHelp, "What the ladder was told of an action; in the record alone.", func() any { return &Help{} }},
 	{NameHandover, "What was taken over from the leader before; in the record alone.", func() any { return &Handover{} }},
+	{NameJudged, "What the ladder was given when it changed its mind; in the record alone.", func() any { return &Judged{} }},
 	{NameExit, "The command has ended: status, peaks, verdict.", func() any { return &Exit{} }},
 }
 
@@ -554,6 +556,8 @@ type Handover struct {
 	// Own is the level under which the memory has the limits of the watcher's own
 	// step, which have none while it is alone; empty outside a step.
 	Own string `json:"own_level,omitempty"`
+	// Now is the moment on the watcher's clock.
+	Now time.Duration `json:"now_ns,omitempty"`
 	// Memory is what the ladder remembers, as package policy writes it.
 	Memory json.RawMessage `json:"memory"`
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
@@ -51,15 +52,16 @@ type Options struct {
 // Observer owns everything that is read of processes and limits. All methods are for one
 // goroutine.
 type Observer struct {
-	Pop      *population.Population
-	Limits   *limit.Union   // nil until Open
-	Counts   *counts.Counts // limits beside summed memory
-	Workers  *workers.Workers
-	Loader   *loader.Control // nil where loaders are not talked to
-	Hears    bool            // the bell rings for what loaders write; else it is looked for
-	PSS      *PSS            // nil where no limit is compared in PSS
-	files    *FilePages
-	SHMUsers *SHMUsers
+	Pop       *population.Population
+	Limits    *limit.Union   // nil until Open
+	Counts    *counts.Counts // limits beside summed memory
+	Workers   *workers.Workers
+	Loader    *loader.Control // nil where loaders are not talked to
+	Hears     bool            // the bell rings for what loaders write; else it is looked for
+	PSS       *PSS            // nil where no limit is compared in PSS
+	files     *FilePages
+	Forecasts policy.Forecasts
+	SHMUsers  *SHMUsers
 
 	Slurm     Slurm
 	Diagnosis Diagnosis

@@ -159,7 +159,7 @@ func (j *judging) actOn(l *event.Limit) bool {
 		case lead == 0:
 			j.skip(g, r, l, h)
 		case j.does:
-			g.ahead = j.now + j.opts.Repeat // it was not crossed: there is nothing to say
+			g.ahead, j.moved = j.now+j.opts.Repeat, true // it was not crossed: there is nothing to say
 		}
 	}
 	if again < 0 {
@@ -244,7 +244,7 @@ func (j *judging) waits(g *rung, r event.Rule, l *event.Limit) bool {
 	case g.waits:
 		since = g.since
 	case j.does:
-		g.waits, g.since = true, j.now
+		g.waits, g.since, j.moved = true, j.now, true
 	}
 	grown := f.key.limit == l.ID() && l.Used.Sub(f.limit.Used) >= l.Headroom()
 	return j.now-min(f.at, since) < askPatience && !grown
@@ -304,6 +304,7 @@ func (j *judging) skip(g *rung, r event.Rule, l *event.Limit, h event.Feasibilit
 		return
 	}
 	g.told = append(g.told, h.Reason)
+	j.moved = true
 	j.out.Skipped = append(j.out.Skipped, Skipped{
 		Rule: r, On: l.ID(), ETA: l.ETA,
 		Reason: h.Reason, Detail: h.Detail, Used: l.Used, LimitSize: l.Limit,

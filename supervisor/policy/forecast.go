@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -26,21 +27,10 @@ type forecaster struct {
 // of a job is watched, each of its steps has limits, and may be one of thousands.
 const forgotten = 10 * time.Minute
 
-// forget drops what is remembered of limits that are gone. An action in flight
-// keeps all: it may be about one of them.
-func (s *State) forget(present int) {
-	if len(s.trends) <= present || s.flight != nil {
-		return
-	}
-	for limit, f := range s.trends {
-		if s.now-f.seen < forgotten {
-			continue
-		}
-		delete(s.trends, limit)
-		for i := range s.rules {
-			delete(s.rungs, rungKey{limit, i})
-		}
-	}
+// Forecasts are what is foreseen of each limit, from what was read of it. The zero value has
+// seen nothing.
+type Forecasts struct {
+	trends map[event.LimitID]*forecaster
 }
 
 func (f *forecaster) update(now time.Duration, l *event.Limit) {
@@ -73,8 +63,12 @@ func (f *forecaster) reaches(eta, low, high time.Duration) {
 	}
 }
 
-// forecast returns a copy of limits with what is forecast of each and Binding filled in.
-func (s *State) forecast(in []event.Limit) []event.Limit {
+// Of returns a copy of limits, as they were read now, with what is forecast of each and
+// Binding filled in.
+func (o *Forecasts) Of(now time.Duration, in []event.Limit) []event.Limit {
+	if o.trends == nil {
+		o.trends = map[event.LimitID]*forecaster{}
+	}
 	limits := make([]event.Limit, len(in))
 	copy(limits, in)
 	for i := range limits {
@@ -82,22 +76,29 @@ func (s *State) forecast(in []event.Limit) []event.Limit {
 		if l.Limit == 0 {
 			continue // the job's end: its time is no forecast
 		}
-		f := s.trends[l.ID()]
+		f := o.trends[l.ID()]
 		if f == nil {
 			f = &forecaster{}
-			s.trends[l.ID()] = f
+			o.trends[l.ID()] = f
 		}
-		f.update(s.now, l)
-		f.seen = s.now
+		f.update(now, l)
+		f.seen = now
 		l.ETA, l.Outlook = f.eta, f.outlook
 	}
-	s.forget(len(limits))
+	if len(o.trends) > len(limits) {
+		maps.DeleteFunc(o.trends, func(_ event.LimitID, f *forecaster) bool { return now-f.seen >= forgotten })
+	}
+	Bind(limits)
+	return limits
+}
+
+// Bind marks the limit that ends the job first; see [Binding].
+func Bind(limits []event.Limit) {
 	if b := Binding(limits); b >= 0 {
 		for i := range limits {
 			limits[i].Binding = i == b
 		}
 	}
-	return limits
 }
 
 // Binding returns the index of the memory limit that ends the job first: the one

@@ -89,6 +89,7 @@ func (s *State) Begun(id uint64) {
 		if f.id == id && !f.begun {
 			f.begun = true
 			s.changes++
+			s.given = append(s.given, event.Given{Begun: id})
 		}
 	}
 }
@@ -182,8 +183,8 @@ func (s *State) put(k rungKey, g *rung, now time.Duration) {
 		return
 	}
 	s.rungs[k] = g
-	if s.trends[k.limit] == nil && k.limit.Name != event.LimitTime {
-		s.trends[k.limit] = &forecaster{seen: now}
+	if _, ok := s.seen[k.limit]; !ok && k.limit.Name != event.LimitTime {
+		s.seen[k.limit] = now
 	}
 }
 
@@ -238,27 +239,16 @@ func ParseMemory(data []byte) (*Memory, error) {
 	return m, nil
 }
 
-// Recall takes in the forecast that was made of l when it was read: eta with the end of its
-// range, or none where ok is false. The next [State.Observe], which must be at the same time, then
-// judges by it and makes none of its own: a forecast made from a reading a
-// second would differ, and a rule on it fire at another moment. It counts above
-// half of the limit only, as every forecast does.
-func (s *State) Recall(now time.Duration, l *event.Limit, eta, high time.Duration, ok bool) {
-	f := s.trends[l.ID()]
-	if f == nil {
-		f = &forecaster{}
-		s.trends[l.ID()] = f
-	}
-	f.made, f.at, f.limit = true, max(s.now, now), l.Limit
-	if f.none(); ok {
-		f.reaches(eta, eta, high)
-	}
-}
-
 // Pass lets time go by up to now without a look. An action that ends between two
 // looks has ended then, and not at the look before: whoever calls it before
 // [State.Done] has what follows counted from the time that the outcome has.
-func (s *State) Pass(now time.Duration) { s.now = max(s.now, now) }
+func (s *State) Pass(now time.Duration) {
+	s.now = max(s.now, now)
+	if n := len(s.given); n > 0 && s.given[n-1].Passed > 0 {
+		s.given = s.given[:n-1]
+	}
+	s.given = append(s.given, event.Given{Passed: now})
+}
 
 // moves says that judging these readings changes what the ladder remembers even if nothing
 // fires, see [Judgement.Changed].

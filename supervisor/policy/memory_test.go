@@ -306,29 +306,29 @@ func FuzzParseMemory(f *testing.F) {
 	})
 }
 
-// TestRecall: the ladder judges by a forecast that it is given, also by none.
-func TestRecall(t *testing.T) {
+// TestForecastIsGiven: the ladder judges by a forecast that it is given, also by none.
+func TestForecastIsGiven(t *testing.T) {
 	s := New(rules(t, "eta<10m:warn"), Options{})
 	l := slurm(70)
-	step := func(now, eta time.Duration, ok bool) told {
-		s.Recall(now, &l, eta, eta, ok)
-		return step(s, reading{Now: now, Limits: []event.Limit{l}})
+	judged := func(now, eta time.Duration, ok bool) []event.Decision {
+		if l.ETA, l.ETAHigh = nil, nil; ok {
+			seconds := eta.Seconds()
+			l.ETA, l.ETAHigh = &seconds, &seconds
+		}
+		s.Observe(now, []event.Limit{l})
+		return s.Judge(Input{Now: now, Limits: []event.Limit{l}}).Decisions
 	}
 	for now := time.Duration(0); now < 10*time.Minute; now += time.Second {
-		l.Used += l.Limit / 4000 // by itself the ladder would forecast
-		if res := step(now, 0, false); len(res.Decisions) > 0 || res.Limits[0].ETA != nil {
-			t.Fatalf("after %v: %+v", now, res)
+		l.Used += l.Limit / 4000
+		if got := judged(now, 0, false); len(got) > 0 {
+			t.Fatalf("after %v: %+v", now, got)
 		}
 	}
-	if res := step(10*time.Minute, 11*time.Minute, true); len(res.Decisions) > 0 || *res.Limits[0].ETA != 660 {
-		t.Errorf("11 minutes: %+v", res)
+	if got := judged(10*time.Minute, 11*time.Minute, true); len(got) > 0 {
+		t.Errorf("11 minutes: %+v", got)
 	}
-	if res := step(10*time.Minute+time.Second, 9*time.Minute, true); len(res.Decisions) != 1 || *res.Decisions[0].ETA != 540 {
-		t.Errorf("9 minutes: %+v", res)
-	}
-	l = slurm(40)
-	if res := step(11*time.Minute, time.Minute, true); res.Limits[0].ETA != nil {
-		t.Errorf("below half: %+v", res.Limits)
+	if got := judged(10*time.Minute+time.Second, 9*time.Minute, true); len(got) != 1 || *got[0].ETA != 540 {
+		t.Errorf("9 minutes: %+v", got)
 	}
 }
 

@@ -49,12 +49,13 @@ type rung struct {
 func (s *State) fire(g *rung, id uint64) {
 	g.fired, g.id, g.at, g.next, g.level, g.again, g.waits = true, id, s.now, never, 0, false, false
 	s.changes++
+	s.moved = true
 }
 
 // raise notes that the rung is crossed.
 func (s *State) raise(g *rung) {
 	if !g.raised {
-		g.raised, g.up = true, s.now
+		g.raised, g.up, s.moved = true, s.now, true
 	}
 }
 
@@ -63,6 +64,7 @@ func (s *State) reset(g *rung) {
 	if g.fired {
 		s.changes++
 	}
+	s.moved = s.moved || g.fired || g.quiet || g.waits || g.raised || g.again || g.next != 0 || g.wait != 0 || g.level != 0 || len(g.told) > 0
 	g.raised = false
 	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.again, g.told = false, false, false, 0, 0, 0, false, g.told[:0]
 }
@@ -132,11 +134,12 @@ func (s *State) left(g *rung, r event.Rule, l *event.Limit) bool {
 	}
 	eta, ok := etaOf(l)
 	if ok {
+		s.moved = s.moved || g.absent
 		g.absent = false
 		return eta >= 2*r.Cond.ETA
 	}
 	if !g.absent {
-		g.absent, g.gone = true, s.now
+		g.absent, g.gone, s.moved = true, s.now, true
 	}
 	return s.now-g.gone >= forecastGone
 }
@@ -144,16 +147,23 @@ func (s *State) left(g *rung, r event.Rule, l *event.Limit) bool {
 // Done says what came of a decision. Outcomes of decisions that are not in
 // flight are ignored. The next step may already decide on the next rung.
 func (s *State) Done(o event.Outcome) {
+	if s.done(o) {
+		s.given = append(s.given, event.Given{Outcome: &event.GivenOutcome{Decision: o.Decision, OK: o.OK, Reason: o.Reason, After: o.After, Freed: o.Freed}})
+	}
+}
+
+// done says whether it was in flight.
+func (s *State) done(o event.Outcome) bool {
 	f := s.flight
 	switch {
 	case f == nil:
-		return
+		return false
 	case f.id == o.Decision:
 		s.flight = f.under
 	case f.under != nil && f.under.id == o.Decision:
 		f, f.under = f.under, nil
 	default:
-		return
+		return false
 	}
 	s.changes++
 	action, of := f.rule.Action, f.rule.Action.Row()
@@ -201,6 +211,7 @@ func (s *State) Done(o event.Outcome) {
 			g.level = o.After + event.MinRecycle(&f.limit)
 		}
 	}
+	return true
 }
 
 // doneAhead: a rung that fired before it was crossed counts as left at once, so

@@ -101,25 +101,31 @@ type Judgement struct {
 	// Asked are those of Input.Feasible that it rests on, in the order in which they were
 	// looked at.
 	Asked []Due
-	// Changed says that what the ladder remembers has changed even if nothing fires: an
-	// action has ended since the last reading, a rung that fired was left, or one begins to
-	// wait for an action. Whoever wants to run the ladder again must keep such readings
-	// beside those on which it decides.
+	// Changed says that what the ladder remembers has changed in a way that shows even if
+	// nothing fires: an action has ended since the last reading, a rung that fired was left,
+	// or one begins to wait for an action.
 	Changed bool
+	// Moved says that anything that the ladder remembers has changed, and Given all that it
+	// was told since the last judgement of which that is so. With these and the input of
+	// each such judgement the ladder can be run again, and decides the same.
+	Moved bool
+	Given []event.Given
 }
 
 // State is the ladder with its memory. It is not safe for concurrent use.
 type State struct {
-	rules  []event.Rule // from mild to hard
-	opts   Options
-	rungs  map[rungKey]*rung
-	trends map[event.LimitID]*forecaster
+	rules []event.Rule // from mild to hard
+	opts  Options
+	rungs map[rungKey]*rung
+	seen  map[event.LimitID]time.Duration // when each limit was read last
 
 	nextID   uint64
 	now      time.Duration
 	flight   *flight
 	ended    bool // an outcome came in since the last reading
 	changed  bool // see [Judgement.Changed]
+	moved    bool // see [Judgement.Moved]
+	given    []event.Given
 	waive    bool // … after which the next action need not wait
 	coolTill time.Duration
 	noFork   bool
@@ -149,7 +155,7 @@ func New(rules []event.Rule, opts Options) *State {
 		rules:  rules,
 		opts:   opts,
 		rungs:  map[rungKey]*rung{},
-		trends: map[event.LimitID]*forecaster{},
+		seen:   map[event.LimitID]time.Duration{},
 		nextID: opts.FirstID,
 	}
 }
@@ -169,27 +175,44 @@ func (s *State) InFlight() uint64 {
 // outcome says that nothing was stopped.
 func (s *State) Stopped() bool { return s.stopped }
 
-// Observe takes in one reading of the limits and what time alone has changed, and returns a
-// copy with ETA filled in where a forecast holds, and Binding on the one that ends the job
-// first; see [Binding].
-func (s *State) Observe(now time.Duration, limits []event.Limit) []event.Limit {
+// Observe takes in one reading of the limits, with forecasts, and what time alone has changed.
+func (s *State) Observe(now time.Duration, limits []event.Limit) {
 	s.now = max(s.now, now)
-	s.changed = s.moves(limits)
+	s.changed, s.moved = s.moves(limits), false
 	if s.ended {
-		s.ended = false
+		s.ended, s.moved = false, true
 		if !s.waive {
 			s.coolTill = s.now + s.opts.CoolDown
 		}
 	}
 	if s.flight != nil && !s.stopped && s.now-s.flight.at >= s.opts.Lost {
-		s.Done(event.Outcome{Decision: s.flight.id, Reason: event.ReasonTimeout})
-		s.ended = false
+		s.done(event.Outcome{Decision: s.flight.id, Reason: event.ReasonTimeout})
+		s.ended, s.moved = false, true
 	}
-	limits = s.forecast(limits)
+	for i := range limits {
+		s.seen[limits[i].ID()] = s.now
+	}
+	s.forget(len(limits))
 	if !s.stopped {
 		s.rearm(limits)
 	}
-	return limits
+}
+
+// forget drops what is remembered of limits that are gone. An action in flight
+// keeps all: it may be about one of them.
+func (s *State) forget(present int) {
+	if len(s.seen) <= present || s.flight != nil {
+		return
+	}
+	for limit, seen := range s.seen {
+		if s.now-seen < forgotten {
+			continue
+		}
+		delete(s.seen, limit)
+		for i := range s.rules {
+			delete(s.rungs, rungKey{limit, i})
+		}
+	}
 }
 
 // Uncrossed yields the rules with a size that are not crossed, which fire ahead of that
@@ -231,16 +254,18 @@ func (s *State) Asks(in *Input) iter.Seq[Due] {
 
 // Judge decides on the reading that was observed last.
 func (s *State) Judge(in Input) Judgement {
-	if s.stopped {
-		return Judgement{Changed: s.changed}
-	}
 	j := judging{State: s, in: &in, does: true}
-	j.out.Changed = s.changed
-	for _, i := range byUrgency(in.Limits) {
-		j.warn(&in.Limits[i])
+	if !s.stopped {
+		for _, i := range byUrgency(in.Limits) {
+			j.warn(&in.Limits[i])
+		}
+		j.time()
+		j.act()
 	}
-	j.time()
-	j.act()
+	j.out.Changed = s.changed
+	if j.out.Moved = s.moved; s.moved {
+		j.out.Given, s.given = s.given, nil
+	}
 	return j.out
 }
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,8 +58,13 @@ type told struct {
 	Limits []event.Limit // with forecasts
 }
 
+// forecasts are those of each ladder of a test.
+var forecasts sync.Map
+
 func step(s *State, r reading) told {
-	limits := s.Observe(r.Now, r.Limits)
+	f, _ := forecasts.LoadOrStore(s, &Forecasts{})
+	limits := f.(*Forecasts).Of(r.Now, r.Limits)
+	s.Observe(r.Now, limits)
 	in := Input{Now: r.Now, Limits: limits, JobEnd: r.JobEnd, EndUnsure: r.EndUnsure, Lead: map[event.Ask]rss.Bytes{}}
 	for rule, l := range s.Uncrossed(limits) {
 		if r.Lead != nil {
@@ -149,8 +155,8 @@ func TestLimitsThatAreGoneAreForgotten(t *testing.T) {
 		c.at(time.Minute, step(n))
 		c.done(true, event.ReasonDone, 85, 85)
 	}
-	if most := int(forgotten/time.Minute) + 1; len(c.s.trends) > most || len(c.s.rungs) > most*len(c.s.rules) {
-		t.Errorf("%d limits and %d rungs are remembered, want %d of the last minutes", len(c.s.trends), len(c.s.rungs), most)
+	if most := int(forgotten/time.Minute) + 1; len(c.s.seen) > most || len(c.s.rungs) > most*len(c.s.rules) {
+		t.Errorf("%d limits and %d rungs are remembered, want %d of the last minutes", len(c.s.seen), len(c.s.rungs), most)
 	}
 	c.want(c.at(time.Minute, slurm(94)), "80%:warn", "85%:trim")
 	c.done(true, event.ReasonDone, 94, 94)
@@ -1094,7 +1100,8 @@ func TestAsksOneAfterTheOther(t *testing.T) {
 		"no no yes!": "85%:trim 90%:recycle 93%:signal=USR2",
 	} {
 		s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle\n93%:signal=USR2\n97%:stop"), Options{})
-		in := Input{Now: second, Limits: s.Observe(second, []event.Limit{slurm(95)})}
+		in := Input{Now: second, Limits: []event.Limit{slurm(95)}}
+		s.Observe(second, in.Limits)
 		before := s.Snapshot(second, second, 0)
 		given := strings.Fields(answers)
 		var asked []string

@@ -2,13 +2,13 @@
 // with another limit or other rules. It is the same ladder as in the watcher,
 // [policy.State], on a clock of the record's.
 //
-// With the limit and the rules of the record nothing is guessed. The ladder is given the
-// readings that were kept, which are all that it decided on, the answers it was given
-// ([event.Help]), what it took over from the leader before ([event.Handover]), the
-// forecasts that were made and the outcomes of its actions, each at its time; and it should
-// decide as it did. [Result.Same] says whether it has, to within one sample. What can make
-// it differ is what no sample has: looks in between on which a forecast came or went, or a
-// clock that was set while the job ran.
+// With the limit and the rules of the record nothing is guessed: the record has all that the
+// ladder was given whenever it changed its mind ([event.Judged]), and with that it decides the
+// same, to the byte. Records of before 2026-12, and those of which some of it was lost, have
+// the readings that were kept, the answers about actions ([event.Help]), the forecasts and the
+// outcomes, each at its time: [Result.Same] says whether the ladder has decided as it did, to
+// within one sample. What can make it differ there is what no sample has: looks in between on
+// which a forecast came or went, or a clock that was set while the job ran.
 //
 // With another limit or other rules there is a model, and all that follows from
 // it is an estimate and called one. Its assumptions:

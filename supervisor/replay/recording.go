@@ -104,6 +104,18 @@ func newRecording(run *record.Run) (*recording, error) {
 			}
 		case *event.Handover:
 			p.addHandover(v)
+		case *event.Judged:
+			for i := range v.Feasible {
+				f := &v.Feasible[i]
+				k := helpKey{f.Rule, v.On(f.Limit)}
+				h := &event.Help{OK: f.OK, Gain: f.Gain, More: f.AtLeast, Later: f.Later, Reason: f.Reason, Detail: f.Detail}
+				for _, l := range v.Leads {
+					if l.Rule == f.Rule && l.Limit == f.Limit {
+						h.Lead = l.Lead
+					}
+				}
+				p.helps[k] = append(p.helps[k], help{at, h})
+			}
 		case *event.Help:
 			k := helpKey{v.Rule, event.LimitID{Name: v.Limit, Scope: v.Scope, Accounting: v.Acct, Level: v.Level}}
 			p.helps[k] = append(p.helps[k], help{at, v})

@@ -20,11 +20,12 @@ const booted = 100 * time.Hour
 
 // leads is a leader whose record has the use of one limit, once a second.
 type leads struct {
-	t      *testing.T
-	b      *record.Builder
-	ladder *policy.State
-	now    time.Duration
-	fired  []string
+	forecasts policy.Forecasts
+	t         *testing.T
+	b         *record.Builder
+	ladder    *policy.State
+	now       time.Duration
+	fired     []string
 }
 
 var heirRules = []string{"80%:warn", "85%:signal=USR2", "85%:exec=x", "eta<10m:warn"}
@@ -38,6 +39,7 @@ func newLeads(t *testing.T) *leads {
 // begins has a watcher begin to lead, with what the one before remembered.
 func (l *leads) begins(from *policy.Memory, own string) {
 	l.t.Helper()
+	l.forecasts = policy.Forecasts{}
 	l.ladder = policy.New(ladder(l.t, heirRules...), policy.Options{CoolDown: replay.CoolDown})
 	l.b.Event(record.Entry{At: l.now, Name: event.NameRank, Value: &event.Rank{What: event.RankLeads, Holder: 7}})
 	l.b.Event(record.Entry{At: l.now, Name: event.NameStart, Value: &event.Start{Rules: heirRules}})
@@ -59,7 +61,8 @@ func (l *leads) uses(seconds int, percent float64) {
 			Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS,
 			Used: (3000 * rss.MiB).Scale(percent / 100), UsedMax: (3000 * rss.MiB).Scale(percent / 100), Limit: 3000 * rss.MiB,
 		}}
-		in := policy.Input{Now: l.now, Limits: l.ladder.Observe(l.now, limits)}
+		in := policy.Input{Now: l.now, Limits: l.forecasts.Of(l.now, limits)}
+		l.ladder.Observe(l.now, in.Limits)
 		for due := range l.ladder.Asks(&in) {
 			in.Feasible[due.Ask] = event.Feasibility{OK: true}
 		}

@@ -57,7 +57,10 @@ func (p *recording) sameRules(rules []event.Rule) bool {
 // repeat replays what was.
 func (p *recording) repeat(r *Result) {
 	run := newSimulation(p, nil)
-	run.play(&unchanged{simulation: run})
+	if !run.again() {
+		run = newSimulation(p, nil)
+		run.play(&unchanged{simulation: run})
+	}
 	r.take(run)
 	same := true
 	for _, d := range run.decisions {

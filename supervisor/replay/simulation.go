@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"slices"
 	"sort"
 	"time"
 
@@ -31,12 +32,14 @@ type simulation struct {
 	rules       []event.Rule // nil for those of the record
 	plain       bool         // no rule asks for a forecast, so none is made
 	ladder      *policy.State
+	forecasts   policy.Forecasts
 	ofJob       bool
 
-	now      time.Duration // of the look that is judged
-	before   time.Duration // … and of the one before it, -1 for none
-	readings []event.Limit // … of the look
-	next     int           // in starts
+	now      time.Duration    // of the look that is judged
+	before   time.Duration    // … and of the one before it, -1 for none
+	seen     []record.Reading // … in the last look
+	readings []event.Limit    // … of the look
+	next     int              // in starts
 	claimed  map[*recordedDecision]bool
 	open     []flight
 
@@ -85,9 +88,10 @@ func newSimulation(p *recording, rules []event.Rule) *simulation {
 func (p *simulation) play(w environment) {
 	p.environment = w
 	for s := range p.run.Samples() {
-		if s.At == p.before {
+		if s.At == p.before && slices.Equal(s.Limits, p.seen) {
 			continue // the same look: one sample for each decision on it
 		}
+		p.seen = append(p.seen[:0], s.Limits...)
 		p.now = s.At
 		p.begin()
 		limits := w.look(s)
@@ -112,6 +116,7 @@ func (p *simulation) begin() {
 		if rules == nil {
 			rules = s.rules
 		}
+		p.forecasts = policy.Forecasts{}
 		p.ladder = policy.New(rules, policy.Options{CoolDown: CoolDown, FirstID: s.firstID})
 		p.ofJob, p.open = s.ofJob, nil
 		if s.handed != nil {
@@ -124,11 +129,19 @@ func (p *simulation) begin() {
 func (p *simulation) step(now time.Duration, limits []event.Limit) {
 	switch {
 	case p.environment.exact():
-		p.recall(now, limits, true)
+		p.readings = recorded(limits)
 	case p.plain:
-		p.recall(now, limits, false)
+		p.readings = slices.Clone(limits)
+		for i := range p.readings {
+			if l := &p.readings[i]; l.Limit > 0 {
+				l.ETA, l.Outlook = nil, event.Outlook{}
+			}
+		}
+		policy.Bind(p.readings)
+	default:
+		p.readings = p.forecasts.Of(now, limits)
 	}
-	p.readings = p.ladder.Observe(now, limits)
+	p.ladder.Observe(now, p.readings)
 	in := policy.Input{Now: now, Limits: p.readings, Lead: map[event.Ask]rss.Bytes{}}
 	in.JobEnd, in.EndUnsure = p.jobEnd(now, limits)
 	for r, l := range p.ladder.Uncrossed(in.Limits) {
@@ -143,35 +156,21 @@ func (p *simulation) step(now time.Duration, limits []event.Limit) {
 	for i := range res.Decisions {
 		p.decided(min(now, p.now), &res.Decisions[i])
 	}
-	for i := range res.Skipped {
-		if k := &res.Skipped[i]; p.skipped[k.Rule] == nil {
-			at := min(now, p.now).Seconds()
-			p.skipped[k.Rule] = &Rung{Met: &at, Reason: k.Reason, Detail: k.Detail}
-		}
-	}
+	p.skip(res.Skipped, min(now, p.now))
 }
 
-// recall gives the ladder the forecasts of the record, or none. They are whole
-// seconds there: of two that are equal the binding one was the shorter.
-func (p *simulation) recall(now time.Duration, limits []event.Limit, made bool) {
+// recorded are the limits with the forecasts of the record. They are whole seconds there: of
+// two that are equal the binding one was the shorter.
+func recorded(limits []event.Limit) []event.Limit {
+	limits = slices.Clone(limits)
 	for i := range limits {
-		l := &limits[i]
-		if l.Limit == 0 {
-			continue
+		if l := &limits[i]; l.Limit > 0 && l.ETA != nil && !l.Binding {
+			eta := *l.ETA + 0.5
+			l.ETA = &eta
 		}
-		eta := time.Duration(0)
-		if l.ETA != nil {
-			eta = time.Duration(*l.ETA * float64(time.Second))
-			if !l.Binding {
-				eta += time.Second / 2
-			}
-		}
-		high := eta
-		if l.ETAHigh == nil {
-			high = rss.Never
-		}
-		p.ladder.Recall(now, l, eta, high, made && l.ETA != nil)
 	}
+	policy.Bind(limits)
+	return limits
 }
 
 // decided writes a decision down and has it done.

@@ -25,17 +25,18 @@ type stage struct {
 	hands  bool      // a watcher that was started again takes over what the ladder remembered
 	end    time.Duration
 
-	state    *policy.State
-	now      time.Duration
-	sampleAt time.Duration
-	flight   *event.Decision
-	key      int // index in limits of what the flight is for
-	began    time.Duration
-	lasts    time.Duration
-	answers  map[string]event.Feasibility
-	told     map[string]event.Feasibility
-	made     []event.Decision
-	at       []time.Duration
+	state     *policy.State
+	now       time.Duration
+	sampleAt  time.Duration
+	flight    *event.Decision
+	key       int // index in limits of what the flight is for
+	began     time.Duration
+	lasts     time.Duration
+	forecasts policy.Forecasts
+	answers   map[string]event.Feasibility
+	told      map[string]event.Feasibility
+	made      []event.Decision
+	at        []time.Duration
 }
 
 func ladder(t testing.TB, texts ...string) []event.Rule {
@@ -88,6 +89,7 @@ func newStage(t *testing.T, seed uint64, moves bool) *stage {
 	s.b.Event(record.Entry{Name: event.NameStart, Value: &event.Start{
 		Rules: texts(s.rules), Settings: []event.Setting{{Name: "interval", Value: "1s"}},
 	}})
+	s.forecasts = policy.Forecasts{}
 	s.state = policy.New(s.rules, policy.Options{CoolDown: replay.CoolDown})
 	return s
 }
@@ -196,7 +198,8 @@ func (s *stage) look() {
 		s.finish()
 	}
 	limits := slices.Clone(s.limits)
-	limits = s.state.Observe(s.now, limits)
+	limits = s.forecasts.Of(s.now, limits)
+	s.state.Observe(s.now, limits)
 	// As scontrol says, to the nanosecond here.
 	left := s.end + 10*time.Minute - s.now
 	in := policy.Input{Now: s.now, Limits: limits, Lead: map[event.Ask]rss.Bytes{}, JobEnd: left}
@@ -236,6 +239,7 @@ func (s *stage) restart(n int) {
 	m := s.state.Snapshot(s.now, booted+s.now, 0)
 	s.flight = nil
 	clear(s.told)
+	s.forecasts = policy.Forecasts{}
 	s.state = policy.New(s.rules, policy.Options{CoolDown: replay.CoolDown, FirstID: uint64(n+1)<<32 | 1})
 	s.now += 3 * time.Second
 	s.b.Event(record.Entry{At: s.now - 10*time.Millisecond, Name: event.NameStart, Value: &event.Start{Rules: texts(s.rules), Restarts: n}})

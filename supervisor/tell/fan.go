@@ -22,12 +22,12 @@ type Fan struct {
 	Textfile Textfile
 	Alerts   Alerts
 	Status   Status
-	Helps    Helps
 	Findings Findings
 	Limits   Limits
 	Sum      Summary
 	signals  signals
 	samples  samples
+	judged   uint64 // judgements that have changed what the ladder remembers
 }
 
 // New returns a Fan that writes lines, of each node of a job with its name, and events where
@@ -36,7 +36,7 @@ func New(lines Lines, set *settings.Settings, run Run) *Fan {
 	out := newEvents(lines, set, run)
 	return &Fan{
 		events: out, Record: Record{out: out}, Textfile: Textfile{out: out}, Alerts: Alerts{out: out, Comment: Comment{out: out}},
-		Status: Status{out: out}, Helps: Helps{out: out}, Findings: Findings{out: out}, Limits: Limits{out: out}, samples: samples{out: out},
+		Status: Status{out: out}, Findings: Findings{out: out}, Limits: Limits{out: out}, samples: samples{out: out},
 	}
 }
 
