@@ -86,7 +86,7 @@ var layers = map[string][]string{
 	"supervisor/node":             {"rss", "rss/procfile", "rss/proctree", "slurm", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/text", "supervisor/view", "supervisor/wake", "golang.org/x/sys"},
 	"supervisor/nodejobs":         {"rss", "rss/procfile", "rss/cgroup", "slurm", "golang.org/x/sys"},
 	"supervisor/cadence":          {"rss", "supervisor/event", "supervisor/view"},
-	"supervisor/observe":          {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "slurm", "supervisor/cadence", "supervisor/counts", "supervisor/diagnosis", "supervisor/event", "supervisor/fault", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/phrase", "supervisor/population", "supervisor/probe", "supervisor/settings", "supervisor/text", "supervisor/view", "supervisor/wake", "supervisor/workers", "golang.org/x/sys"},
+	"supervisor/observe":          {"supervisor/policy", "rss", "rss/cgroup", "rss/proctree", "rss/shm", "slurm", "supervisor/cadence", "supervisor/counts", "supervisor/diagnosis", "supervisor/event", "supervisor/fault", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/phrase", "supervisor/population", "supervisor/probe", "supervisor/settings", "supervisor/text", "supervisor/view", "supervisor/wake", "supervisor/workers", "golang.org/x/sys"},
 	"supervisor/counts":           {"rss", "rss/cgroup", "rss/proctree", "rss/shm", "supervisor/event", "supervisor/fault", "supervisor/probe", "supervisor/text"},
 	"supervisor/memfile":          {"golang.org/x/sys"},
 	"supervisor/nodedir":          {"rss", "rss/procfile", "golang.org/x/sys"},
