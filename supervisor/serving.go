@@ -39,7 +39,7 @@ func (w *watcher) answerClient(r tell.Request) {
 func (w *watcher) standing() *tell.Standing {
 	p := w.node
 	st := &tell.Standing{
-		Since: w.started.Add(p.From), Sample: &w.view.Sample, Limits: w.view.Limits, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
+		Since: w.started.Add(p.From), View: w.view, Rules: w.Settings.RuleTexts(), DryRun: w.Settings.DryRun,
 		Trainers: w.observe.Workers.Trainers(), NoHook: w.acts.NoHook(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
 		Step: w.observe.Pop.Step, Counts: w.observe.Counts.Of, Ours: w.tell.Costs(w.now()), Alerts: w.tell.Alerts.Standing(),
 	}

@@ -50,9 +50,6 @@ type Recorder interface {
 // early is by how much what is told at intervals may come early, with a look that is due.
 const early = counts.Tolerance
 
-// Streams says whether events are written to a file.
-func (e *events) Streams() bool { return e.stream != nil }
-
 // Put stamps an event and hands it on. Where no sink takes events none is made.
 func (e *events) Put(name event.Name, make func(event.Head) any) {
 	if e.stream == nil && e.Recorder == nil && !e.Clients.Any() {

@@ -34,8 +34,7 @@ const mostOutcomes = 8
 type Standing struct {
 	Since      time.Time // when we began to lead
 	Job        string    // empty outside Slurm
-	Sample     *rss.Sample
-	Limits     []event.Limit
+	View       *view.View
 	Rules      []string
 	DryRun     bool
 	Action     *control.Action // in flight, nil for none
@@ -128,8 +127,8 @@ func (s *Status) Answer(r Request, now time.Duration, from *Standing) {
 func (s *Status) Of(now time.Duration, from *Standing) *control.Status {
 	run := &s.out.Run
 	st := &control.Status{
-		V: control.Version, Time: from.Sample.At, Node: run.Node, Job: from.Job, Leader: run.Self, Version: run.Version,
-		Since: from.Since, Limits: slices.Clone(from.Limits), Gaps: from.Sample.Gaps, Rules: from.Rules, DryRun: from.DryRun,
+		V: control.Version, Time: from.View.Sample.At, Node: run.Node, Job: from.Job, Leader: run.Self, Version: run.Version,
+		Since: from.Since, Limits: slices.Clone(from.View.Limits), Gaps: from.View.Sample.Gaps, Rules: from.Rules, DryRun: from.DryRun,
 		Action: from.Action, Last: slices.Clone(s.outcomes), Ranks: slices.Clone(from.Ranks), Procs: []control.Proc{},
 		Alerts: from.Alerts, Ours: from.Ours,
 	}
@@ -139,9 +138,9 @@ func (s *Status) Of(now time.Duration, from *Standing) *control.Status {
 		at[st.Ranks[i].PID] = i
 		st.Ranks[i].Hook, st.Ranks[i].Why = "off", from.NoHook
 	}
-	lineage := view.Lineage(from.Sample.Procs)
-	for i := range from.Sample.Procs {
-		q := &from.Sample.Procs[i]
+	lineage := view.Lineage(from.View.Sample.Procs)
+	for i := range from.View.Sample.Procs {
+		q := &from.View.Sample.Procs[i]
 		c := from.proc(q)
 		c.Growth = s.growthOf(now, q)
 		if r := lineage.Rank(q.ID.PID, at); r >= 0 {
@@ -156,7 +155,7 @@ func (s *Status) Of(now time.Duration, from *Standing) *control.Status {
 		st.Procs = append(st.Procs, c)
 	}
 	for _, t := range from.Trainers {
-		if from.Sample.Find(t.ID.PID) == nil {
+		if from.View.Sample.Find(t.ID.PID) == nil {
 			continue
 		}
 		r := lineage.Rank(t.ID.PID, at)
@@ -184,7 +183,7 @@ func (from *Standing) proc(p *rss.Proc) control.Proc {
 	}
 	if p.PSS != nil {
 		low, _ := p.PSSRange()
-		c.PSS, c.Age = &low, max(from.Sample.Mono-p.PSS.At, 0).Seconds()
+		c.PSS, c.Age = &low, max(from.View.Sample.Mono-p.PSS.At, 0).Seconds()
 	}
 	maps, fds := from.Counts(p.ID)
 	c.Maps, c.FDs = uint64(max(maps, 0)), uint64(max(fds, 0))

@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -27,8 +28,8 @@ func serving(t *testing.T) *stand {
 // one is a rank with one process.
 func one(size rss.Bytes) *Standing {
 	return &Standing{
-		Sample: &rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 7, Start: 1}, RSS: size, State: 'S'}}},
-		Ranks:  []control.Rank{{PID: 7}}, NoHook: "no loader hook",
+		View:  &view.View{Sample: rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 7, Start: 1}, RSS: size, State: 'S'}}}},
+		Ranks: []control.Rank{{PID: 7}}, NoHook: "no loader hook",
 		Step: func(rss.ProcID) string { return "0" }, Counts: func(rss.ProcID) (int, int) { return -1, 3 },
 	}
 }
