@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -180,5 +181,50 @@ func TestBinding(t *testing.T) {
 	}
 	if d := seconds(math.MaxFloat64); d != never {
 		t.Errorf("an endless forecast is %v", d)
+	}
+}
+
+// TestFlatteningRaisesNone: of 20 runs that flatten below the limit, by themselves or as all
+// of a file is read, none raises a rule on the forecast, and each says where it flattens.
+func TestFlatteningRaisesNone(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 27))
+		level, minutes := 70+20*rng.Float64(), 3+3*rng.Float64()
+		s := New(Default(), Options{})
+		said, late := rss.Bytes(0), 0.0
+		for now := time.Duration(0); now < 30*time.Minute; now += second {
+			x := now.Minutes() / minutes
+			used := level * (1 - math.Exp(-x)) // a cache, or an LMDB that is read at random
+			if seed%2 == 1 {
+				used = level * min(x/2, 1) // an LMDB that is read in order
+			}
+			l := slurm(used + 0.2*rng.NormFloat64())
+			if seed%2 == 1 || seed%4 == 0 {
+				l.Files = event.FilePages{Now: l.Limit.Scale(used / 100), Most: l.Limit.Scale(level / 100)}
+			}
+			res := step(s, reading{Now: now, Limits: []event.Limit{l}})
+			for _, d := range res.Decisions {
+				if d.Rung.Cond.Kind == event.KindETA {
+					t.Errorf("seed %d: %s at %.1f %%, flattening at %.0f %%", seed, d.Rule, used, level)
+				}
+			}
+			if got := res.Limits[0].Flattens; got > 0 && said == 0 {
+				said, late = got, used
+			}
+		}
+		if off := 100*said.Of(slurm(0).Limit) - level; math.Abs(off) > 10 {
+			t.Errorf("seed %d: it flattens at %.1f %% and is said to flatten at %v, from %.1f %% on", seed, level, said, late)
+		}
+	}
+}
+
+// TestForecastWithoutEnd: where growth may flatten before the limit, no rule fires yet.
+func TestForecastWithoutEnd(t *testing.T) {
+	s := New(rules(t, "eta<10m:warn"), Options{})
+	l := slurm(70)
+	s.Recall(second, &l, time.Minute, rss.Never, true)
+	res := step(s, reading{Now: second, Limits: []event.Limit{l}})
+	if got := &res.Limits[0]; got.ETA == nil || got.ETAHigh != nil || len(res.Decisions) > 0 {
+		t.Errorf("%+v", res)
 	}
 }
