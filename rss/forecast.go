@@ -15,7 +15,7 @@ type Forecast struct {
 	// ETA lies between Low and High (90 %). High is Never where the number may flatten
 	// before it reaches the limit.
 	ETA, Low, High time.Duration
-	// Level is where it flattens; 0 where it reaches the limit.
+	// Level is where it flattens; 0 where it reaches the limit, or where neither is certain.
 	Level Bytes
 }
 
@@ -150,8 +150,10 @@ func (t *Trend) meet(own, files *growth, limit float64, window time.Duration) (f
 	}
 	eta := until(0, 0, 0)
 	if math.IsInf(eta, 1) {
-		a, b := curves(0, 0, 0)
-		f.Level = Bytes(max(own.now+files.now+a.reach()+b.reach(), 0))
+		if sure := until(z90, 0, z90); math.IsInf(sure, 1) {
+			a, b := curves(0, 0, 0)
+			f.Level = Bytes(max(own.now+files.now+a.reach()+b.reach(), 0))
+		}
 		return f, true
 	}
 	if eta > holdShare*window.Seconds() {

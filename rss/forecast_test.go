@@ -198,7 +198,7 @@ func runShape(sh *shape, seed uint64) (o outcome) {
 func TestForecastOfShapes(t *testing.T) {
 	const seeds = 3
 	var offs []float64
-	runs, within := 0, 0
+	runs, within, flattened := 0, 0, 0
 	for _, sh := range shapes() {
 		for seed := range uint64(seeds) {
 			o := runShape(&sh, seed)
@@ -218,6 +218,10 @@ func TestForecastOfShapes(t *testing.T) {
 			}
 			t.Logf("%-36s %+4.0f %%: %v, %v to %v; it took %v", sh.name, 100*o.off(), o.by.ETA.Round(time.Second), o.by.Low.Round(time.Second), o.by.High.Round(time.Second), o.truth.Round(time.Second))
 			runs++
+			if o.level > 0 {
+				t.Logf("%-36s was said to flatten at %v", sh.name, o.level)
+				flattened++
+			}
 			if o.inRange() {
 				within++
 			}
@@ -233,6 +237,9 @@ func TestForecastOfShapes(t *testing.T) {
 	slices.Sort(offs)
 	median := offs[len(offs)/2]
 	t.Logf("median %.1f %%, range holds %d of %d", 100*median, within, runs)
+	if flattened*10 > runs {
+		t.Errorf("%d of %d were said to flatten for a while", flattened, runs)
+	}
 	if median > 0.10 || within*100 < runs*90 {
 		t.Errorf("median %.1f %% off, want at most 10 %%; %d of %d within their range, want 90 %%", 100*median, within, runs)
 	}

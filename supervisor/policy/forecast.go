@@ -43,7 +43,7 @@ func (f *forecaster) update(now time.Duration, l *event.Limit) {
 	switch c, ok := f.trend.Forecast(l.Limit); {
 	case ok && c.Reaches:
 		f.reaches(c.ETA, c.Low, c.High)
-	case ok && c.Level < l.Limit:
+	case ok && c.Level > 0 && c.Level < l.Limit:
 		f.none()
 		f.outlook.Flattens = max(c.Level, l.Used)
 	default:
