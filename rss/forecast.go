@@ -35,7 +35,7 @@ const (
 	// farAhead what comes to it for each window that ETA is ahead.
 	modelError, farAhead = 0.06, 0.05
 	// epochError comes to it where pages of files grow: an epoch ends at once.
-	epochError = 0.05
+	epochError = 0.09
 )
 
 // Forecast forecasts by the readings of up to a day when the number reaches limit. ok is

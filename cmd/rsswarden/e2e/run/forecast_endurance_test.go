@@ -121,7 +121,7 @@ func (g *growing) row(w *tabwriter.Writer) (off float64) {
 		}
 		return fmt.Sprintf("%.0f s", s)
 	}
-	eta, span, took, level := "-", "-", "-", "-"
+	eta, span, took, level, by := "-", "-", "-", "-", "-"
 	off = math.Inf(1)
 	if g.first > 0 {
 		high := "-"
@@ -131,13 +131,15 @@ func (g *growing) row(w *tabwriter.Writer) (off float64) {
 		eta, span = seconds(*g.by.ETA), seconds(*g.by.ETALow)+" to "+high
 		if g.full > 0 {
 			took = seconds(g.full - g.first)
-			off = math.Abs(*g.by.ETA/(g.full-g.first) - 1)
+			off = *g.by.ETA/(g.full-g.first) - 1
+			by = fmt.Sprintf("%+.0f %%", 100*off)
+			off = math.Abs(off)
 		}
 	}
 	if g.level > 0 {
 		level = fmt.Sprintf("%.2f", g.level.Of(growthLimit))
 	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.0f %%\t%s\t%.2f\t%v\n", g.shape, g.seed, seconds(g.half), seconds(g.first), eta, span, took, 100*off, level, g.highest.Of(growthLimit), g.warned)
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%v\n", g.shape, g.seed, seconds(g.half), seconds(g.first), eta, span, took, by, level, g.highest.Of(growthLimit), g.warned)
 	return off
 }
 
