@@ -45,16 +45,16 @@ func (c *clock) sleep(pause time.Duration) time.Duration {
 
 // look is the time, for a reading. A reading after a gap does not tell how fast
 // anything grew.
-func (w *watcher) look() time.Duration {
-	now := w.now()
-	if w.gap == 0 {
+func (e *engine) look() time.Duration {
+	now := e.now()
+	if e.gap == 0 {
 		return now
 	}
-	w.see(w.view.Skip())
-	w.observe.Slurm.Slept()
-	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", w.gap.Round(100*time.Millisecond))
-	w.gap = 0
-	w.tell.Say(now, "gap", text)
-	w.tell.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: "watcher", Error: text} })
+	e.see(e.view.Skip())
+	e.observe.Slurm.Slept()
+	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", e.gap.Round(100*time.Millisecond))
+	e.gap = 0
+	e.tell.Say(now, "gap", text)
+	e.tell.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: "watcher", Error: text} })
 	return now
 }

@@ -11,49 +11,49 @@ import (
 
 // end emits the exit event and the summary. exit is nil if the holder has gone without a
 // word.
-func (w *watcher) end(exit *hold.Exit) {
-	if !w.node.Leads() {
-		w.endFollowing(exit)
+func (e *engine) end(exit *hold.Exit) {
+	if !e.node.Leads() {
+		e.endFollowing(exit)
 		return
 	}
-	w.tell.Closing(len(w.node.Others) > 0)
-	w.pass(exit) // others' commands may live on
-	w.poll(true)
-	w.tell.SHMUsers(w.now(), w.observe.SHMUsers.Told())
-	w.tellSignals()
-	ended := w.acts.End(exit != nil)
-	if w.observe.Loader != nil {
-		w.observe.Loader.Trials.Stop(action.LastPatience)
+	e.tell.Closing(len(e.node.Others) > 0)
+	e.pass(exit) // others' commands may live on
+	e.poll(true)
+	e.tell.SHMUsers(e.now(), e.observe.SHMUsers.Told())
+	e.tellSignals()
+	ended := e.acts.End(exit != nil)
+	if e.observe.Loader != nil {
+		e.observe.Loader.Trials.Stop(action.LastPatience)
 	}
-	w.acts.Close()
-	e := exitOf(exit, w.Settings.StopStatus)
-	e.Node, e.Heir, e.Requeued, e.Rung = w.tell.Run.Node, w.node.Heir, w.acts.Requeued(), w.acts.Ladder.NextRung
+	e.acts.Close()
+	out := exitOf(exit, e.Settings.StopStatus)
+	out.Node, out.Heir, out.Requeued, out.Rung = e.tell.Run.Node, e.node.Heir, e.acts.Requeued(), e.acts.Ladder.NextRung
 	if exit != nil {
-		if e.Left = w.acts.Left(ended); len(e.Left) > 0 {
-			w.read() // it may have grown since the last look
+		if out.Left = e.acts.Left(ended); len(out.Left) > 0 {
+			e.read() // it may have grown since the last look
 		}
 	}
-	e.Limits, e.Read, e.Now = w.view.Limits, w.view.Sample.Mono, w.now()
-	e.Kills, e.NodeKills = w.observe.Limits.OOMKills(), w.observe.Limits.NodeKills()
-	_, e.InJob = w.observe.Limits.Job()
-	e.Findings, e.Took = w.observe.Diagnosis.State.Findings(), w.runTime()
-	if w.observe.Pop.Attached() {
-		e.Attached = phrase.AttachEnded(w.observe.Pop.Command.PID, w.observe.Pop.Name, exit != nil, w.tell.Sum.Stopped, time.Since(w.started))
+	out.Limits, out.Read, out.Now = e.view.Limits, e.view.Sample.Mono, e.now()
+	out.Kills, out.NodeKills = e.observe.Limits.OOMKills(), e.observe.Limits.NodeKills()
+	_, out.InJob = e.observe.Limits.Job()
+	out.Findings, out.Took = e.observe.Diagnosis.State.Findings(), e.runTime()
+	if e.observe.Pop.Attached() {
+		out.Attached = phrase.AttachEnded(e.observe.Pop.Command.PID, e.observe.Pop.Name, exit != nil, e.tell.Sum.Stopped, time.Since(e.started))
 	}
-	if len(w.node.Others) > 0 {
-		e.Rank = w.node.Me.Task
+	if len(e.node.Others) > 0 {
+		out.Rank = e.node.Me.Task
 	}
-	w.tell.End(&e, action.LastPatience)
+	e.tell.End(&out, action.LastPatience)
 }
 
 // tellSignals tells of those that wait to be told: of what ended the command,
 // nothing may be left out because its end was told of first.
-func (w *watcher) tellSignals() {
+func (e *engine) tellSignals() {
 	for {
 		select {
-		case m := <-w.Link.Messages():
+		case m := <-e.Link.Messages():
 			if sig, ok := m.(hold.Signal); ok {
-				w.tellSignal(sig)
+				e.tellSignal(sig)
 			}
 		default:
 			return
@@ -63,9 +63,9 @@ func (w *watcher) tellSignals() {
 
 // exitOf is how the command ended.
 func exitOf(exit *hold.Exit, stopStatus int) tell.Ending {
-	e := tell.Ending{StopStatus: stopStatus, Rank: -1}
+	out := tell.Ending{StopStatus: stopStatus, Rank: -1}
 	if exit != nil {
-		e.Said, e.Code, e.Signal = true, exit.Code, exit.Signal
+		out.Said, out.Code, out.Signal = true, exit.Code, exit.Signal
 	}
-	return e
+	return out
 }

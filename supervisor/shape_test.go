@@ -53,8 +53,8 @@ func shapeOf(t *testing.T) string {
 	}
 	engine := l.packages["supervisor"]
 	line(hundreds(engine.lines), "lines of package supervisor, up to the next hundred")
-	line(engine.fields()["watcher"], "fields of watcher")
-	line(engine.methods()["watcher"], "methods of watcher")
+	line(engine.fields()["engine"], "fields of the engine")
+	line(engine.methods()["engine"], "methods of the engine")
 	line(engine.statements(func(n ast.Node) bool { _, ok := n.(*ast.GoStmt); return ok }), "go statements in package supervisor")
 	line(engine.mostCases(), "cases of the largest select in package supervisor")
 	line(engine.reached("full"), "functions of package supervisor below a full reading")

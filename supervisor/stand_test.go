@@ -72,7 +72,7 @@ func (l *lines) last() string { return l.all[len(l.all)-1] }
 
 // stand is a watcher of a made-up command.
 type stand struct {
-	*watcher
+	*engine
 	t      *testing.T
 	fs     rsstest.Tree
 	holder *fakeHolder
@@ -123,7 +123,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 	}
 	s := &stand{t: t, fs: fs, holder: h, lines: said}
 	s.put(theCommand, theHolder, 100*rss.MiB, 0)
-	s.watcher = newWatcher(opt, h.begin)
+	s.engine = newEngine(opt, h.begin)
 	// It makes its file in the background, and not while the directory goes.
 	t.Cleanup(func() { s.tell.CloseStream(time.Second) })
 	return s

@@ -54,6 +54,7 @@ type Programs struct {
 	time  time.Duration // ProgramTime
 	grace time.Duration // programGrace
 
+	ring    func() // says that one has ended; nil for nothing
 	ended   chan Ran
 	stop    chan struct{}
 	running bool
@@ -80,6 +81,9 @@ func (s *Programs) Run(p Program) bool {
 		go func() {
 			fault.Point("exec")
 			s.ended <- Ran{p.ID, s.run(&p)}
+			if s.ring != nil {
+				s.ring()
+			}
 		}()
 	}
 	return true

@@ -69,7 +69,7 @@ type Options struct {
 	Scontrol observe.Scontrol
 	// Read reads everything again, into [Env.View]: what ended an action may be newer.
 	Read func()
-	// Ring wakes the loop to look at the action in flight.
+	// Ring wakes the loop to look at the action in flight, and at programs that have ended.
 	Ring func()
 }
 
@@ -78,6 +78,7 @@ func New(e *Env, o Options) *Set {
 	s := &Set{Env: e, Options: o}
 	s.Tracer = newTracer(e, o.Probes, o.Attempt)
 	s.programs = newExecuting(e)
+	s.programs.ring = o.Ring
 	s.requeue = &requeuing{Env: e, asking: newFactsReader(e.Proc, o.Scontrol)}
 	s.all = map[event.Action]Action{
 		event.ActionWarn:    warning{s},
@@ -362,6 +363,18 @@ func (a *Set) Signal(s hold.Signal) { a.requeue.heardEnd(s) }
 
 // Ended yields the programs of exec= that have ended, for [Set.Ran].
 func (a *Set) Ended() <-chan Ran { return a.programs.Ended() }
+
+// HearPrograms takes in which programs have ended.
+func (a *Set) HearPrograms() {
+	for {
+		select {
+		case r := <-a.programs.Ended():
+			a.Ran(r)
+		default:
+			return
+		}
+	}
+}
 
 // Ran says what came of a program, and starts the next.
 func (a *Set) Ran(r Ran) {

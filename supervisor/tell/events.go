@@ -111,6 +111,7 @@ func (f *Failure) Error() string { return f.text }
 
 // failures queues what sinks could not do.
 type failures struct {
+	ring  func() // says that there is one; nil for nothing
 	queue chan *Failure
 	lost  atomic.Uint64 // for which there was no room
 }
@@ -122,6 +123,9 @@ func (q *failures) tell(part, text string) {
 	}
 	select {
 	case q.queue <- &Failure{part, text}:
+		if q.ring != nil {
+			q.ring()
+		}
 	default:
 		q.lost.Add(1)
 	}
@@ -129,6 +133,21 @@ func (q *failures) tell(part, text string) {
 
 // Failures yields what sinks could not do, for [events.Failed].
 func (e *events) Failures() <-chan *Failure { return e.failed.queue }
+
+// RingFailures has a call say that there is one, from any goroutine.
+func (e *events) RingFailures(ring func()) { e.failed.ring = ring }
+
+// HearFailures tells of those that wait.
+func (e *events) HearFailures(now time.Duration) {
+	for {
+		select {
+		case f := <-e.failed.queue:
+			e.Failed(now, f)
+		default:
+			return
+		}
+	}
+}
 
 // Failed takes in such a failure.
 func (e *events) Failed(now time.Duration, f *Failure) {
