@@ -220,11 +220,12 @@ func TestFlatteningRaisesNone(t *testing.T) {
 
 // TestForecastWithoutEnd: where growth may flatten before the limit, no rule fires yet.
 func TestForecastWithoutEnd(t *testing.T) {
-	s := New(rules(t, "eta<10m:warn"), Options{})
-	l := slurm(70)
-	s.Recall(second, &l, time.Minute, rss.Never, true)
-	res := step(s, reading{Now: second, Limits: []event.Limit{l}})
-	if got := &res.Limits[0]; got.ETA == nil || got.ETAHigh != nil || len(res.Decisions) > 0 {
-		t.Errorf("%+v", res)
+	rule := rules(t, "eta<10m:warn")[0]
+	l, eta := slurm(70), 60.0
+	if l.ETA = &eta; crossed(rule, &l, 0) {
+		t.Error("it fires without an end")
+	}
+	if l.ETAHigh = &eta; !crossed(rule, &l, 0) {
+		t.Error("it does not fire")
 	}
 }
