@@ -9,10 +9,11 @@ import (
 // actionsSeen is what the rules of one run did. The zero value is ready.
 type actionsSeen struct {
 	kinds map[event.Action]*Action
-	// helped counts outcomes that gave something back, asked those of them that
-	// a user asked for while there was room.
-	helped, asked int
-	roomy         map[uint64]bool // the decisions of asked
+	// helped counts outcomes that gave something back; asked says that some did that a user
+	// asked for while there was room, which are not in it.
+	helped int
+	asked  bool
+	roomy  map[uint64]bool // the decisions of asked
 	// open are decisions whose outcome has not come yet.
 	open    map[uint64]event.Action
 	budget  Budget
@@ -42,6 +43,13 @@ func (d *actionsSeen) decided(at time.Time, v *event.Decision) {
 // came takes in an outcome and returns the action that it is of, empty where the
 // decision is not known.
 func (d *actionsSeen) came(v *event.Outcome) event.Action {
+	switch {
+	case !v.OK || v.Freed == 0:
+	case d.roomy[v.Decision]:
+		d.asked = true
+	default:
+		d.helped++
+	}
 	kind, ok := d.open[v.Decision]
 	if !ok {
 		return ""
@@ -52,11 +60,6 @@ func (d *actionsSeen) came(v *event.Outcome) event.Action {
 	}
 	a := d.kinds[kind]
 	a.Paused += v.Paused
-	if v.OK && v.Freed > 0 {
-		if d.helped++; d.roomy[v.Decision] {
-			d.asked++
-		}
-	}
 	if v.OK {
 		a.Worked++
 		a.Freed += v.Freed

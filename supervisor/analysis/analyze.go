@@ -33,7 +33,7 @@ func Analyze(in Input) *Result {
 	}
 	runs = AlignClocks(runs)
 	last := restarts(runs)
-	looks, facts, timeline := scanAll(stints(runs), in.Timeline)
+	looks, timeline := scanAll(stints(runs), in.Timeline)
 	rep.Timeline = timeline
 	handOver(looks)
 	cases := casesOf(looks)
@@ -59,7 +59,7 @@ func Analyze(in Input) *Result {
 		rep.Job = j.ID
 	}
 	rep.Start, rep.End = rep.Start.In(now.Location()), rep.End.In(now.Location())
-	rep.Scanned, rep.Cases, rep.Facts, rep.Best = looks, cases, facts, decisive(cases, last)
+	rep.Scanned, rep.Cases, rep.Best = looks, cases, decisive(cases, last)
 	rep.Cause, rep.Certainty = rep.Best.Found.Cause, rep.Best.Found.Certainty
 	rep.LifeEnds = rep.MultiNode.fill(looks, cases, rep.Best, said, last, now.Location())
 	rep.Peaks = mergePeaks(looks)
@@ -71,15 +71,15 @@ func Analyze(in Input) *Result {
 }
 
 // scanAll scans the runs, several at a time.
-func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, all []*RunFacts, timeline *Timeline) {
-	looks, all = make([]*RunScan, len(runs)), make([]*RunFacts, len(runs))
+func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, timeline *Timeline) {
+	looks = make([]*RunScan, len(runs))
 	d := &drawing{}
 	if draw {
 		d = newDrawing(runs)
 	}
 	several(len(runs), func(i int) {
-		looks[i], all[i] = newRunScan(runs[i]), NewFacts(runs[i])
-		to := []observer{looks[i], all[i]}
+		looks[i] = newRunScan(runs[i])
+		to := []observer{looks[i]}
 		if o := d.ofRun[runs[i]]; o != nil {
 			to = append(to, o)
 		}
@@ -89,7 +89,7 @@ func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, all []*RunFacts, 
 	if draw {
 		timeline = d.finish()
 	}
-	return looks, all, timeline
+	return looks, timeline
 }
 
 // casesOf are the ends that are asked about: of each run its own, and where
@@ -161,7 +161,7 @@ func (rep *Result) addRun(k *RunScan, f *Ending) {
 			eta := l.Last.ETA
 			e.ETA = &eta
 		}
-		e.limitOf = limitOf{From: m.Start, To: k.Wall(k.End), line: k.line, Ranks: []RankKey{k.Ranks.List[0].RankKey}}
+		e.limitOf = limitOf{From: m.Start, To: k.Wall(k.End), line: k.Line, Ranks: []RankKey{k.Ranks.List[0].RankKey}}
 		if n := slices.IndexFunc(rep.Limits, func(o Limit) bool { return o.Run == e.Run && e.Run != "" && sameLimit(&o, &e) }); n >= 0 {
 			rep.Limits[n].join(&e) // it led again
 			continue
@@ -216,11 +216,10 @@ type Answer struct {
 
 // Scans are what a result was made of.
 type Scans struct {
-	Scanned  []*RunScan  // of each run
-	Cases    []*Case     // all ends that were asked about
-	Best     *Case       // the one that tells why the job ended
-	LifeEnds []*Case     // of each of Lives
-	Facts    []*RunFacts // what advice rests on
+	Scanned  []*RunScan // of each run
+	Cases    []*Case    // all ends that were asked about
+	Best     *Case      // the one that tells why the job ended
+	LifeEnds []*Case    // of each of Lives
 	// Timeline is what is drawn, nil where it was not wanted.
 	Timeline *Timeline
 }

@@ -31,7 +31,7 @@ func handOver(looks []*RunScan) {
 	all := make([]leadership, len(led))
 	for i, k := range led {
 		all[i] = leadership{
-			node: k.Run.Meta.Node, restart: k.Restarts(), start: k.Run.Meta.Start, began: k.Wall(k.from()), ended: k.Wall(k.End), live: k.Run.Live,
+			node: k.Run.Meta.Node, job: jobOf(k.Run), start: k.Run.Meta.Start, began: k.Wall(k.from()), ended: k.Wall(k.End), live: k.Run.Live,
 		}
 		for _, r := range k.Ranks.List {
 			all[i].ranks = append(all[i].ranks, r.RankKey)
@@ -39,14 +39,14 @@ func handOver(looks []*RunScan) {
 	}
 	before := successions(all)
 	for i, n := range before {
-		led[i].line = firstOf(before, i) + 1
+		led[i].Line = led[firstOf(before, i)]
 		if n < 0 {
 			continue
 		}
 		a, b := led[n], led[i]
 		end, taken := all[n].ended, all[i].began
-		h := &Handover{Next: b, At: taken, lost: a.Exit == nil || a.Exit.Code == nil && a.Exit.Signal == nil}
-		a.Handing = h
+		a.Handing = &Handover{Next: b, At: taken, gap: taken.Sub(end), lost: a.Exit == nil || a.Exit.Code == nil && a.Exit.Signal == nil}
+		b.Follows = a.Handing.whole(a)
 		if a.Exit != nil {
 			continue
 		}
@@ -55,7 +55,6 @@ func handOver(looks []*RunScan) {
 			continue
 		}
 		if ended := b.Wall(r.ended); ended.Sub(end) <= withIt {
-			h.told, a.lastSeen = true, a.End
 			a.Exit = &event.Exit{By: "command", Code: r.code, Signal: r.signal}
 			a.exitAt = max(a.End, ended.Sub(a.Run.Meta.Start))
 			a.End = a.exitAt
@@ -66,6 +65,12 @@ func handOver(looks []*RunScan) {
 	}
 }
 
+// whole says that the two records have all of what was between: of other steps each is for
+// itself.
+func (h *Handover) whole(from *RunScan) bool {
+	return h.gap <= withIt && jobName(from.Run) == jobName(h.Next.Run)
+}
+
 func leadChanges(looks []*RunScan, zone *time.Location) (out []LeadChange) {
 	for _, k := range looks {
 		h := k.Handing
@@ -73,13 +78,9 @@ func leadChanges(looks []*RunScan, zone *time.Location) (out []LeadChange) {
 			continue
 		}
 		from, to := k.Ranks.List[0], h.Next.Ranks.List[0]
-		end := k.End
-		if h.told {
-			end = k.lastSeen
-		}
 		out = append(out, LeadChange{
 			Node: k.Run.Meta.Node, Restart: k.Restarts(), FromStep: from.Step, From: from.Task, ToStep: to.Step, To: to.Task,
-			Time: h.At.In(zone), Gap: max(h.At.Sub(k.Wall(end)).Seconds(), 0), Lost: h.lost,
+			Time: h.At.In(zone), Gap: max(h.gap.Seconds(), 0), Lost: h.lost,
 		})
 	}
 	slices.SortStableFunc(out, func(a, b LeadChange) int { return a.Time.Compare(b.Time) })
@@ -121,20 +122,20 @@ func ledBetween(other, r *record.Run, from, to time.Duration) bool {
 	})
 }
 
-// jobOf is one life of one job.
-func jobOf(r *record.Run) (j struct {
+// jobLife is one life of one job.
+type jobLife struct {
 	cluster, id string
 	restarts    int
-}) {
+}
 
-	j.cluster, j.id, j.restarts = r.Meta.Job.Cluster, r.Meta.Job.ID, r.Meta.Job.Restarts
-	return j
+func jobOf(r *record.Run) jobLife {
+	return jobLife{r.Meta.Job.Cluster, r.Meta.Job.ID, r.Meta.Job.Restarts}
 }
 
 // leadership is the time that one record of a leader covers.
 type leadership struct {
 	node         string
-	restart      int
+	job          jobLife
 	start        time.Time // when its rank began, which may be long before it led
 	began, ended time.Time // of its leading
 	live         bool
@@ -151,10 +152,7 @@ func successions(all []leadership) (before []int) {
 	for i := range all {
 		order[i], before[i] = i, -1
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		x, y := &all[a], &all[b]
-		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.restart, y.restart), x.began.Compare(y.began))
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return all[a].began.Compare(all[b].began) })
 	var last []int // of each line of leaders
 	for _, i := range order {
 		at := -1
@@ -184,7 +182,7 @@ func firstOf(before []int, i int) int {
 // node, by a rank that was there before. A step that came later is another job for
 // the node.
 func (t *leadership) handsTo(next *leadership) bool {
-	return t.node == next.node && t.restart == next.restart && !t.live &&
+	return t.node == next.node && t.job == next.job && !t.live &&
 		!t.ended.After(next.began.Add(handSlack)) && next.start.Before(t.ended)
 }
 

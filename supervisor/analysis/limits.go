@@ -18,6 +18,12 @@ type LimitScan struct {
 	spark         spark
 	Tail          tail
 	most          rankShare // at max
+	// Peak is the reading with the highest use, whatever the limit's size was then.
+	Peak     record.Reading
+	PeakAt   time.Duration
+	Used     course
+	Workers  Sum // at the peak
+	Trainers int
 }
 
 // rankShare is the rank that had most at one moment, and how much by RSS.
@@ -35,6 +41,7 @@ func (l *LimitScan) add(at time.Duration, r *record.Reading) (highest bool) {
 	}
 	l.Seen, l.Last, l.LastAt = true, *r, at
 	l.spark.add(at, ratio)
+	l.Used.add(at, r.Used)
 	l.Tail.add(at, *r)
 	return highest
 }
@@ -210,7 +217,7 @@ func (c *CountScan) Fullest(end time.Duration) CountUse {
 // followed each other.
 func sameLimit(a, b *Limit) bool {
 	return a.Name == b.Name && a.Scope == b.Scope && a.Accounting == b.Accounting && a.Level == b.Level &&
-		(a.Run == b.Run || a.line > 0 && a.line == b.line)
+		(a.Run == b.Run || a.line != nil && a.line == b.line)
 }
 
 // raise takes in the most that the run itself told of: it looks more often than it keeps
@@ -271,7 +278,7 @@ func stretch(out []float64, whole *limitOf, part []float64, of *limitOf) {
 func JoinLimits(all []Limit) (out []Limit) {
 	for i := range all {
 		l := &all[i]
-		if n := slices.IndexFunc(out, func(o Limit) bool { return sameLimit(&o, l) && o.line > 0 }); n >= 0 {
+		if n := slices.IndexFunc(out, func(o Limit) bool { return sameLimit(&o, l) && o.line != nil }); n >= 0 {
 			out[n].join(l)
 			continue
 		}

@@ -14,9 +14,9 @@ import (
 func mergeRoles(looks []*RunScan) []Role {
 	most := map[rss.Role]*Role{}
 	for _, k := range looks {
-		for _, l := range k.roles {
-			if old := most[l.role]; l.seen && (old == nil || l.most.Peak > old.Peak) {
-				most[l.role] = &l.most
+		for _, g := range k.roles {
+			if old := most[g.most.Role]; g.seen && (old == nil || g.most.Peak > old.Peak) {
+				most[g.most.Role] = &g.most
 			}
 		}
 	}

@@ -32,6 +32,9 @@ type RankSeen struct {
 // known says that its end is known.
 func (r *RankSeen) known() bool { return r.signal != nil || r.code != nil }
 
+// failed says that it is known to have ended otherwise than with status 0.
+func (r *RankSeen) failed() bool { return r.signal != nil || r.code != nil && *r.code != 0 }
+
 // RanksSeen are the ranks of one run.
 type RanksSeen struct {
 	List []*RankSeen
@@ -67,6 +70,10 @@ func ranksOf(r *record.Run) RanksSeen {
 	l.assign(r)
 	return l
 }
+
+// Led says that the record tells of ranks, Failed that one is known to have failed.
+func (l *RanksSeen) Led() bool    { return l.led }
+func (l *RanksSeen) Failed() bool { return slices.ContainsFunc(l.List, (*RankSeen).failed) }
 
 func RankOf(e *event.Rank) RankKey {
 	if e.Task < 0 {

@@ -406,10 +406,8 @@ type Cure struct {
 // limitOf is where a limit of a [Result] was read.
 type limitOf struct {
 	From, To time.Time // what its Spark is of
-	// line is that of the leaders that followed each other, 0 for who led nobody, and
-	// ranks are who recorded it.
-	line  int
-	Ranks []RankKey
+	line     *RunScan  // see [RunScan.Line]
+	Ranks    []RankKey // who recorded it
 }
 
 // RankKey names one rank on its node. Who has no task is told apart by its holder.

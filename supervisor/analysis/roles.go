@@ -5,127 +5,210 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// roleSeen is one role: in the sample at hand, and at its highest.
-type roleSeen struct {
-	role rss.Role
-	now  roleNow
-	most Role
-	seen bool
-}
-
-// roleNow is what one role has in the sample at hand.
-type roleNow struct {
-	count                  int
-	anon, file, shmem, rss rss.Bytes
-	most                   rss.Bytes
-}
-
-// treeScan is what the processes of the tree had, by role and together.
+// treeScan is what the processes of the tree had, by role and together. What a limit
+// counts beside the tree is in the limits.
 type treeScan struct {
-	run    *record.Run
-	peaks  [accountings]peakSeen
-	roles  []*roleSeen
-	ofProc []*roleSeen // by index in run.Procs; nil of one that is not of the tree
+	peaks                   [accountings]peakSeen
+	roles                   []*Group
+	Workers, Trainers, Tree *Group
+	Procs                   []ProcSeen // by index in run.Procs
+}
+
+// Group is what processes of one role had, or all of the tree, over the run.
+type Group struct {
+	now   Sum // in the sample at hand
+	seen  bool
+	most  Role // at their highest
+	NoPSS bool // of some sample it is not known
+	// What they had together, each by itself.
+	Anon, File, Shmem, PSS, RSS course
+}
+
+// Most is how many there were at most at a time.
+func (g *Group) Most() int { return g.most.Count }
+
+// Sum is what several processes have in one sample.
+type Sum struct {
+	Count                       int
+	anon, file, shmem, pss, rss rss.Bytes
+	largest                     rss.Bytes // of one of them
+	grown                       rss.Bytes // RssAnon beyond what each had when it was first seen
+	noPSS                       bool      // of one of them PSS is not known
+}
+
+// ProcSeen is one process.
+type ProcSeen struct {
+	group       *Group // nil of one that is not of the tree
+	Seen        bool
+	first, last time.Duration
+	Born        rss.Bytes // RssAnon when it was first seen
+	Trainer     rss.Bytes // … and its parent's, 0 where that is no trainer
 }
 
 func newTreeScan(r *record.Run) treeScan {
-	k := treeScan{run: r, ofProc: make([]*roleSeen, len(r.Procs))}
+	k := treeScan{Procs: make([]ProcSeen, len(r.Procs)), Tree: &Group{}}
+	k.Workers, k.Trainers = k.role(rss.RoleWorker), k.role(rss.RoleTrainer)
 	for i := range r.Procs {
 		if p := &r.Procs[i]; !p.Extra && !p.Ours {
-			k.ofProc[i] = k.role(p.Role)
+			k.Procs[i].group = k.role(p.Role)
 		}
 	}
 	return k
 }
 
-// processes takes in the processes of a sample, and returns what one of them had most of. Sums and roles are those of the tree: what a limit counts beside it is in the
-// limits.
-func (k *treeScan) processes(s *record.Sample) (maps, fds CountUse) {
-	for _, l := range k.roles {
-		l.now = roleNow{}
+// role finds what is known of a role, or begins it.
+func (k *treeScan) role(r rss.Role) *Group {
+	i := slices.IndexFunc(k.roles, func(g *Group) bool { return g.most.Role == r })
+	if i < 0 {
+		i = len(k.roles)
+		k.roles = append(k.roles, &Group{most: Role{Role: r}})
 	}
-	var sum, anon, pss rss.Bytes
-	allPSS, some := true, false
+	return k.roles[i]
+}
+
+func (s *Sum) add(o *Sum) {
+	s.Count += o.Count
+	s.anon, s.file, s.shmem, s.pss, s.rss = s.anon+o.anon, s.file+o.file, s.shmem+o.shmem, s.pss+o.pss, s.rss+o.rss
+	s.largest, s.grown, s.noPSS = max(s.largest, o.largest), s.grown+o.grown, s.noPSS || o.noPSS
+}
+
+func (s *Sum) parts() rss.Bytes { return s.anon + s.file + s.shmem }
+
+// processes takes in the processes of a sample, or what a journal has in their place, and
+// returns what one of them had most of.
+func (k *RunScan) processes(s *record.Sample) (maps, fds CountUse) {
+	k.Tree.now = Sum{}
+	for _, g := range k.roles {
+		g.now = Sum{}
+	}
+	k.Ranks.begin()
 	for i := range s.Procs {
 		u := &s.Procs[i]
-		if u.Proc < 0 || u.Proc >= len(k.ofProc) || k.ofProc[u.Proc] == nil {
+		if u.Proc < 0 || u.Proc >= len(k.Procs) {
 			continue
 		}
-		some = true
-		all := u.RSS()
-		sum, anon, pss = sum+all, anon+u.Anon, pss+u.PSS
-		allPSS = allPSS && (u.PSS > 0 || all == 0)
+		p, who, all := &k.Procs[u.Proc], &k.Run.Procs[u.Proc], u.RSS()
+		k.Ranks.add(u, who)
+		if p.group == nil {
+			continue
+		}
+		if !p.Seen {
+			p.Seen, p.first, p.Born = true, s.At, u.Anon
+			if who.Role == rss.RoleWorker {
+				p.Trainer = k.trainer(s, who.Parent)
+			}
+		}
+		p.last = s.At
 		if v := uint64(u.Maps); v > maps.V {
 			maps.V, maps.Proc = v, u.Proc
 		}
 		if v := uint64(u.FDs); v > fds.V {
 			fds.V, fds.Proc = v, u.Proc
 		}
-		n := &k.ofProc[u.Proc].now
-		n.count++
-		n.anon, n.file, n.shmem, n.rss = n.anon+u.Anon, n.file+u.File, n.shmem+u.Shmem, n.rss+all
-		n.most = max(n.most, all)
+		has := Sum{Count: 1, anon: u.Anon, file: u.File, shmem: u.Shmem, pss: u.PSS, rss: all, largest: all, grown: u.Anon.Sub(p.Born), noPSS: u.PSS == 0 && all > 0}
+		p.group.now.add(&has)
+		k.Tree.now.add(&has)
 	}
-	if !some {
-		return maps, fds
+	k.Ranks.end(s.At)
+	for i := range s.Roles {
+		r := &s.Roles[i]
+		has := Sum{Count: r.Count, anon: r.Anon, file: r.File, shmem: r.Shmem, rss: r.RSS, noPSS: true}
+		k.role(r.Role).now = has
+		k.Tree.now.add(&has)
 	}
-	k.peaks[byRSS].raise(sum, s.At)
-	k.peaks[byNoShared].raise(anon, s.At)
-	if allPSS {
-		k.peaks[byPSS].raise(pss, s.At)
+	if sum := &k.Tree.now; sum.Count > 0 || len(s.Roles) > 0 {
+		k.peaks[byRSS].raise(sum.rss, s.At)
+		if len(s.Roles) == 0 || sum.parts() > 0 {
+			k.peaks[byNoShared].raise(sum.anon, s.At)
+		}
+		if !sum.noPSS {
+			k.peaks[byPSS].raise(sum.pss, s.At)
+		}
 	}
-	k.takeRoles(s.At)
+	k.Tree.take(k.Run, s.At)
+	for _, g := range k.roles {
+		g.take(k.Run, s.At)
+	}
 	return maps, fds
 }
 
-// roleSums takes in what a journal has in place of the processes.
-func (k *treeScan) roleSums(s *record.Sample) {
-	if len(s.Roles) == 0 {
+// take takes in what there is in the sample at hand.
+func (g *Group) take(r *record.Run, at time.Duration) {
+	n, m := &g.now, &g.most
+	if n.Count == 0 {
 		return
 	}
-	for _, l := range k.roles {
-		l.now = roleNow{}
+	m.Count, m.PerProcess = max(m.Count, n.Count), max(m.PerProcess, n.largest)
+	if n.rss > m.Peak || !g.seen {
+		m.Run, m.Peak, m.At = r.Meta.ID, n.rss, r.Wall(at)
+		m.Anon, m.File, m.Shmem = n.anon, n.file, n.shmem
 	}
-	var sum, anon, parts rss.Bytes
-	for i := range s.Roles {
-		r := &s.Roles[i]
-		sum, anon, parts = sum+r.RSS, anon+r.Anon, parts+r.Anon+r.File+r.Shmem
-		k.role(r.Role).now = roleNow{count: r.Count, anon: r.Anon, file: r.File, shmem: r.Shmem, rss: r.RSS}
-	}
-	k.peaks[byRSS].raise(sum, s.At)
-	if parts > 0 {
-		k.peaks[byNoShared].raise(anon, s.At)
-	}
-	k.takeRoles(s.At)
+	g.seen, g.NoPSS = true, g.NoPSS || n.noPSS
+	g.Anon.add(at, n.anon)
+	g.File.add(at, n.file)
+	g.Shmem.add(at, n.shmem)
+	g.PSS.add(at, n.pss)
+	g.RSS.add(at, n.parts())
 }
 
-// role finds what is known of a role, or begins it.
-func (k *treeScan) role(r rss.Role) *roleSeen {
-	i := slices.IndexFunc(k.roles, func(l *roleSeen) bool { return l.role == r })
-	if i < 0 {
-		i = len(k.roles)
-		k.roles = append(k.roles, &roleSeen{role: r})
+// trainer is the RssAnon of the trainer with that PID in a sample.
+func (k *RunScan) trainer(s *record.Sample, pid int) rss.Bytes {
+	for i := range s.Procs {
+		u := &s.Procs[i]
+		if u.Proc >= 0 && u.Proc < len(k.Procs) && k.Run.Procs[u.Proc].ID.PID == pid && k.Run.Procs[u.Proc].Role == rss.RoleTrainer {
+			return u.Anon
+		}
 	}
-	return k.roles[i]
+	return 0
 }
 
-func (k *treeScan) takeRoles(at time.Duration) {
-	for _, l := range k.roles {
-		n, m := &l.now, &l.most
-		if n.count == 0 {
-			continue
-		}
-		m.Count = max(m.Count, n.count)
-		m.PerProcess = max(m.PerProcess, n.most)
-		if n.rss > m.Peak || !l.seen {
-			m.Run, m.Role, m.Peak, m.At = k.run.Meta.ID, l.role, n.rss, k.run.Wall(at)
-			m.Anon, m.File, m.Shmem = n.anon, n.file, n.shmem
-		}
-		l.seen = true
+// Counted is what a limit counts of processes, false where the record does not tell.
+func (s *Sum) Counted(key LimitKey) (rss.Bytes, bool) {
+	switch key.Accounting {
+	case event.AccountingRSS:
+		return s.parts(), true
+	case event.AccountingNoShared:
+		return s.anon, true
+	case event.AccountingPSS:
+		return s.pss, !s.noPSS
+	case event.AccountingCgroup:
+		// A page that a fork shares is charged once: what is a worker's own is
+		// what has come since.
+		return s.grown + s.shmem, true
 	}
+	return 0, false
+}
+
+// Stayed says that most workers lived through at least half of the time in
+// which there were any, and how many did: a loader with persistent workers, or
+// one that never ends its epoch.
+func (k *RunScan) Stayed() (n int, ok bool) {
+	all := 0
+	for i := range k.Procs {
+		if p := &k.Procs[i]; p.Seen && p.group == k.Workers {
+			if all++; p.last-p.first >= k.Workers.RSS.span()/2 {
+				n++
+			}
+		}
+	}
+	return n, n > 0 && 2*n >= all
+}
+
+// Inherited is what workers were born with in all, as far as any were there at a
+// time.
+func (k *RunScan) Inherited() (sum rss.Bytes) {
+	n := 0
+	for i := range k.Procs {
+		if p := &k.Procs[i]; p.Seen && p.group == k.Workers && n < k.Workers.Most() {
+			sum += p.Born
+			n++
+		}
+	}
+	return sum
 }
 
 // peakSeen is the most of one accounting, and when.

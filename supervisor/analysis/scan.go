@@ -55,8 +55,10 @@ func scan(r *record.Run, all ...observer) {
 // RunScan is what one pass over a run gathers. A record may hold millions of
 // samples: whatever a report says of a run is taken in here, sample by sample.
 type RunScan struct {
-	Run  *record.Run
-	Exit *event.Exit
+	Run *record.Run
+	// Exit is the exit event, of this record or of one that goes on where it breaks off;
+	// Recorded is nil where this record has none.
+	Exit, Recorded *event.Exit
 	// exitAt is when the exit event was written, end the last moment that the
 	// record knows of.
 	exitAt, End time.Duration
@@ -73,8 +75,7 @@ type RunScan struct {
 	Faults    []string
 	Unreached []string // why the loader hook did not reach a process
 	nodeScan
-	first    time.Duration // the first sample, -1 where there is none
-	lastSeen time.Duration // the last of the record, where end is from another
+	first time.Duration // the first sample, -1 where there is none
 }
 
 // mostUnreached bounds the reasons that are kept why the hook did not reach a process.
@@ -87,6 +88,7 @@ type SignalSeen struct {
 
 func newRunScan(r *record.Run) *RunScan {
 	k := &RunScan{Run: r, inner: -1, first: -1, nodeScan: nodeScan{Ranks: ranksOf(r)}, limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
+	k.Recorded = r.Exit()
 	for i := range k.Limits {
 		k.Limits[i].Limit = &r.Limits[i]
 		if l := &r.Limits[i]; l.Name == event.LimitCgroup && (k.inner < 0 || len(l.Level) > len(r.Limits[k.inner].Level)) {
@@ -115,9 +117,7 @@ func (k *RunScan) sample(s *record.Sample) {
 	if k.first < 0 {
 		k.first = s.At
 	}
-	if len(s.Procs) > 0 {
-		k.rankSums(s)
-	}
+	maps, fds := k.processes(s)
 	for i := range s.Limits {
 		r := &s.Limits[i]
 		if r.Limit < 0 || r.Limit >= len(k.Limits) {
@@ -133,9 +133,12 @@ func (k *RunScan) sample(s *record.Sample) {
 		case event.LimitFDs:
 			k.FDs.add(s.At, uint64(r.Used), uint64(r.Size), -1)
 		}
+		if !l.Seen || r.Used > l.Peak.Used {
+			l.Peak, l.PeakAt, l.Workers, l.Trainers = *r, s.At, k.Workers.now, k.Trainers.now.Count
+		}
 		if l.add(s.At, r) {
 			l.most = rankShare{}
-			if most := k.Ranks.most(); most != nil && len(s.Procs) > 0 {
+			if most := k.Ranks.most(); most != nil {
 				l.most = rankShare{most, most.now}
 			}
 		}
@@ -146,17 +149,12 @@ func (k *RunScan) sample(s *record.Sample) {
 			k.peaks[byCgroup].raise(l.Last.Used, s.At)
 		}
 	}
-	if len(s.Procs) > 0 {
-		maps, fds := k.processes(s)
-		if maps.V > 0 {
-			k.Maps.add(s.At, maps.V, 0, maps.Proc)
-		}
-		if fds.V > 0 {
-			k.FDs.add(s.At, fds.V, 0, fds.Proc)
-		}
-		return
+	if maps.V > 0 {
+		k.Maps.add(s.At, maps.V, 0, maps.Proc)
 	}
-	k.roleSums(s)
+	if fds.V > 0 {
+		k.FDs.add(s.At, fds.V, 0, fds.Proc)
+	}
 }
 
 func (k *RunScan) entry(e *record.Entry) {
@@ -328,12 +326,21 @@ func (k *RunScan) Highest() (best *LimitScan, ok bool) {
 // outcome is the verdict of an exit event. A run in which all that gave memory back was
 // asked for while there was room was not carried by that, whatever the event says.
 func (k *RunScan) outcome() event.Verdict {
-	d := &k.Actions
-	if k.Exit.Verdict == event.VerdictCarried && d.asked > 0 && d.asked == d.helped && d.budget.Times == 0 && k.Run.Dropped == 0 {
+	if k.Idly() {
 		return event.VerdictFine
 	}
 	return k.Exit.Verdict
 }
+
+// Idly says that all that was done was asked for while there was room.
+func (k *RunScan) Idly() bool {
+	return k.Recorded != nil && k.Recorded.Verdict == event.VerdictCarried && k.Asked() && k.Helped() == 0 && k.Run.Dropped == 0
+}
+
+// Helped counts what freed something, and Asked says that something did that a user asked
+// for while there was room, which is not in it.
+func (k *RunScan) Helped() int { return k.Actions.helped + int(min(k.Actions.budget.Freed, 1)) }
+func (k *RunScan) Asked() bool { return k.Actions.asked }
 
 // binding is how the limit adds up that binds the run, empty where none does.
 func (k *RunScan) binding() event.Accounting {
@@ -351,7 +358,8 @@ func (k *RunScan) binding() event.Accounting {
 // nodeScan is what is known of the other ranks of the node.
 type nodeScan struct {
 	Ranks   RanksSeen
-	line    int         // of the leaders that followed each other, 0 for none
+	Line    *RunScan    // the first of the leaders that followed each other, nil for who led nobody
+	Follows bool        // what was before it is in another record
 	Handing *Handover   // to another rank's record, nil where none goes on from this one
 	fallen  *failedRank // the first rank but its own that failed
 }
@@ -386,17 +394,6 @@ func (f *failedRank) scanThen(k *RunScan) *RunScan {
 	return &c
 }
 
-// rankSums takes in what each rank has in a sample.
-func (k *RunScan) rankSums(s *record.Sample) {
-	k.Ranks.begin()
-	for i := range s.Procs {
-		if u := &s.Procs[i]; u.Proc >= 0 && u.Proc < len(k.Ranks.of) {
-			k.Ranks.add(u, &k.Run.Procs[u.Proc])
-		}
-	}
-	k.Ranks.end(s.At)
-}
-
 // rankEnded keeps what the limits stood at when the first rank failed whose end is
 // not the record's: minutes later they say nothing of it any more.
 func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
@@ -415,10 +412,9 @@ func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
 // Handover is how the record of a node goes on in another rank's.
 type Handover struct {
 	Next *RunScan
-	At   time.Time // when the next one's watcher took the lead
-	lost bool      // the watcher or the holder before was gone, else its rank had ended
-	// told says that how the rank of the record ended is known from the next.
-	told bool
+	At   time.Time     // when the next one's watcher took the lead
+	gap  time.Duration // in which nobody recorded
+	lost bool          // the watcher or the holder before was gone, else its rank had ended
 }
 
 // from is when the recording began: a watcher that takes the lead later than its

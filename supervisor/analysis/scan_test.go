@@ -54,8 +54,8 @@ func TestOneDecode(t *testing.T) {
 	runs := scenetest.Ranks()
 	for _, draw := range []bool{false, true} {
 		times.Store(0)
-		if rep := Analyze(Input{Runs: runs, Now: scenetest.Noon, Timeline: draw}); len(rep.Facts) == 0 || (rep.Timeline != nil) != draw {
-			t.Errorf("%d facts, timeline %v", len(rep.Facts), rep.Timeline != nil)
+		if rep := Analyze(Input{Runs: runs, Now: scenetest.Noon, Timeline: draw}); len(rep.Scanned) == 0 || (rep.Timeline != nil) != draw {
+			t.Errorf("%d scans, timeline %v", len(rep.Scanned), rep.Timeline != nil)
 		}
 		if n := times.Load(); n != int64(len(runs)) {
 			t.Errorf("timeline %v: %d runs were decoded %d times", draw, len(runs), n)

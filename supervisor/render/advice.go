@@ -24,7 +24,7 @@ func Advise(runs []*record.Run) []analysis.AdviceLine {
 }
 
 // advise leaves out, where it is not asked for them, what else tells of findings.
-func advise(runs []*analysis.RunFacts, findings bool) []analysis.AdviceLine {
+func advise(runs []*analysis.RunScan, findings bool) []analysis.AdviceLine {
 	var all []analysis.AdviceLine
 	kinds := analysis.Programs(runs)
 	for i := range kinds[:min(len(kinds), mostKinds)] {
@@ -64,7 +64,7 @@ func unlimited(k *analysis.Program) string {
 				l, seen := &f.Run.Limits[n], &f.Limits[n]
 				switch {
 				case !seen.Seen || seen.Peak.Size == 0:
-				case f.Counts(l):
+				case l.Name.Row().OfJob:
 					return fmt.Sprintf("nothing was seen to be used of the limit %s of %v", l.Name, seen.Peak.Size)
 				case l.Name == event.LimitNode:
 					node = true
@@ -107,8 +107,8 @@ func adviseFinding(k *analysis.Program) (analysis.AdviceLine, bool) {
 		for _, f := range k.Jobs[i].Runs {
 			tree := rss.Bytes(0)
 			key, _ := k.Key()
-			if f.Exit != nil && f.Exit.Peaks.RSS != nil {
-				tree = *f.Exit.Peaks.RSS
+			if f.Recorded != nil && f.Recorded.Peaks.RSS != nil {
+				tree = *f.Recorded.Peaks.RSS
 			}
 			all.Add(f.Run.Meta.ID, f.Run.Wall, &f.Findings, tree, key.Accounting)
 		}

@@ -23,15 +23,15 @@ var countedWhat = map[event.Accounting]string{
 func adviseLoaders(k *analysis.Program, key analysis.LimitKey) []analysis.AdviceLine {
 	f := k.Newest()
 	for i := range k.Jobs {
-		if g := k.Jobs[i].Last(); g.Workers.Most > 0 {
+		if g := k.Jobs[i].Last(); g.Workers.Most() > 0 {
 			f = g
 		}
 	}
-	if f.Workers.Most == 0 && f.Trainers.Most == 0 {
+	if f.Workers.Most() == 0 && f.Trainers.Most() == 0 {
 		return nil
 	}
 	var lines []analysis.AdviceLine
-	for _, rule := range []func(*analysis.RunFacts, analysis.LimitKey) (analysis.AdviceLine, bool){fewerWorkers, freshWorkers, ownStart, sharedPages, notPinned} {
+	for _, rule := range []func(*analysis.RunScan, analysis.LimitKey) (analysis.AdviceLine, bool){fewerWorkers, freshWorkers, ownStart, sharedPages, notPinned} {
 		l, ok := rule(f, key)
 		if !ok {
 			continue
@@ -53,7 +53,7 @@ func adviseLoaders(k *analysis.Program, key analysis.LimitKey) []analysis.Advice
 
 // fewerWorkers: the limit was near, and without some of the workers it would not
 // have been.
-func fewerWorkers(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLine, bool) {
+func fewerWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, bool) {
 	i := f.Index(key)
 	if i < 0 {
 		return analysis.AdviceLine{}, false
@@ -71,7 +71,7 @@ func fewerWorkers(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceL
 	if each == 0 || counted < max(analysis.LeastSaved, l.Peak.Size.Scale(analysis.LeastPart)) || rest+each > target {
 		return analysis.AdviceLine{}, false
 	}
-	loaders := max(w.Trainers, 1)
+	loaders := max(l.Trainers, 1)
 	per := min(int((target-rest)/each), w.Count-1) / loaders
 	if per < 1 {
 		return analysis.AdviceLine{}, false
@@ -82,19 +82,19 @@ func fewerWorkers(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceL
 		was += fmt.Sprintf(" of %d trainers", loaders)
 	}
 	more := ""
-	if f.Exit == nil || f.Fate(f.Peak(key)) == analysis.LimitTooSmall {
+	if f.Recorded == nil || f.Fate(f.Peak(key)) == analysis.LimitTooSmall {
 		more = "; what more they would have taken is not known"
 	}
 	return analysis.AdviceLine{
 		Line: fmt.Sprintf("num_workers=%d", per),
 		Why: fmt.Sprintf("%s had %v of the %v that the limit %s counted, %v each; with %d it would have been some %v of %v%s",
 			was, counted, l.Peak.Used, key.Name, each, left, rest+rss.Bytes(left)*each, l.Peak.Size, more),
-		Evidence: fmt.Sprintf("of the workers %s: %s", moment(l.At), countedWhat[key.Accounting]),
+		Evidence: fmt.Sprintf("of the workers %s: %s", moment(l.PeakAt), countedWhat[key.Accounting]),
 	}, true
 }
 
 // freshWorkers: workers that stay from epoch to epoch grow and do not stop.
-func freshWorkers(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLine, bool) {
+func freshWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, bool) {
 	n, stay := f.Stayed()
 	if !stay {
 		return analysis.AdviceLine{}, false
@@ -125,7 +125,7 @@ const bornAlike = 0.7
 // ownStart: forked workers begin with all of the trainer's memory, and the limit
 // counts it for each of them. Another start method is no way out: what is the data
 // set's would be copied to each worker, and how much that is the record does not tell.
-func ownStart(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLine, bool) {
+func ownStart(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, bool) {
 	if key.Accounting != event.AccountingRSS && key.Accounting != event.AccountingNoShared || !f.Close(key) {
 		return analysis.AdviceLine{}, false
 	}
@@ -145,7 +145,7 @@ func ownStart(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLine,
 			least, trainer = p.Born, p.Trainer
 		}
 	}
-	n := rss.Bytes(min(alike, f.Workers.Most))
+	n := rss.Bytes(min(alike, f.Workers.Most()))
 	size := f.Peak(key).Limit
 	if alike == 0 || 2*alike < all || n*least < max(analysis.LeastSaved, size.Scale(analysis.LeastPart)) {
 		return analysis.AdviceLine{}, false
@@ -160,11 +160,11 @@ func ownStart(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLine,
 
 // sharedPages: what is charged, or PSS, rises while nothing that a process has
 // does: pages that a fork shared are copied as reference counts are written.
-func sharedPages(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLine, bool) {
-	if f.Workers.Most == 0 || !f.Close(key) {
+func sharedPages(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, bool) {
+	if f.Workers.Most() == 0 || !f.Close(key) {
 		return analysis.AdviceLine{}, false
 	}
-	resident, ok := f.Workers.Rss.Growth()
+	resident, ok := f.Workers.RSS.Growth()
 	if !ok || resident.All() > resident.Thirds[2].Scale(flat) {
 		return analysis.AdviceLine{}, false
 	}
@@ -172,7 +172,7 @@ func sharedPages(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLi
 	from := ""
 	switch {
 	case key.Accounting == event.AccountingPSS && !f.Workers.NoPSS:
-		g, ok = f.Workers.Pss.Growth()
+		g, ok = f.Workers.PSS.Growth()
 		from = "PSS of the workers, beside their RSS"
 	case key.Accounting == event.AccountingCgroup && f.Index(key) >= 0:
 		tree, known := f.Tree.Anon.Growth()
@@ -201,7 +201,7 @@ const flat = 0.03
 
 // notPinned: the trainer's shared memory, in which batches lie that are pinned or
 // were taken from workers, grows and does not stop.
-func notPinned(f *analysis.RunFacts, key analysis.LimitKey) (analysis.AdviceLine, bool) {
+func notPinned(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, bool) {
 	g, ok := f.Trainers.Shmem.Growth()
 	if !ok || !g.Grows() || key.Accounting == event.AccountingNoShared {
 		return analysis.AdviceLine{}, false

@@ -108,20 +108,20 @@ const guess = 1.5
 // record has none.
 func (m *memAdvice) single() (rss.Bytes, string) {
 	o := m.top
-	if e := o.Facts.Exit; e != nil && e.AdviceWhy != "" && !o.Facts.Idly() {
+	if e := o.Facts.Recorded; e != nil && e.AdviceWhy != "" && !o.Facts.Idly() {
 		why := e.AdviceWhy
 		if o.Fate == analysis.NeedAtLeast && e.Advice > 0 {
 			why += "; " + unseen(o)
 		}
 		return e.Advice, why
 	}
-	watched := o.Facts.Exit != nil && o.Facts.Exit.Verdict != event.VerdictUnwatched
-	run := policy.Run{Binding: o.Limit, Watched: watched, Stopped: o.Fate == analysis.LimitTooSmall, Helped: o.Facts.Helped}
+	watched := o.Facts.Recorded != nil && o.Facts.Recorded.Verdict != event.VerdictUnwatched
+	run := policy.Run{Binding: o.Limit, Watched: watched, Stopped: o.Fate == analysis.LimitTooSmall, Helped: o.Facts.Helped()}
 	a := policy.Advise(run)
-	if o.Facts.Exit == nil && o.Fate != analysis.LimitTooSmall {
+	if o.Facts.Recorded == nil && o.Fate != analysis.LimitTooSmall {
 		return 0, fmt.Sprintf("the most was %s, and %s", peakOf(o), unseen(o))
 	}
-	if (o.Facts.Failed || o.Facts.Asked > 0) && o.Fate == analysis.NeedAtLeast {
+	if (o.Facts.Ranks.Failed() || o.Facts.Asked()) && o.Fate == analysis.NeedAtLeast {
 		a.Why += "; " + unseen(o)
 	}
 	return a.Mem, a.Why
@@ -206,7 +206,7 @@ func peakOf(o *analysis.JobNeed) string {
 
 // unseen says why a job's peak is only the least that it needs.
 func unseen(o *analysis.JobNeed) string {
-	e := o.Open.Exit
+	e := o.Open.Recorded
 	switch {
 	case o.Open.Run.Live:
 		return "it is still going on"
@@ -218,7 +218,7 @@ func unseen(o *analysis.JobNeed) string {
 		return "it was ended by " + *e.Signal + ", so what it would have needed later is not known"
 	case e.Code != nil && *e.Code != 0:
 		return fmt.Sprintf("it ended with exit status %d, so what it would have needed later is not known", *e.Code)
-	case o.Open.Failed:
+	case o.Open.Ranks.Failed():
 		return "a rank failed, so what it would have needed later is not known"
 	}
 	return "it was not seen to its end"
@@ -231,7 +231,7 @@ func (m *memAdvice) evidence() string {
 	parts := []string{text, fmt.Sprintf("limit %s: %s", l.Name, against(l))}
 	if o := m.top; len(m.jobs) == 1 {
 		if i := o.Facts.Index(analysis.KeyOf(l)); i >= 0 {
-			parts = append(parts, "highest "+moment(o.Facts.Limits[i].At))
+			parts = append(parts, "highest "+moment(o.Facts.Limits[i].PeakAt))
 		}
 	}
 	if text := fullestNode(m.top); text != "" {
@@ -268,7 +268,7 @@ func fullestNode(o *analysis.JobNeed) string {
 	for _, f := range o.Job.Runs {
 		nodes[f.Run.Meta.Node] = true
 	}
-	if len(nodes) < 2 || !o.Facts.Led {
+	if len(nodes) < 2 || !o.Facts.Ranks.Led() {
 		return ""
 	}
 	return fmt.Sprintf("on %s, which needed most of %s; --mem is for each", values.Plain(o.Facts.Run.Meta.Node), values.Count(len(nodes), "node"))

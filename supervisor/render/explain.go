@@ -45,7 +45,7 @@ func Explain(rep *analysis.Result, now time.Time) {
 			rep.Notes = append(rep.Notes, rep.Clock.Note)
 		}
 	}
-	if rep.Advice = advise(rep.Facts, false); rep.Advice == nil {
+	if rep.Advice = advise(rep.Scanned, false); rep.Advice == nil {
 		rep.Advice = []analysis.AdviceLine{}
 	}
 }
