@@ -16,7 +16,6 @@ type Ending struct {
 	Limit     int        // the limit that ended it, index in Run.Limits, -1 for none
 	Near      LimitState // how near that limit was; its Limit is nil where none is known
 	Count     CountUse   // of an end for want of mappings or descriptors
-	Death     Death      // how the command ended
 	Signal    SignalSeen
 	Slurm     agreement
 	Overruled *Ending // what the record alone says, where Slurm says otherwise
@@ -42,9 +41,9 @@ const (
 	EndJobKillUnseen // slurmd's, by a SIGTERM that did not come here
 	EndAsked         // a signal that asks for the end
 	EndAskedDirectly // SIGTERM to the command alone
-	EndTimeLimit
-	EndSIGKILL      // that nothing explains
-	EndSIGKILLSlurm // that Slurm alone knows of
+	EndTimeLimit     // by a SIGKILL with no signal before it: a batch script may keep SIGTERM to itself
+	EndSIGKILL       // that nothing explains
+	EndSIGKILLSlurm  // that Slurm alone knows of
 	EndCrash
 	EndCrashSlurm    // that Slurm alone knows of
 	EndStepKillSlurm // that Slurm alone knows of
@@ -160,8 +159,8 @@ func inferred(kind endKind, cause event.Cause) Ending {
 }
 
 // by lays an end to a limit.
-func (f Ending) by(b LimitState, d Death) Ending {
-	f.Limit, f.Near, f.Death = b.I, b, d
+func (f Ending) by(b LimitState) Ending {
+	f.Limit, f.Near = b.I, b
 	return f
 }
 
@@ -175,42 +174,36 @@ func (q *Case) ended() Ending {
 	maps, fds := q.Maps.Fullest(q.End), q.FDs.Fullest(q.End)
 	switch {
 	case q.KernelKills() > 0:
-		return q.byKernel(d)
+		return q.byKernel()
 	case d.OK():
-		f := seen(EndFine, event.CauseEnded)
-		f.Death = d
-		return f
+		return seen(EndFine, event.CauseEnded)
 	case !d.Seen:
 		return q.endsAbruptly()
 	case told:
-		return q.onSignal(signal, d)
+		return q.onSignal(signal)
 	case d.By("SIGBUS", 7) && shm.Ratio >= NearFull:
-		return inferred(EndSHM, event.CauseSHM).by(shm, d)
+		return inferred(EndSHM, event.CauseSHM).by(shm)
 	case d.By("SIGKILL", 9):
-		return q.bySIGKILL(d)
+		return q.bySIGKILL()
 	case d.By("SIGTERM", 15):
 		if q.TimeUp() {
-			return q.timeLimit(d)
+			return inferred(EndTimeLimit, event.CauseTimeLimit)
 		}
-		f := inferred(EndAskedDirectly, event.CauseCancelled)
-		f.Death = d
-		return f
+		return inferred(EndAskedDirectly, event.CauseCancelled)
 	case maps.near():
-		return q.outOf(EndCount, event.CauseMaps, maps, d)
+		return q.outOf(EndCount, event.CauseMaps, maps)
 	case fds.near():
-		return q.outOf(EndCount, event.CauseFDs, fds, d)
+		return q.outOf(EndCount, event.CauseFDs, fds)
 	case q.sentTooMuch():
-		return q.outOf(EndSending, q.Sharing.TooMuch(), CountUse{}, d)
+		return q.outOf(EndSending, q.Sharing.TooMuch(), CountUse{})
 	case shm.Ratio >= full:
-		return inferred(EndSHM, event.CauseSHM).by(shm, d)
+		return inferred(EndSHM, event.CauseSHM).by(shm)
 	case tasks.nearFull():
-		return inferred(EndUsedUp, event.CauseTasks).by(tasks, d)
+		return inferred(EndUsedUp, event.CauseTasks).by(tasks)
 	case addresses.nearFull():
-		return inferred(EndUsedUp, event.CauseAS).by(addresses, d)
+		return inferred(EndUsedUp, event.CauseAS).by(addresses)
 	}
-	f := seen(EndCrash, event.CauseCrash)
-	f.Death = d
-	return f
+	return seen(EndCrash, event.CauseCrash)
 }
 
 // endsAbruptly finds out why a record has no end, or one that nobody told the watcher
@@ -219,20 +212,20 @@ func (q *Case) ended() Ending {
 // node is gone.
 func (q *Case) endsAbruptly() Ending {
 	if signal, told := q.terminationSignal(); told {
-		return q.onSignal(signal, Death{})
+		return q.onSignal(signal)
 	}
 	if f, ok := q.unheardOfSlurmd(); ok {
 		return f
 	}
-	if f, ok := q.byMemory(Death{}); ok {
+	if f, ok := q.byMemory(); ok {
 		return f
 	}
 	if q.TimeUp() || q.timeUpAfter() {
-		return q.timeLimit(Death{})
+		return inferred(EndTimeLimit, event.CauseTimeLimit)
 	}
 	if b, ok := q.Fullest(event.LimitSlurm, event.LimitCgroup); ok && b.closing() {
 		b.Rate = b.growth
-		return q.memory(b, Death{})
+		return q.memory(b)
 	}
 	if q.Exit != nil {
 		return inferred(EndHolderKilled, event.CauseKilled)
@@ -241,37 +234,35 @@ func (q *Case) endsAbruptly() Ending {
 }
 
 // bySIGKILL finds out whose SIGKILL it was.
-func (q *Case) bySIGKILL(d Death) Ending {
-	if f, ok := q.byMemory(d); ok {
+func (q *Case) bySIGKILL() Ending {
+	if f, ok := q.byMemory(); ok {
 		return f
 	}
 	if q.TimeUp() {
-		return q.timeLimit(d)
+		return inferred(EndTimeLimit, event.CauseTimeLimit)
 	}
-	f := seen(EndSIGKILL, event.CauseKilled)
-	f.Death = d
-	return f
+	return seen(EndSIGKILL, event.CauseKilled)
 }
 
 // byMemory lays a SIGKILL to the memory limit that was nearest, where one was
 // near.
-func (q *Case) byMemory(d Death) (Ending, bool) {
+func (q *Case) byMemory() (Ending, bool) {
 	b, ok := q.Fullest(event.LimitSlurm, event.LimitCgroup, event.LimitNode)
 	if !ok || !b.nearFull() {
 		return Ending{}, false
 	}
-	return q.memory(b, d), true
+	return q.memory(b), true
 }
 
 // memory lays a SIGKILL to one memory limit.
-func (q *Case) memory(b LimitState, d Death) Ending {
+func (q *Case) memory(b LimitState) Ending {
 	switch b.Name {
 	case event.LimitSlurm:
-		return inferred(EndStepKill, event.CauseOverKill).by(b, d)
+		return inferred(EndStepKill, event.CauseOverKill).by(b)
 	case event.LimitNode:
-		return inferred(EndNodeFull, event.CauseNodeOOM).by(b, d)
+		return inferred(EndNodeFull, event.CauseNodeOOM).by(b)
 	}
-	return inferred(EndCgroupFull, event.CauseKernelOOM).by(b, d)
+	return inferred(EndCgroupFull, event.CauseKernelOOM).by(b)
 }
 
 // KernelKills counts what the kernel's OOM killer ended of this run: a level
@@ -397,17 +388,16 @@ func (b *LimitState) reach() float64 {
 }
 
 // byKernel tells of a kill that the kernel counted.
-func (q *Case) byKernel(d Death) Ending {
+func (q *Case) byKernel() Ending {
 	f := seen(EndKernelKill, event.CauseKernelOOM)
 	b, ok := q.Fullest(event.LimitCgroup)
 	node, onNode := q.Fullest(event.LimitNode)
-	f.Death = d
 	switch {
 	case onNode && node.nearFull() && (!ok || !b.nearFull()):
 		f.Cause = event.CauseNodeOOM
-		return f.by(node, d)
+		return f.by(node)
 	case ok:
-		return f.by(q.highestOf(b), d)
+		return f.by(q.highestOf(b))
 	}
 	return f
 }
@@ -429,12 +419,12 @@ func (q *Case) highestOf(b LimitState) LimitState {
 }
 
 // onSignal tells of a run that was asked to end.
-func (q *Case) onSignal(s SignalSeen, d Death) Ending {
-	if f, ok := q.bySlurmd(s, d); ok {
+func (q *Case) onSignal(s SignalSeen) Ending {
+	if f, ok := q.bySlurmd(s); ok {
 		return f
 	}
 	f := seen(EndAsked, event.CauseCancelled)
-	f.Death, f.Signal = d, s
+	f.Signal = s
 	switch at := q.Wall(s.At); {
 	case q.Run.Meta.Job == nil:
 	case q.JobEnd.IsZero():
@@ -442,7 +432,7 @@ func (q *Case) onSignal(s SignalSeen, d Death) Ending {
 	case !at.Before(q.JobEnd.Add(-EndSlack)):
 		f.Cause = event.CauseTimeLimit
 	}
-	if !d.Seen {
+	if !q.Death().Seen {
 		f.Certainty = Inferred
 	}
 	return f
@@ -450,7 +440,7 @@ func (q *Case) onSignal(s SignalSeen, d Death) Ending {
 
 // bySlurmd tells of a job that slurmd had cancelled because its steps had more than its
 // memory together: slurmstepd sends SIGTERM, as it does for scancel.
-func (q *Case) bySlurmd(s SignalSeen, d Death) (f Ending, ok bool) {
+func (q *Case) bySlurmd(s SignalSeen) (f Ending, ok bool) {
 	if s.Signal.Signal != "SIGTERM" || !strings.HasPrefix(s.Comm, "slurmstepd") ||
 		!q.JobEnd.IsZero() && !q.Wall(s.At).Before(q.JobEnd.Add(-EndSlack)) {
 		return f, false
@@ -461,13 +451,13 @@ func (q *Case) bySlurmd(s SignalSeen, d Death) (f Ending, ok bool) {
 	}
 	if b.Used <= b.Size && b.Rate == 0 {
 		// A checkpoint after SIGTERM takes up to KillWait: the watcher saw it before.
-		if q.Exit == nil || q.Exit.Verdict != event.VerdictKilled || d.By("SIGKILL", 9) {
+		if q.Exit == nil || q.Exit.Verdict != event.VerdictKilled || q.Death().By("SIGKILL", 9) {
 			return f, false
 		}
 		max := q.Limits[b.I].Max
 		b.Used, b.Size, b.Ratio, b.At = uint64(max.Used), uint64(max.Size), max.Ratio(), -1
 	}
-	f = inferred(EndJobKill, event.CauseOverKill).by(b, d)
+	f = inferred(EndJobKill, event.CauseOverKill).by(b)
 	f.Signal = s
 	return f, true
 }
@@ -480,7 +470,7 @@ func (q *Case) unheardOfSlurmd() (f Ending, ok bool) {
 	if !ok || b.Used <= b.Size || step.Ratio >= 1 || q.TimeUp() {
 		return f, false // slurmstepd kills a step that has more than its limit, and looks more often
 	}
-	return inferred(EndJobKillUnseen, event.CauseOverKill).by(b, Death{}), true
+	return inferred(EndJobKillUnseen, event.CauseOverKill).by(b), true
 }
 
 // jobSum is how near slurmd's limit on all steps of the job was at the end. Who knows that
@@ -493,22 +483,14 @@ func (q *Case) jobSum() (b LimitState, ok bool) {
 	return q.state(i)
 }
 
-// timeLimit tells of a SIGKILL at the job's end with no signal before it: a
-// batch script between Slurm and rsswarden keeps SIGTERM to itself.
-func (q *Case) timeLimit(d Death) Ending {
-	f := inferred(EndTimeLimit, event.CauseTimeLimit)
-	f.Death = d
-	return f
-}
-
 // outOf tells of a process that ran out of what is counted.
-func (q *Case) outOf(kind endKind, cause event.Cause, c CountUse, d Death) Ending {
+func (q *Case) outOf(kind endKind, cause event.Cause, c CountUse) Ending {
 	f := inferred(kind, cause)
 	name := event.LimitMaps
 	if cause == event.CauseFDs {
 		name = event.LimitFDs
 	}
-	f.Count, f.Death = c, d
+	f.Count = c
 	for i := range q.Limits {
 		if q.Limits[i].Name == name {
 			f.Limit = i // the last of that name
@@ -540,6 +522,8 @@ type Death struct {
 func (q *Case) Death() Death {
 	d := Death{Seen: true}
 	switch e := q.Exit; {
+	case e == nil:
+		d.Seen = false
 	case e.Signal != nil:
 		d.Signal = *e.Signal
 	case e.Code != nil:

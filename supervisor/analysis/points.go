@@ -1,235 +1,174 @@
 package analysis
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
 
-// A row has four columns for each band, then six for each limit.
+// The columns of a band of the stack, in KiB but for Count.
 const (
-	bandColumns  = 4 // anon, file, shmem, count
-	limitColumns = 6 // used, low, most, charged, working set, size
-	limitsFrom   = len(layerRoles) * bandColumns
+	Anon = iota
+	File
+	Shmem
+	Count
+	bandColumns
 )
 
-// bucket is what is kept of samples that follow each other in one stretch of time: the
-// bands of the sample with the greatest sum, and of each limit what a point tells.
-type bucket struct {
-	first, last time.Duration
-	sum         int64
-	row         []int64
-	held        []int64 // the last sample
+// The columns of a limit, in KiB: Low and Size are the least of a point, the others the most.
+const (
+	Used = iota
+	Low
+	Most // Limit.UsedMax
+	Charged
+	Working
+	Size
+	limitColumns
+	limitsFrom = len(layerRoles) * bandColumns // in a row, which has the bands first
+)
+
+// point is what is kept of the samples of one stretch of time: the bands of the one with the
+// greatest sum, and of each limit what a point tells. row is nil where there is none.
+type point struct {
+	row []int64
+	sum int64
 }
 
-// buckets keeps samples, by time.
-type buckets struct {
-	width time.Duration
-	list  []bucket
-	arena []int64
-}
-
-func (c *buckets) clone(row []int64) []int64 {
-	if len(c.arena) < len(row) {
-		c.arena = make([]int64, 256*len(row))
-	}
-	out := c.arena[:len(row):len(row)]
-	c.arena = c.arena[len(row):]
-	copy(out, row)
-	return out
-}
-
-func (c *buckets) add(at time.Duration, row []int64) {
+// join takes in a row, of a sample or of several.
+func (p *point) join(row []int64) {
 	sum := int64(0)
 	for i := 0; i < limitsFrom; i += bandColumns {
-		sum += row[i] + row[i+1] + row[i+2]
+		sum += row[i+Anon] + row[i+File] + row[i+Shmem]
 	}
-	n := len(c.list) - 1
-	if n < 0 || c.list[n].first/c.width != at/c.width {
-		own := c.clone(row)
-		c.list = append(c.list, bucket{at, at, sum, own, own})
+	if p.row == nil {
+		p.row, p.sum = slices.Clone(row), sum
 		return
 	}
-	l := &c.list[n]
-	if &l.held[0] == &l.row[0] {
-		l.held = c.clone(row)
-	} else {
-		copy(l.held, row)
-	}
-	l.last = at
-	if sum > l.sum {
-		l.sum = sum
-		copy(l.row[:limitsFrom], row)
+	if sum > p.sum {
+		p.sum = sum
+		copy(p.row[:limitsFrom], row)
 	}
 	for i := limitsFrom; i < len(row); i++ {
-		l.row[i] = joinReadings(i-limitsFrom, l.row[i], row[i])
+		p.row[i] = JoinReadings((i-limitsFrom)%limitColumns, p.row[i], row[i])
 	}
 }
 
-// folding puts buckets into points of equal length.
-type folding struct {
-	bands int   // columns of bands, before those of limits
-	pick  []int // the column of a row that each column here is
-	from  time.Duration
-	step  time.Duration
-	n     int
-	sum   []int64   // the RSS of the sample that a point keeps, -1 for no point
-	cols  [][]int64 // one value a point each
-}
-
-func newFolding(bands int, pick []int, from, to, step time.Duration) *folding {
-	f := &folding{bands: bands, pick: pick, from: from / step * step, step: step}
-	f.n = int((to-f.from)/step) + 1
-	f.sum = make([]int64, f.n)
-	f.cols = make([][]int64, len(pick))
-	all := make([]int64, f.n*len(pick))
-	for i := range f.cols {
-		f.cols[i] = all[i*f.n : (i+1)*f.n]
-	}
-	for i := range f.sum {
-		f.sum[i] = -1
-	}
-	return f
-}
-
-// fold puts each bucket into its point, and the last sample before it into the points
-// between, where the two are at most gap apart.
-func (f *folding) fold(c *buckets, gap time.Duration) {
-	for n := range c.list {
-		l := &c.list[n]
-		at := int((l.first - f.from) / f.step)
-		if n > 0 && l.first-c.list[n-1].last <= gap {
-			before := &c.list[n-1]
-			held := int64(0)
-			for i := 0; i < limitsFrom; i += bandColumns {
-				held += before.held[i] + before.held[i+1] + before.held[i+2]
-			}
-			for i := max(0, int((before.last-f.from)/f.step)+1); i < min(at, f.n); i++ {
-				f.put(i, before.held, held)
-			}
-		}
-		if l.first >= f.from && at < f.n {
-			f.put(at, l.row, l.sum)
-		}
-	}
-}
-
-// put joins a row to a point.
-func (f *folding) put(i int, row []int64, sum int64) {
-	first := f.sum[i] < 0
-	more := first || sum > f.sum[i]
-	if more {
-		f.sum[i] = sum
-	}
-	for c := range f.cols {
-		was, now := f.cols[c][i], row[f.pick[c]]
-		switch {
-		case first:
-		case c < f.bands:
-			if !more {
-				continue
-			}
-		default:
-			now = joinReadings(c-f.bands, was, now)
-		}
-		f.cols[c][i] = now
-	}
-}
-
-// joinReadings keeps of two readings in a column of limits the one that a point tells.
-func joinReadings(c int, was, now int64) int64 {
-	switch kind := c % limitColumns; {
+// JoinReadings keeps of two readings in a column of a limit the one that a point tells;
+// negative is for no reading.
+func JoinReadings(column int, was, now int64) int64 {
+	switch {
 	case was < 0:
 		return now
 	case now < 0:
 		return was
-	case kind == 1, kind == 5: // low, size
+	case column == Low, column == Size:
 		return min(was, now)
 	}
 	return max(was, now)
 }
 
-// halve joins each two points to one.
-func (f *folding) halve() {
-	half := (f.n + 1) / 2
-	for i := range half {
-		a, b := 2*i, 2*i+1
-		if b == f.n || f.sum[a] < 0 || f.sum[b] < 0 {
-			if b < f.n && f.sum[a] < 0 {
-				a = b
-			}
-			f.sum[i] = f.sum[a]
-			for c := range f.cols {
-				f.cols[c][i] = f.cols[c][a]
-			}
-			continue
-		}
-		fuller := a
-		if f.sum[b] > f.sum[a] {
-			fuller = b
-		}
-		f.sum[i] = f.sum[fuller]
-		for c, col := range f.cols {
-			switch {
-			case c < f.bands:
-				col[i] = col[fuller]
-			default:
-				col[i] = joinReadings(c-f.bands, col[a], col[b])
-			}
-		}
-	}
-	f.n, f.step = half, f.step*2
-	f.sum = f.sum[:half]
-	for c := range f.cols {
-		f.cols[c] = f.cols[c][:half]
-	}
+// buckets keeps samples, by time: those that follow each other within width are one.
+type buckets struct {
+	width time.Duration
+	list  []bucket
 }
 
-// level returns the points, made fewer until their JSON takes at most budget
-// bytes.
-func (f *folding) level(offset time.Duration, budget int) *Level {
+type bucket struct {
+	point
+	first, last time.Duration
+	held        []int64 // the last sample
+}
+
+func (c *buckets) add(at time.Duration, row []int64) {
+	n := len(c.list) - 1
+	if n < 0 || c.list[n].first/c.width != at/c.width {
+		c.list = append(c.list, bucket{first: at, held: slices.Clone(row)})
+		n++
+	}
+	l := &c.list[n]
+	l.last = at
+	copy(l.held, row)
+	l.join(row)
+}
+
+// folding puts buckets into points of equal length.
+type folding struct {
+	from, step time.Duration
+	points     []point
+}
+
+// fold puts each bucket into its point, and the last sample before it into the points
+// between, where the two are at most gap apart.
+func fold(c *buckets, from, to, step, gap time.Duration) *folding {
+	f := &folding{from: from / step * step, step: step}
+	f.points = make([]point, int((to-f.from)/step)+1)
+	for n := range c.list {
+		l := &c.list[n]
+		at := int((l.first - f.from) / f.step)
+		if n > 0 && l.first-c.list[n-1].last <= gap {
+			before := &c.list[n-1]
+			for i := max(0, int((before.last-f.from)/f.step)+1); i < min(at, len(f.points)); i++ {
+				f.points[i].join(before.held)
+			}
+		}
+		if l.first >= f.from && at < len(f.points) {
+			f.points[at].join(l.row)
+		}
+	}
+	return f
+}
+
+// halve joins each two points to one.
+func (f *folding) halve() {
+	half := (len(f.points) + 1) / 2
+	for i := range half {
+		p := f.points[2*i]
+		if 2*i+1 < len(f.points) && f.points[2*i+1].row != nil {
+			p.join(f.points[2*i+1].row)
+		}
+		f.points[i] = p
+	}
+	f.points, f.step = f.points[:half], f.step*2
+}
+
+// level returns the points, with the columns of a row from each of bands and limits on,
+// made fewer until their JSON takes at most budget bytes.
+func (f *folding) level(bands, limits []int, offset time.Duration, budget int) *Level {
 	for {
-		l := f.points(offset)
-		if f.n < 512 || len(AppendLevel(nil, l)) <= budget {
+		l := &Level{From: offset + f.from, Step: f.step}
+		var kept [][]int64
+		for i, p := range f.points {
+			if p.row == nil {
+				continue
+			}
+			if n := len(l.Stretches) - 1; n >= 0 && l.Stretches[n].First+l.Stretches[n].Count == i {
+				l.Stretches[n].Count++
+			} else {
+				l.Stretches = append(l.Stretches, Segment{i, 1})
+			}
+			kept, l.Sum = append(kept, p.row), append(l.Sum, p.sum)
+		}
+		l.Bands, l.Limits = columns(kept, bands, bandColumns), columns(kept, limits, limitColumns)
+		if len(f.points) < 512 || len(AppendLevel(nil, l)) <= budget {
 			return l
 		}
 		f.halve()
 	}
 }
 
-// points takes what is no point out of the columns.
-func (f *folding) points(offset time.Duration) *Level {
-	l := &Level{From: offset + f.from, Step: f.step}
-	keep := make([]int, 0, f.n)
-	for i, sum := range f.sum {
-		if sum < 0 {
-			continue
+// columns are n columns from each of some places of rows on.
+func columns(rows [][]int64, from []int, n int) (all [][][]int64) {
+	for _, at := range from {
+		table := make([][]int64, n)
+		for c := range table {
+			table[c] = make([]int64, len(rows))
+			for k, row := range rows {
+				table[c][k] = row[at+c]
+			}
 		}
-		if k := len(keep); k > 0 && keep[k-1] == i-1 {
-			l.Stretches[len(l.Stretches)-1].Count++
-		} else {
-			l.Stretches = append(l.Stretches, Segment{i, 1})
-		}
-		keep = append(keep, i)
+		all = append(all, table)
 	}
-	column := func(c int) []int64 {
-		out := make([]int64, len(keep))
-		for k, i := range keep {
-			out[k] = f.cols[c][i]
-		}
-		return out
-	}
-	for _, i := range keep {
-		l.Sum = append(l.Sum, f.sum[i])
-	}
-	for c := 0; c < f.bands; c += bandColumns {
-		l.Bands = append(l.Bands, BandPoints{column(c), column(c + 1), column(c + 2), column(c + 3)})
-	}
-	for c := f.bands; c < len(f.cols); c += limitColumns {
-		l.Limits = append(l.Limits, LimitPoints{
-			column(c), column(c + 1), column(c + 2), column(c + 3), column(c + 4), column(c + 5),
-		})
-	}
-	return l
+	return all
 }
 
 // AppendLevel puts the JSON of a level: the points of a page are made few enough for it.
@@ -248,15 +187,13 @@ func AppendLevel(b []byte, l *Level) []byte {
 		b = strconv.AppendInt(b, int64(s.Count), 10)
 	}
 	b = append(b, `],"bands":[`...)
-	for i := range l.Bands {
-		x := &l.Bands[i]
-		b = appendTable(b, i, []string{"anon", "file", "shmem", "count"}, x.Anon, x.File, x.Shmem, x.Count)
+	for i, x := range l.Bands {
+		b = appendTable(b, i, []string{"anon", "file", "shmem", "count"}, x)
 	}
 	b = append(b, `],"limits":[`...)
-	for i := range l.Limits {
-		x := &l.Limits[i]
+	for i, x := range l.Limits {
 		b = appendTable(b, i, []string{"used", "low", "most", "charged", "working", "size"},
-			x.Used, below(x.Used, x.Low), below(x.Most, x.Used), x.Charged, x.Working, x.Size)
+			[][]int64{x[Used], below(x[Used], x[Low]), below(x[Most], x[Used]), x[Charged], x[Working], x[Size]})
 	}
 	return append(b, "]}"...)
 }
@@ -272,7 +209,7 @@ func below(high, low []int64) []int64 {
 }
 
 // appendTable puts named columns.
-func appendTable(b []byte, i int, names []string, columns ...[]int64) []byte {
+func appendTable(b []byte, i int, names []string, columns [][]int64) []byte {
 	if i > 0 {
 		b = append(b, ',')
 	}

@@ -179,7 +179,7 @@ func (q *Case) slurmHint(f Ending) Ending {
 	case unknown && q.Step != nil && killed && q.Step.MaxRSS > 0 && q.Said.Requested() > 0 && q.Step.MaxRSS > q.Said.Requested():
 		return slurmAlone(EndStepKillSlurm, event.CauseOverKill)
 	case unknown && killed && stepd.Ratio >= WorthTelling:
-		f = inferred(EndStepKill, event.CauseOverKill).by(stepd, Death{})
+		f = inferred(EndStepKill, event.CauseOverKill).by(stepd)
 		f.Slurm = SlurmStepKill
 	case unknown && strings.HasSuffix(code, ":9"):
 		return slurmAlone(EndSIGKILLSlurm, event.CauseKilled)

@@ -36,8 +36,12 @@ type RunSeries struct {
 	// JournalOnly says that only few samples were kept, Live that the run went
 	// on when it was read, Thinned that early samples stand for up to a minute.
 	JournalOnly, Live, Thinned bool
-	Roles                      []Layer
-	Limits                     []LimitSeries
+	Roles                      []rss.Role // the bands of the stack, from the bottom: of package rss, or [Beside]
+	// Limits are those in bytes that the run was held against: those that are counts are in
+	// tables alone. Primary is the one that is shown first, -1 for none: that which was
+	// forecast to end the job, else the fullest.
+	Limits  []event.Limit
+	Primary int
 	// Levels are the whole run first, then its last minutes more finely where
 	// that shows more.
 	Levels []Level
@@ -50,27 +54,12 @@ type RunSeries struct {
 	ProcsLeftOut int
 }
 
-// Layer is one layer of the stack: the processes of one role, added up.
-type Layer struct {
-	// Role is one of package rss, or [Beside].
-	Role rss.Role
-}
-
 // Beside is the band of what a limit counts beside the tree: the batch shell,
 // other processes of the step, and rsswarden itself.
 const Beside rss.Role = "beside"
 
 // layerRoles is the order of the stack, from the bottom.
 var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside}
-
-// LimitSeries is one limit in bytes that the run was held against. Limits that are
-// counts are in tables alone.
-type LimitSeries struct {
-	event.Limit
-	// Primary marks the limit that is shown first: the one that was forecast to
-	// end the job, else the fullest.
-	Primary bool
-}
 
 // Level is a run at one resolution. A point stands for Step, and keeps the
 // highest and the lowest use of each limit in that time. Of the processes it
@@ -83,25 +72,13 @@ type Level struct {
 	// Stretches are the points that there are: where nothing was sampled for
 	// long, there are none.
 	Stretches []Segment
-	Bands     []BandPoints  // by RunSeries.Roles
-	Sum       []int64       // of all bands
-	Limits    []LimitPoints // by RunSeries.Limits
+	Sum       []int64     // of all bands, a value each point
+	Bands     [][][]int64 // by RunSeries.Roles, then by column
+	Limits    [][][]int64 // by RunSeries.Limits, then by column
 }
 
 // Segment is a number of points one after the other.
 type Segment struct{ First, Count int }
-
-// BandPoints is one band of the stack, a value each point.
-type BandPoints struct{ Anon, File, Shmem, Count []int64 }
-
-// LimitPoints is one limit, a value each point.
-type LimitPoints struct {
-	Used, Low []int64
-	Most      []int64 // Limit.UsedMax
-	Charged   []int64
-	Working   []int64
-	Size      []int64 // the least in that time
-}
 
 // Trace is the RSS of one process, at most [tracePoints] values over its life,
 // each the highest of Step.
@@ -210,27 +187,17 @@ func nameSeries(strands []RunSeries, runs []nodeRun) {
 // Share is the most that was used of the limit that is shown first, negative where
 // there is none.
 func (s *RunSeries) Share() float64 {
-	p, most := s.Primary(), -1.0
-	if p < 0 || len(s.Levels) == 0 {
+	most := -1.0
+	if s.Primary < 0 || len(s.Levels) == 0 {
 		return most
 	}
-	x := &s.Levels[0].Limits[p]
-	for k := range x.Used {
-		if x.Size[k] > 0 {
-			most = max(most, float64(x.Used[k])/float64(x.Size[k]))
+	x := s.Levels[0].Limits[s.Primary]
+	for k, used := range x[Used] {
+		if x[Size][k] > 0 {
+			most = max(most, float64(used)/float64(x[Size][k]))
 		}
 	}
 	return most
-}
-
-// Primary is the index of the limit that is shown first, -1 for none.
-func (s *RunSeries) Primary() int {
-	for i := range s.Limits {
-		if s.Limits[i].Primary {
-			return i
-		}
-	}
-	return -1
 }
 
 // steps are the lengths of a point: those in which people count time.
@@ -359,11 +326,11 @@ func (o *seriesScan) sample(s *record.Sample) {
 func (o *seriesScan) band(role rss.Role, anon, file, shmem rss.Bytes, count int) {
 	i := slices.Index(layerRoles[:], role)
 	o.roles[i] = true
-	c := i * bandColumns
-	o.row[c] += int64(anon / rss.KiB)
-	o.row[c+1] += int64(file / rss.KiB)
-	o.row[c+2] += int64(shmem / rss.KiB)
-	o.row[c+3] += int64(count)
+	row := o.row[i*bandColumns:]
+	row[Anon] += int64(anon / rss.KiB)
+	row[File] += int64(file / rss.KiB)
+	row[Shmem] += int64(shmem / rss.KiB)
+	row[Count] += int64(count)
 }
 
 func (o *seriesScan) limit(x *record.Reading) {
@@ -376,11 +343,9 @@ func (o *seriesScan) limit(x *record.Reading) {
 	if c < 0 {
 		return
 	}
-	used := int64(x.Used / rss.KiB)
-	o.row[c], o.row[c+1] = used, used
-	o.row[c+2] = max(used, int64(x.UsedMax/rss.KiB))
-	o.row[c+3], o.row[c+4] = int64(x.Charged/rss.KiB), int64(x.WorkingSet/rss.KiB)
-	o.row[c+5] = int64(x.Size / rss.KiB)
+	for i, v := range [limitColumns]rss.Bytes{x.Used, x.Used, max(x.Used, x.UsedMax), x.Charged, x.WorkingSet, x.Size} {
+		o.row[c+i] = int64(v / rss.KiB)
+	}
 }
 
 // strand makes what is drawn, on a clock that began offset before the run.
@@ -389,50 +354,37 @@ func (o *seriesScan) strand(offset time.Duration) RunSeries {
 	s := RunSeries{ID: r.Meta.ID, From: offset, To: offset + o.end, JournalOnly: r.JournalOnly, Live: r.Live, Thinned: r.Thinned}
 	slices.Sort(o.spacing)
 	slices.Sort(o.late)
-	pick := o.choose(&s)
+	bands, limits := o.choose(&s)
 	step, gap := o.step(), o.gap()
-	fold := func(from, step time.Duration, of *buckets, budget int) {
-		f := newFolding(len(s.Roles)*bandColumns, pick, from, o.end, step)
-		f.fold(of, gap)
-		s.Levels = append(s.Levels, *f.level(offset, budget/o.n))
-	}
-	fold(0, step, &o.whole, levelBudget/8*7)
+	s.Levels = []Level{*fold(&o.whole, 0, o.end, step, gap).level(bands, limits, offset, levelBudget/8*7/o.n)}
 	if fine := o.tailStep(step); fine < step {
-		fold(max(0, o.end-lastMinutes), fine, &o.tail, levelBudget/8)
+		s.Levels = append(s.Levels, *fold(&o.tail, max(0, o.end-lastMinutes), o.end, fine, gap).level(bands, limits, offset, levelBudget/8/o.n))
 	}
 	s.Marks, s.MarksLeftOut = marks(r, offset, o.n)
 	s.Procs, s.ProcsLeftOut = o.traces.top(r, offset, max(leastTraces, mostTraces/o.n))
 	return s
 }
 
-// choose lists the bands and limits that are drawn, and returns the columns of their
-// values in a row.
-func (o *seriesScan) choose(s *RunSeries) (pick []int) {
+// choose lists the bands and limits that are drawn, and returns where their columns begin
+// in a row.
+func (o *seriesScan) choose(s *RunSeries) (bands, limits []int) {
 	for i, role := range layerRoles {
 		if o.roles[i] {
-			s.Roles = append(s.Roles, Layer{role})
-			for c := range bandColumns {
-				pick = append(pick, i*bandColumns+c)
-			}
+			s.Roles, bands = append(s.Roles, role), append(bands, i*bandColumns)
 		}
 	}
-	best, primary := -1, 0
+	best := -1
+	s.Primary = -1
 	for i, x := range o.run.Limits {
 		if o.column[i] < 0 || !o.read[i] {
 			continue
 		}
 		if best < 0 || o.binding[i] > o.binding[best] || o.binding[i] == o.binding[best] && o.ratio[i] > o.ratio[best] {
-			best, primary = i, len(s.Limits)
+			best, s.Primary = i, len(s.Limits)
 		}
-		s.Limits = append(s.Limits, LimitSeries{Limit: x})
-		for c := range limitColumns {
-			pick = append(pick, o.column[i]+c)
-		}
+		s.Limits, limits = append(s.Limits, x), append(limits, o.column[i])
 	}
-	if best >= 0 {
-		s.Limits[primary].Primary = true
-	}
-	return pick
+	return bands, limits
 }
 
 // step is the length of a point.

@@ -35,8 +35,8 @@ func TestSeriesKeepsPeaks(t *testing.T) {
 		level := &tl.Runs[0].Levels[0]
 		top, low, most, sum := int64(0), int64(1)<<60, int64(0), int64(0)
 		for k := range level.Sum {
-			x := &level.Limits[0]
-			top, low, most, sum = max(top, x.Used[k]), min(low, x.Low[k]), max(most, x.Most[k]), max(sum, level.Sum[k])
+			x := level.Limits[0]
+			top, low, most, sum = max(top, x[Used][k]), min(low, x[Low][k]), max(most, x[Most][k]), max(sum, level.Sum[k])
 		}
 		if top != 7<<20 || most != 7<<20+1024 || sum != 7<<20 || low != 1024 {
 			t.Fatalf("round %d: %d samples, %d points of %v: used %d most %d low %d sum %d", round, n, len(level.Sum), level.Step, top, most, low, sum)
@@ -55,9 +55,8 @@ func TestSeriesHalvesToItsBudget(t *testing.T) {
 	s := whole.Runs[0]
 	seen := newSeriesScan(r, 1)
 	scan(r, seen)
-	f := newFolding(len(s.Roles)*bandColumns, seen.choose(&RunSeries{}), 0, 2*time.Hour, time.Second)
-	f.fold(&seen.whole, time.Minute)
-	small := f.level(0, 40<<10)
+	bands, limits := seen.choose(&RunSeries{})
+	small := fold(&seen.whole, 0, 2*time.Hour, time.Second, time.Minute).level(bands, limits, 0, 40<<10)
 	if n := len(AppendLevel(nil, small)); n > 40<<10 {
 		t.Errorf("%d bytes", n)
 	}
@@ -68,13 +67,13 @@ func TestSeriesHalvesToItsBudget(t *testing.T) {
 		return top
 	}
 	l := &s.Levels[0]
-	if peak(small.Sum) != peak(l.Sum) || peak(small.Limits[0].Used) != peak(l.Limits[0].Used) {
-		t.Errorf("peaks %d %d, want %d %d", peak(small.Sum), peak(small.Limits[0].Used), peak(l.Sum), peak(l.Limits[0].Used))
+	if peak(small.Sum) != peak(l.Sum) || peak(small.Limits[0][Used]) != peak(l.Limits[0][Used]) {
+		t.Errorf("peaks %d %d, want %d %d", peak(small.Sum), peak(small.Limits[0][Used]), peak(l.Sum), peak(l.Limits[0][Used]))
 	}
 	for k := range small.Sum {
 		sum := int64(0)
 		for _, b := range small.Bands {
-			sum += b.Anon[k] + b.File[k] + b.Shmem[k]
+			sum += b[Anon][k] + b[File][k] + b[Shmem][k]
 		}
 		if sum != small.Sum[k] {
 			t.Fatalf("point %d: bands %d, sum %d: not of one sample", k, sum, small.Sum[k])

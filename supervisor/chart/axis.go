@@ -80,17 +80,15 @@ func timeTicks(start time.Time, length time.Duration, most int) (ticks []time.Du
 // topOf is where the axis of a run ends: above all that is drawn, and above the
 // limit unless that is so far off that nothing else would be seen.
 func topOf(s *analysis.RunSeries) (top rss.Bytes, limitShown bool) {
-	l := s.Primary()
 	most, limit := int64(1024), int64(0)
 	for i := range s.Levels {
 		for _, v := range s.Levels[i].Sum {
 			most = max(most, v)
 		}
-		if l >= 0 {
-			p := &s.Levels[i].Limits[l]
-			for k := range p.Used {
-				most = max(most, p.Used[k], p.Most[k])
-				limit = max(limit, p.Size[k])
+		if s.Primary >= 0 {
+			p := s.Levels[i].Limits[s.Primary]
+			for k, used := range p[analysis.Used] {
+				most, limit = max(most, used, p[analysis.Most][k]), max(limit, p[analysis.Size][k])
 			}
 		}
 	}

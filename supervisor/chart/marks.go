@@ -75,14 +75,14 @@ func writeLegend(b *strings.Builder, s *analysis.RunSeries, pieces [][]column) {
 		x += 19 + 6.4*float64(len([]rune(text))) + 14
 	}
 	for _, r := range s.Roles {
-		item("band "+roleClass(r.Role), RoleTitle(r.Role), false)
+		item("band "+roleClass(r), RoleTitle(r), false)
 	}
-	if p := s.Primary(); p >= 0 {
-		item("used", "used: "+UsedMeans(&s.Limits[p].Limit), true)
-		if has(pieces, func(d *column) int64 { return d.charged }) {
+	if s.Primary >= 0 {
+		item("used", "used: "+UsedMeans(&s.Limits[s.Primary]), true)
+		if has(pieces, analysis.Charged) {
 			item("charged", "charged", true)
 		}
-		if has(pieces, func(d *column) int64 { return d.working }) {
+		if has(pieces, analysis.Working) {
 			item("working", "working set", true)
 		}
 	}

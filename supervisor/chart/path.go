@@ -10,10 +10,12 @@ import (
 // column is what one column of a static chart shows.
 type column struct {
 	x     float64
-	point int // in the level: the stack that is drawn, the fullest of the column
-	// Of the primary limit, in KiB, -1 for no reading.
-	used, low, most, charged, working, size int64
+	point int     // in the level: the stack that is drawn, the fullest of the column
+	limit []int64 // the primary limit, by its columns; nil for none
 }
+
+// of reads a column of the primary limit, in KiB, -1 for no reading.
+func of(c int) func(d *column) int64 { return func(d *column) int64 { return d.limit[c] } }
 
 // dots makes at most n columns of a level; pieces are what is drawn as one line.
 // x is in columns.
@@ -21,7 +23,10 @@ func dots(s *analysis.RunSeries, l *analysis.Level, length time.Duration, n int)
 	if len(l.Sum) == 0 {
 		return nil
 	}
-	primary := s.Primary()
+	var primary [][]int64
+	if s.Primary >= 0 {
+		primary = l.Limits[s.Primary]
+	}
 	wide := float64(max(length, 1)) / float64(n)
 	k, last := 0, -2
 	for _, str := range l.Stretches {
@@ -29,46 +34,29 @@ func dots(s *analysis.RunSeries, l *analysis.Level, length time.Duration, n int)
 			at := l.From + time.Duration(str.First+i)*l.Step + l.Step/2
 			x := min(max(float64(at), float64(s.From)), float64(s.To)) / wide
 			col := min(int(x), n-1)
-			if col == last {
-				joinDot(&pieces[len(pieces)-1], l, primary, k)
-			} else {
+			if col != last {
 				if i == 0 && col > last+1 || len(pieces) == 0 {
 					pieces = append(pieces, nil)
 				}
-				d := column{x: x, point: k, used: -1, low: -1, most: -1, charged: -1, working: -1, size: -1}
-				if primary >= 0 {
-					p := &l.Limits[primary]
-					d.used, d.low, d.most = p.Used[k], p.Low[k], p.Most[k]
-					d.charged, d.working, d.size = p.Charged[k], p.Working[k], p.Size[k]
+				d := column{x: x, point: k}
+				for range primary {
+					d.limit = append(d.limit, -1)
 				}
 				pieces[len(pieces)-1] = append(pieces[len(pieces)-1], d)
+			}
+			piece := pieces[len(pieces)-1]
+			d := &piece[len(piece)-1]
+			if l.Sum[k] > l.Sum[d.point] {
+				d.point = k
+			}
+			for c := range primary {
+				d.limit[c] = analysis.JoinReadings(c, d.limit[c], primary[c][k])
 			}
 			last = col
 			k++
 		}
 	}
 	return pieces
-}
-
-// joinDot takes another point into the last column.
-func joinDot(piece *[]column, l *analysis.Level, primary, k int) {
-	d := &(*piece)[len(*piece)-1]
-	if l.Sum[k] > l.Sum[d.point] {
-		d.point = k
-	}
-	if primary < 0 {
-		return
-	}
-	p := &l.Limits[primary]
-	if p.Used[k] < 0 {
-		return
-	}
-	if d.used < 0 {
-		d.low, d.size = p.Low[k], p.Size[k]
-	}
-	d.used, d.most = max(d.used, p.Used[k]), max(d.most, p.Most[k])
-	d.charged, d.working = max(d.charged, p.Charged[k]), max(d.working, p.Working[k])
-	d.low, d.size = min(d.low, p.Low[k]), min(d.size, p.Size[k])
 }
 
 // pathWriter writes the path data of a line or an area.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 //go:embed theme.css
@@ -114,16 +115,16 @@ func WritePanel(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries,
 	below := make([]int64, len(l.Sum))
 	for i := range s.Roles {
 		base := append([]int64(nil), below...)
-		band := &l.Bands[i]
+		band := l.Bands[i]
 		for k := range below {
-			below[k] += band.Anon[k] + band.File[k] + band.Shmem[k]
+			below[k] += band[analysis.Anon][k] + band[analysis.File][k] + band[analysis.Shmem][k]
 		}
-		path("band "+roleClass(s.Roles[i].Role), func(p *pathWriter) {
+		path("band "+roleClass(s.Roles[i]), func(p *pathWriter) {
 			p.area(pieces, func(d *column) int64 { return base[d.point] }, func(d *column) int64 { return below[d.point] })
 		})
 	}
-	if primary := s.Primary(); primary >= 0 {
-		writeLimit(b, path, pieces, &s.Limits[primary], limitShown, y)
+	if s.Primary >= 0 {
+		writeLimit(b, path, pieces, &s.Limits[s.Primary], limitShown, y)
 	}
 	writeMarks(b, t, s)
 	writeLegend(b, s, pieces)
@@ -148,25 +149,21 @@ func writeAxes(b *strings.Builder, t *analysis.Timeline, top rss.Bytes, y func(f
 }
 
 // writeLimit draws what is held against the limit, and the limit.
-func writeLimit(b *strings.Builder, path func(string, func(*pathWriter)), pieces [][]column, l *analysis.LimitSeries, shown bool, y func(float64) float64) {
-	path("span", func(p *pathWriter) {
-		p.area(pieces, func(d *column) int64 { return d.low }, func(d *column) int64 { return d.used })
-	})
-	path("range", func(p *pathWriter) {
-		p.area(pieces, func(d *column) int64 { return d.used }, func(d *column) int64 { return d.most })
-	})
-	if has(pieces, func(d *column) int64 { return d.charged }) {
-		path("charged", func(p *pathWriter) { p.line(pieces, func(d *column) int64 { return d.charged }) })
+func writeLimit(b *strings.Builder, path func(string, func(*pathWriter)), pieces [][]column, l *event.Limit, shown bool, y func(float64) float64) {
+	path("span", func(p *pathWriter) { p.area(pieces, of(analysis.Low), of(analysis.Used)) })
+	path("range", func(p *pathWriter) { p.area(pieces, of(analysis.Used), of(analysis.Most)) })
+	if has(pieces, analysis.Charged) {
+		path("charged", func(p *pathWriter) { p.line(pieces, of(analysis.Charged)) })
 	}
-	if has(pieces, func(d *column) int64 { return d.working }) {
-		path("working", func(p *pathWriter) { p.line(pieces, func(d *column) int64 { return d.working }) })
+	if has(pieces, analysis.Working) {
+		path("working", func(p *pathWriter) { p.line(pieces, of(analysis.Working)) })
 	}
-	path("used", func(p *pathWriter) { p.line(pieces, func(d *column) int64 { return d.used }) })
+	path("used", func(p *pathWriter) { p.line(pieces, of(analysis.Used)) })
 	size := int64(0)
 	for _, piece := range pieces {
 		for i := range piece {
-			if piece[i].size > 0 {
-				size = piece[i].size
+			if v := piece[i].limit[analysis.Size]; v > 0 {
+				size = v
 			}
 		}
 	}
@@ -177,25 +174,21 @@ func writeLimit(b *strings.Builder, path func(string, func(*pathWriter)), pieces
 	if shown {
 		path("limit", func(p *pathWriter) {
 			p.line(pieces, func(d *column) int64 {
-				if d.size <= 0 {
+				if d.limit[analysis.Size] <= 0 {
 					return -1
 				}
-				return d.size
+				return d.limit[analysis.Size]
 			})
 		})
 		at, text = y(float64(size))-5, fmt.Sprintf("limit %v", rss.Bytes(size)*rss.KiB)
 	}
 	fmt.Fprintf(b, `<text %s x="%.0f" y="%.1f" font-size="11" font-weight="600">%s</text>`,
-		svgClass("limittext"), plotLeft+6, at, escape(text+" · "+LimitTitle(&l.Limit)))
+		svgClass("limittext"), plotLeft+6, at, escape(text+" · "+LimitTitle(l)))
 }
 
-func has(pieces [][]column, value func(*column) int64) bool {
-	for _, piece := range pieces {
-		for i := range piece {
-			if value(&piece[i]) > 0 {
-				return true
-			}
-		}
-	}
-	return false
+// has says that a column of the primary limit has readings.
+func has(pieces [][]column, c int) bool {
+	return slices.ContainsFunc(pieces, func(piece []column) bool {
+		return slices.ContainsFunc(piece, func(d column) bool { return d.limit[c] > 0 })
+	})
 }

@@ -42,10 +42,10 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 		r := run{ID: values.Plain(s.ID), Name: s.Name, From: s.From.Milliseconds(), To: s.To.Milliseconds(), Journal: s.JournalOnly, Live: s.Live,
 			Roles: []string{}, Limits: []limitJSON{}, Marks: []markJSON{}, Procs: []traceJSON{}}
 		for _, b := range s.Roles {
-			r.Roles = append(r.Roles, string(b.Role))
+			r.Roles = append(r.Roles, string(b))
 		}
 		for k := range s.Limits {
-			r.Limits = append(r.Limits, newLimitJSON(&s.Limits[k]))
+			r.Limits = append(r.Limits, newLimitJSON(&s.Limits[k], k == s.Primary))
 		}
 		levels := []byte{'['}
 		for k := range s.Levels {
@@ -96,8 +96,8 @@ type traceJSON struct {
 	RSS  json.RawMessage `json:"rss"`
 }
 
-func newLimitJSON(l *analysis.LimitSeries) limitJSON {
-	return limitJSON{values.Plain(chart.LimitTitle(&l.Limit)), chart.UsedMeans(&l.Limit), values.Plain(l.Enforcer), l.Primary}
+func newLimitJSON(l *event.Limit, primary bool) limitJSON {
+	return limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), values.Plain(l.Enforcer), primary}
 }
 
 func newTraceJSON(t *analysis.Trace) traceJSON {

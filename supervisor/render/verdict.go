@@ -45,7 +45,7 @@ func (q *caseText) sentence(f *analysis.Ending) string {
 
 // ending is the sentence on what happened.
 func (q *caseText) ending(f *analysis.Ending) string {
-	switch b, d, died := f.Near, f.Death, howDied(f.Death); f.Kind {
+	switch b, d, died := f.Near, q.Death(), howDied(q.Death()); f.Kind {
 	case analysis.EndRunning:
 		return q.running()
 	case analysis.EndFine:
@@ -107,7 +107,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndAskedDirectly:
 		return fmt.Sprintf("asked to end by somebody: %s %s, sent to the command and not to rsswarden", died, q.after())
 	case analysis.EndTimeLimit:
-		return q.timeLimitText(d)
+		return q.timeLimitText()
 	case analysis.EndSIGKILL:
 		return fmt.Sprintf("killed by somebody's SIGKILL (%s) at %s; the kernel counted no OOM kill; %s", died, q.clock(q.End), q.nearestText())
 	case analysis.EndSIGKILLSlurm:
@@ -170,15 +170,15 @@ func (q *caseText) kernelKill(f *analysis.Ending) string {
 	case f.Limit >= 0:
 		why = q.kernelText(f.Near)
 	}
-	if f.Death.By("SIGKILL", 9) {
+	if q.Death().By("SIGKILL", 9) {
 		return "killed by the kernel: " + why
 	}
 	victims := "one of its processes"
 	if n := q.KernelKills(); n > 1 {
 		victims = values.Digits(n) + " of its processes"
 	}
-	text := fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, howDied(f.Death))
-	if f.Death.OK() && q.Run.Meta.Job != nil {
+	text := fmt.Sprintf("the kernel's OOM killer ended %s: %s; the command then ended with %s", victims, why, howDied(q.Death()))
+	if q.Death().OK() && q.Run.Meta.Job != nil {
 		text += ", but Slurm calls a job with such a kill OUT_OF_MEMORY"
 	}
 	return text
@@ -288,7 +288,7 @@ func (q *caseText) jobKill(b analysis.LimitState) string {
 
 // asked is a signal that asks for the end.
 func (q *caseText) asked(f *analysis.Ending) string {
-	s, d := f.Signal, f.Death
+	s, d := f.Signal, q.Death()
 	at := q.Wall(s.At)
 	from := ""
 	if s.Comm != "" {
@@ -320,7 +320,8 @@ func (q *caseText) asked(f *analysis.Ending) string {
 }
 
 // timeLimitText is a SIGKILL at the job's end with no signal before it.
-func (q *caseText) timeLimitText(d analysis.Death) string {
+func (q *caseText) timeLimitText() string {
+	d := q.Death()
 	last := "the record goes on until " + q.clock(q.End)
 	if d.Seen {
 		last = "it ended with " + howDied(d) + " at " + q.clock(q.End)
@@ -369,7 +370,7 @@ func (q *caseText) countText(f *analysis.Ending) string {
 	if c.Rate > 0 {
 		text += fmt.Sprintf(", and got %s more a second, at which none was left soon after", values.Digits(uint64(c.Rate)))
 	}
-	text += fmt.Sprintf("; the command ended with %s%s", howDied(f.Death), q.instead())
+	text += fmt.Sprintf("; the command ended with %s%s", howDied(q.Death()), q.instead())
 	return text
 }
 
@@ -396,7 +397,7 @@ func (q *caseText) usedUp(f *analysis.Ending) string {
 	if b.Rate > 0 {
 		text += fmt.Sprintf(", and grew by %s a second, at which it was full soon after", b.Name.Amount(rss.Bytes(b.Rate)))
 	}
-	text += fmt.Sprintf("; %s; the command ended with %s; instead: %s", then, howDied(f.Death), b.Name.Cure())
+	text += fmt.Sprintf("; %s; the command ended with %s; instead: %s", then, howDied(q.Death()), b.Name.Cure())
 	return text
 }
 
