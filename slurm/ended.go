@@ -6,54 +6,77 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// EndedJob is what Slurm says of a job: how it ended and what it had asked for.
-// Times are those of the zone that Slurm's commands print in, this machine's.
+// EndedJob is what Slurm says of a job: how it ended and what it had asked for. It is part
+// of `report --json`. Times are those of the zone that Slurm's commands print in, this
+// machine's.
 type EndedJob struct {
 	// Source is who said it: "sacct", or "scontrol show job" where the site
 	// keeps no accounting.
-	Source string
+	Source string `json:"source"`
 	// ID is the number of the job, JobIDRaw: of an array task its own.
-	ID string
-	// State is one word: "COMPLETED", "OUT_OF_MEMORY". By is the user id in
-	// "CANCELLED by 1000", empty elsewhere.
-	State, By string
-	// Reason is empty where Slurm says None.
-	Reason string
+	ID    string `json:"-"`
+	State string `json:"state"` // one word: "COMPLETED", "OUT_OF_MEMORY"
+	// By is the user id in "CANCELLED by 1000", empty elsewhere.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"` // empty where Slurm says None
 	// ExitCode and DerivedExit, the highest of the steps that srun started, are
 	// STATUS:SIGNAL as Slurm writes them, "0:9"; empty where it has none.
-	ExitCode, DerivedExit string
+	ExitCode    string `json:"exit_code,omitempty"`
+	DerivedExit string `json:"derived_exit_code,omitempty"`
 	// ReqMem is as Slurm writes it: "400M", before 21.08 "400Mn" for each node
 	// and "100Mc" for each CPU. sacct gives what was asked for in all;
 	// scontrol gives "400M" for a node and "100Mc" for each CPU.
-	ReqMem string
+	ReqMem string `json:"req_mem,omitempty"`
 	// Start and End are zero where Slurm does not know them.
-	Start, End time.Time
-	// TimeLimit is as Slurm writes it: "1-00:00:00", "UNLIMITED".
-	TimeLimit string
+	Start     time.Time `json:"start,omitzero"`
+	End       time.Time `json:"end,omitzero"`
+	TimeLimit string    `json:"time_limit,omitempty"` // as Slurm writes it: "1-00:00:00", "UNLIMITED"
 	// Steps are sacct's. scontrol knows none of a job that has ended.
-	Steps []EndedStep
+	Steps []EndedStep `json:"steps,omitempty"`
+	// Nodes are those of the job, or of the last time it ran, as [JobNodes] says; nil where
+	// that was not asked.
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // EndedStep is what sacct says of one step.
 type EndedStep struct {
-	ID string // "12.batch", "12.0"
+	ID string `json:"id"` // "12.batch", "12.0"
 	// State is one word. It is CANCELLED wherever a signal ended the step,
 	// SIGSEGV too; By is the user id where somebody had it cancelled: "0" where
 	// slurmstepd did, by OverMemoryKill, or an administrator.
-	State, By string
-	// ExitCode is STATUS:SIGNAL.
-	ExitCode string
+	State    string `json:"state"`
+	By       string `json:"by,omitempty"`
+	ExitCode string `json:"exit_code"` // STATUS:SIGNAL
 	// MaxRSS is in bytes, 0 where nobody polled it: the most of one task that
 	// slurmstepd saw when it looked, which misses what came and went between
 	// two looks. With jobacct_gather/cgroup, from 24.11 on, it is the peak of the
 	// task's cgroup: memory.peak (v2, Linux 5.19) or memory.max_usage_in_bytes (v1),
 	// page cache included.
-	MaxRSS uint64
+	MaxRSS uint64 `json:"max_rss_bytes,omitempty"`
+}
+
+// Step is what Slurm says of one step, nil where it says nothing of it.
+func (j *EndedJob) Step(job, step string) *EndedStep {
+	i := slices.IndexFunc(j.Steps, func(e EndedStep) bool { return e.ID == job+"."+step })
+	if i < 0 {
+		return nil
+	}
+	return &j.Steps[i]
+}
+
+// KilledBySlurmstepd says that the step was ended the way OverMemoryKill does
+// it: by SIGKILL, on root's behalf.
+func (j *EndedJob) KilledBySlurmstepd(step *EndedStep) bool {
+	if step != nil {
+		return step.State == "CANCELLED" && step.By == "0" && strings.HasSuffix(step.ExitCode, ":9")
+	}
+	return j.State == "FAILED" && j.Reason == "JobLaunchFailure" && j.ExitCode == "0:9"
 }
 
 // ErrNoJob is wrapped by the error of [Ended] where Slurm does not know the job

@@ -164,16 +164,15 @@ func advise(p process, dirs []string, asJSON bool) error {
 }
 
 // slurmSays is how the job ended, nil if there is no answer.
-func slurmSays(runs []*record.Run, no bool) *analysis.SlurmSays {
+func slurmSays(runs []*record.Run, no bool) *slurm.EndedJob {
 	job := runs[0].Meta.Job
 	if no || job == nil {
 		return nil
 	}
-	ended, err := askSlurm(slurm.Ended, job.ID)
+	said, err := askSlurm(slurm.Ended, job.ID)
 	if err != nil {
 		return nil
 	}
-	said := analysis.Says(ended)
 	if lacksNodes(runs) {
 		// Without an answer the report still says how many are missing.
 		said.Nodes, _ = askSlurm(slurm.JobNodes, job.ID)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
@@ -15,8 +16,8 @@ import (
 // one run outside Slurm.
 type Input struct {
 	Runs  []*record.Run
-	Slurm *SlurmSays // nil where it was not asked
-	Now   time.Time  // in whose zone times are told
+	Slurm *slurm.EndedJob // nil where it was not asked
+	Now   time.Time       // in whose zone times are told
 	// Timeline says that what is drawn is wanted too.
 	Timeline bool
 }
@@ -42,7 +43,7 @@ func Analyze(in Input) *Result {
 		q.Found = q.diagnose()
 		if said != nil && appliesTo(said, q.RunScan, last) {
 			q.setSlurmStatus(said)
-			settled = settled || said.cause(q.Step) == q.Found.Cause
+			settled = settled || causeOf(said, q.Step) == q.Found.Cause
 		}
 	}
 	for _, q := range cases {
@@ -110,7 +111,7 @@ func (rep *Result) nothing() {
 	rep.Runs, rep.Limits, rep.Roles, rep.Actions = []Run{}, []Limit{}, []Role{}, []Action{}
 	if said := rep.Slurm; said != nil {
 		rep.Start, rep.End = said.Start, said.End
-		if cause := said.cause(nil); cause != "" {
+		if cause := causeOf(said, nil); cause != "" {
 			rep.Cause, rep.Certainty = cause, Slurm
 		}
 	}
@@ -192,10 +193,10 @@ type Result struct {
 	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
 	// Findings say why something grew, the weightiest first, Cures what was
 	// changed before it could go wrong.
-	Findings []Diagnosis  `json:"findings"`
-	Cures    []Cure       `json:"cures"`
-	Advice   []AdviceLine `json:"advice"`
-	Slurm    *SlurmSays   `json:"slurm,omitempty"` // nil where it was not asked or did not answer
+	Findings []Diagnosis     `json:"findings"`
+	Cures    []Cure          `json:"cures"`
+	Advice   []AdviceLine    `json:"advice"`
+	Slurm    *slurm.EndedJob `json:"slurm,omitempty"` // nil where it was not asked or did not answer
 	// Notes say what is missing or doubtful: damage, a journal alone, samples
 	// that were thinned.
 	Notes []string `json:"notes,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -14,7 +15,7 @@ type Ending struct {
 	Cause     event.Cause
 	Certainty Certainty
 	Limit     int        // the limit that ended it, index in Run.Limits, -1 for none
-	Near      LimitState // how near that limit was; its Limit is nil where none is known
+	Near      LimitState // how near that limit was
 	Count     CountUse   // of an end for want of mappings or descriptors
 	Signal    SignalSeen
 	Slurm     agreement
@@ -77,8 +78,8 @@ const WorthTelling = 0.5
 // acted and not always why.
 type Case struct {
 	*RunScan
-	Said *SlurmSays // nil where it does not speak of this run
-	Step *StepSays  // what it says of the run's own step
+	Said *slurm.EndedJob  // nil where it does not speak of this run
+	Step *slurm.EndedStep // what it says of the run's own step
 	// settled says that the record of a run of the job, on whatever node, shows
 	// the cause that Slurm names: the others ended of something else then.
 	settled bool
@@ -112,7 +113,7 @@ const (
 )
 
 // setSlurmStatus takes in what Slurm says of the run.
-func (q *Case) setSlurmStatus(said *SlurmSays) {
+func (q *Case) setSlurmStatus(said *slurm.EndedJob) {
 	q.Said = said
 	if j := q.Run.Meta.Job; j != nil {
 		step := j.Step
@@ -181,7 +182,7 @@ func (q *Case) ended() Ending {
 		return q.endsAbruptly()
 	case told:
 		return q.onSignal(signal)
-	case d.By("SIGBUS", 7) && shm.Ratio >= NearFull:
+	case d.By("SIGBUS", 7) && shm.Ratio() >= NearFull:
 		return inferred(EndSHM, event.CauseSHM).by(shm)
 	case d.By("SIGKILL", 9):
 		return q.bySIGKILL()
@@ -196,11 +197,11 @@ func (q *Case) ended() Ending {
 		return q.outOf(EndCount, event.CauseFDs, fds)
 	case q.sentTooMuch():
 		return q.outOf(EndSending, q.Sharing.TooMuch(), CountUse{})
-	case shm.Ratio >= full:
+	case shm.Ratio() >= full:
 		return inferred(EndSHM, event.CauseSHM).by(shm)
-	case tasks.nearFull():
+	case tasks.near():
 		return inferred(EndUsedUp, event.CauseTasks).by(tasks)
-	case addresses.nearFull():
+	case addresses.near():
 		return inferred(EndUsedUp, event.CauseAS).by(addresses)
 	}
 	return seen(EndCrash, event.CauseCrash)
@@ -248,7 +249,7 @@ func (q *Case) bySIGKILL() Ending {
 // near.
 func (q *Case) byMemory() (Ending, bool) {
 	b, ok := q.Fullest(event.LimitSlurm, event.LimitCgroup, event.LimitNode)
-	if !ok || !b.nearFull() {
+	if !ok || !b.near() {
 		return Ending{}, false
 	}
 	return q.memory(b), true
@@ -321,29 +322,28 @@ func (q *Case) timeUpAfter() bool {
 	return !q.Wall(q.End).Add(silence).Before(q.JobEnd)
 }
 
-// LimitState is how near a limit was at the end of a run.
+// LimitState is how near a limit was at the end of a run. The zero value is no limit.
 type LimitState struct {
-	*event.Limit
-	I     int
-	Size  uint64 // as it was then
-	Used  uint64
-	At    time.Duration
-	Ratio float64
-	// rate is by how many bytes a second it grew between the last two readings,
+	event.Limit
+	I  int           // in Run.Limits
+	At time.Duration // negative: between two samples
+	// Rate is by how many bytes a second it grew between the last two readings,
 	// where at that rate the limit was reached by the end; else 0.
-	Rate float64
-	// growth is the same wherever the limit was then.
-	growth float64
+	Rate   float64
+	growth float64 // the same wherever the limit was then
 }
 
-// nearFull says that a SIGKILL may be laid to it.
-func (b *LimitState) nearFull() bool { return b.Ratio >= NearFull || b.Rate > 0 && b.Ratio >= 0.5 }
+// near says that a failure, or a SIGKILL, may be laid to what was used to that share and
+// grew so.
+func near(ratio, rate float64) bool { return ratio >= NearFull || rate > 0 && ratio >= 0.5 }
+
+func (b *LimitState) near() bool { return near(b.Ratio(), b.Rate) }
 
 // closing says that a limit which was not near yet was on its way to be: a record
 // that breaks off with no other reason is laid to it.
 func (b *LimitState) closing() bool {
-	left := float64(b.Size) - float64(b.Used)
-	return b.Ratio >= mayClose && b.growth > 0 && left <= b.growth*closeWithin.Seconds()
+	left := float64(b.Limit.Limit) - float64(b.Used)
+	return b.Ratio() >= mayClose && b.growth > 0 && left <= b.growth*closeWithin.Seconds()
 }
 
 // Fullest returns the limit of these names that was nearest at the end, all of
@@ -356,23 +356,24 @@ func (q *Case) Fullest(names ...event.LimitName) (best LimitState, ok bool) {
 			len(names) > 0 && l.ByJobSum() { // slurmd asks by SIGTERM first: see bySlurmd
 			continue
 		}
-		if b, found := q.state(i); found && (!ok || b.reach() > best.reach()) {
+		if b, found := q.State(i); found && (!ok || b.reach() > best.reach()) {
 			best, ok = b, true
 		}
 	}
 	return best, ok
 }
 
-// state is how near one limit was at the end.
-func (q *Case) state(i int) (b LimitState, ok bool) {
+// State is how near one limit was at the end.
+func (q *Case) State(i int) (b LimitState, ok bool) {
 	l := &q.Limits[i]
 	r, at, found := l.Tail.Fullest(q.End)
 	if !found || r.Size == 0 {
 		return b, false
 	}
-	b = LimitState{Limit: l.Limit, I: i, Size: uint64(r.Size), Used: uint64(r.Used), At: at, Ratio: r.Ratio()}
+	b = LimitState{Limit: *l.Limit, I: i, At: at}
+	b.Used, b.Limit.Limit = r.Used, r.Size
 	rate, reached := l.Tail.reach(q.End)
-	if b.growth = rate; reached && b.Ratio < 1 {
+	if b.growth = rate; reached && b.Ratio() < 1 {
 		b.Rate = rate
 	}
 	return b, true
@@ -381,10 +382,10 @@ func (q *Case) state(i int) (b LimitState, ok bool) {
 // reach orders limits by how near they were: what grew into its limit before
 // what merely stood high.
 func (b *LimitState) reach() float64 {
-	if b.Rate > 0 && b.Ratio >= 0.5 {
-		return max(b.Ratio, 1)
+	if b.Rate > 0 && b.Ratio() >= 0.5 {
+		return max(b.Ratio(), 1)
 	}
-	return b.Ratio
+	return b.Ratio()
 }
 
 // byKernel tells of a kill that the kernel counted.
@@ -393,7 +394,7 @@ func (q *Case) byKernel() Ending {
 	b, ok := q.Fullest(event.LimitCgroup)
 	node, onNode := q.Fullest(event.LimitNode)
 	switch {
-	case onNode && node.nearFull() && (!ok || !b.nearFull()):
+	case onNode && node.near() && (!ok || !b.near()):
 		f.Cause = event.CauseNodeOOM
 		return f.by(node)
 	case ok:
@@ -405,13 +406,13 @@ func (q *Case) byKernel() Ending {
 // highestOf is a cgroup that the kernel has counted a kill in, as the exit event
 // has it where samples missed that it was full.
 func (q *Case) highestOf(b LimitState) LimitState {
-	if b.nearFull() {
+	if b.near() {
 		return b
 	}
 	n := q.Exit.Binding
 	switch {
-	case n != nil && n.Name == event.LimitCgroup && uint64(n.Limit) == b.Size && n.Ratio() >= NearFull:
-		b.Used, b.Ratio, b.At, b.Rate = uint64(n.Used), n.Ratio(), -1, 0
+	case n != nil && n.Name == event.LimitCgroup && n.Limit == b.Limit.Limit && n.Ratio() >= NearFull:
+		b.Used, b.At, b.Rate = n.Used, -1, 0
 	case b.closing():
 		b.Rate = b.growth
 	}
@@ -449,13 +450,13 @@ func (q *Case) bySlurmd(s SignalSeen) (f Ending, ok bool) {
 	if !ok {
 		return f, false
 	}
-	if b.Used <= b.Size && b.Rate == 0 {
+	if b.Used <= b.Limit.Limit && b.Rate == 0 {
 		// A checkpoint after SIGTERM takes up to KillWait: the watcher saw it before.
 		if q.Exit == nil || q.Exit.Verdict != event.VerdictKilled || q.Death().By("SIGKILL", 9) {
 			return f, false
 		}
 		max := q.Limits[b.I].Max
-		b.Used, b.Size, b.Ratio, b.At = uint64(max.Used), uint64(max.Size), max.Ratio(), -1
+		b.Used, b.Limit.Limit, b.At = max.Used, max.Size, -1
 	}
 	f = inferred(EndJobKill, event.CauseOverKill).by(b)
 	f.Signal = s
@@ -467,7 +468,7 @@ func (q *Case) bySlurmd(s SignalSeen) (f Ending, ok bool) {
 func (q *Case) unheardOfSlurmd() (f Ending, ok bool) {
 	b, ok := q.jobSum()
 	step, _ := q.Fullest(event.LimitSlurm)
-	if !ok || b.Used <= b.Size || step.Ratio >= 1 || q.TimeUp() {
+	if !ok || b.Used <= b.Limit.Limit || step.Ratio() >= 1 || q.TimeUp() {
 		return f, false // slurmstepd kills a step that has more than its limit, and looks more often
 	}
 	return inferred(EndJobKillUnseen, event.CauseOverKill).by(b), true
@@ -480,7 +481,7 @@ func (q *Case) jobSum() (b LimitState, ok bool) {
 	if i < 0 || q.Said != nil && q.Said.By != "" && q.Said.By != "0" {
 		return b, false
 	}
-	return q.state(i)
+	return q.State(i)
 }
 
 // outOf tells of a process that ran out of what is counted.

@@ -154,18 +154,9 @@ type CountUse struct {
 	Rate float64
 }
 
-// outOf is the share of a count from which on a failure is laid to it.
-const outOf = 0.9
+func (c *CountUse) near() bool { return near(c.Ratio(), c.Rate) }
 
-// near says that a failure may be laid to it.
-func (c *CountUse) near() bool { return c.Ratio() >= outOf || c.Rate > 0 && c.Ratio() >= 0.5 }
-
-func (c *CountUse) Ratio() float64 {
-	if c.Size == 0 {
-		return 0
-	}
-	return float64(c.V) / float64(c.Size)
-}
+func (c *CountUse) Ratio() float64 { return rss.Bytes(c.V).Of(rss.Bytes(c.Size)) }
 
 func (c *CountScan) add(at time.Duration, v, size uint64, proc int) {
 	if size == 0 {
@@ -207,7 +198,7 @@ func (c *CountScan) reach(end time.Duration) (rate float64, ok bool) {
 // older.
 func (c *CountScan) Fullest(end time.Duration) CountUse {
 	best, _, _ := c.recent.Fullest(end)
-	if rate, reached := c.reach(end); reached && c.last.Ratio() >= best.Ratio() && best.Ratio() < outOf {
+	if rate, reached := c.reach(end); reached && c.last.Ratio() >= best.Ratio() && best.Ratio() < NearFull {
 		best.Rate = rate
 	}
 	return best

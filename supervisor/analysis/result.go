@@ -162,38 +162,6 @@ type AdviceLine struct {
 	Risk *float64 `json:"risk,omitempty"`
 }
 
-// SlurmSays is what Slurm says of the job and its steps.
-type SlurmSays struct {
-	Source string `json:"source"` // "sacct" or "scontrol show job"
-	State  string `json:"state"`  // "OUT_OF_MEMORY"
-	// By is the user id of who cancelled it, empty elsewhere.
-	By     string `json:"by,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	// ExitCode is as Slurm writes it: "0:9".
-	ExitCode string `json:"exit_code,omitempty"`
-	// DerivedExit is the highest of the steps, in the same form.
-	DerivedExit string     `json:"derived_exit_code,omitempty"`
-	ReqMem      string     `json:"req_mem,omitempty"` // as Slurm writes it: "400M"
-	Start       time.Time  `json:"start,omitzero"`
-	End         time.Time  `json:"end,omitzero"`
-	TimeLimit   string     `json:"time_limit,omitempty"` // as Slurm writes it: "1-00:00:00"
-	Steps       []StepSays `json:"steps,omitempty"`
-	// Nodes are those of the job, or of the last time it ran; nil where that was
-	// not asked.
-	Nodes []string `json:"nodes,omitempty"`
-}
-
-// StepSays is what Slurm says of one step.
-type StepSays struct {
-	ID    string `json:"id"` // "12.batch"
-	State string `json:"state"`
-	// By is the user id of who had it cancelled: "0" is slurmstepd, by
-	// OverMemoryKill, or an administrator.
-	By       string    `json:"by,omitempty"`
-	ExitCode string    `json:"exit_code"`
-	MaxRSS   rss.Bytes `json:"max_rss_bytes,omitempty"` // polled by slurmstepd; misses peaks
-}
-
 // MultiNode is what a report has of a job that is more than one run of one rank:
 // several ranks, nodes or lives. In JSON its fields stand beside the others of
 // [Result], and none is there for one run of one rank.

@@ -9,31 +9,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Says is what a report keeps of what Slurm says of a job that has ended.
-func Says(j slurm.EndedJob) SlurmSays {
-	s := SlurmSays{
-		Source: j.Source, State: j.State, By: j.By, Reason: j.Reason, ExitCode: j.ExitCode, DerivedExit: j.DerivedExit,
-		ReqMem: j.ReqMem, Start: j.Start, End: j.End, TimeLimit: j.TimeLimit,
-	}
-	for _, e := range j.Steps {
-		s.Steps = append(s.Steps, StepSays{ID: e.ID, State: e.State, By: e.By, ExitCode: e.ExitCode, MaxRSS: rss.Bytes(e.MaxRSS)})
-	}
-	return s
-}
-
-// Step is what Slurm says of one step, nil where it says nothing of it.
-func (s *SlurmSays) Step(job, step string) *StepSays {
-	for i := range s.Steps {
-		if s.Steps[i].ID == job+"."+step {
-			return &s.Steps[i]
-		}
-	}
-	return nil
-}
-
 // Requested is the memory that was asked for, 0 where Slurm's word for it is for
 // each CPU or not known.
-func (s *SlurmSays) Requested() rss.Bytes {
+func Requested(s *slurm.EndedJob) rss.Bytes {
 	text, each := strings.CutSuffix(s.ReqMem, "c")
 	if each || text == "" {
 		return 0
@@ -45,11 +23,11 @@ func (s *SlurmSays) Requested() rss.Bytes {
 	return b
 }
 
-// cause is what Slurm's word for the end of a run stands for, empty where it
+// causeOf is what Slurm's word for the end of a run stands for, empty where it
 // stands for many things. That a step is CANCELLED says only that a signal ended
 // it, unless somebody is named: sacct has the same for SIGSEGV, and where the
 // job ran into its time limit.
-func (s *SlurmSays) cause(step *StepSays) event.Cause {
+func causeOf(s *slurm.EndedJob, step *slurm.EndedStep) event.Cause {
 	if step != nil {
 		switch {
 		case step.State == "OUT_OF_MEMORY":
@@ -81,19 +59,10 @@ func (s *SlurmSays) cause(step *StepSays) event.Cause {
 	return ""
 }
 
-// KilledBySlurmstepd says that the step was ended the way OverMemoryKill does
-// it: by SIGKILL, on root's behalf.
-func (s *SlurmSays) KilledBySlurmstepd(step *StepSays) bool {
-	if step != nil {
-		return step.State == "CANCELLED" && step.By == "0" && strings.HasSuffix(step.ExitCode, ":9")
-	}
-	return s.State == "FAILED" && s.Reason == "JobLaunchFailure" && s.ExitCode == "0:9"
-}
-
 // reconcile puts what the record shows and what Slurm says together. Where they say
 // the same, Slurm makes it certain; where they do not, both are kept.
 func (q *Case) reconcile(f Ending) Ending {
-	says := q.Said.cause(q.Step)
+	says := causeOf(q.Said, q.Step)
 	switch {
 	case says == "":
 		return q.slurmHint(f)
@@ -176,9 +145,9 @@ func (q *Case) slurmHint(f Ending) Ending {
 		}
 	case f.Cause == event.CauseOverKill && killed:
 		f.Certainty, f.Slurm = Slurm, SlurmConfirms
-	case unknown && q.Step != nil && killed && q.Step.MaxRSS > 0 && q.Said.Requested() > 0 && q.Step.MaxRSS > q.Said.Requested():
+	case unknown && q.Step != nil && killed && Requested(q.Said) > 0 && rss.Bytes(q.Step.MaxRSS) > Requested(q.Said):
 		return slurmAlone(EndStepKillSlurm, event.CauseOverKill)
-	case unknown && killed && stepd.Ratio >= WorthTelling:
+	case unknown && killed && stepd.Ratio() >= WorthTelling:
 		f = inferred(EndStepKill, event.CauseOverKill).by(stepd)
 		f.Slurm = SlurmStepKill
 	case unknown && strings.HasSuffix(code, ":9"):
@@ -191,7 +160,7 @@ func (q *Case) slurmHint(f Ending) Ending {
 
 // appliesTo says that Slurm's word is about this run: of a job that was requeued
 // Slurm tells the last time it ran.
-func appliesTo(said *SlurmSays, k *RunScan, last int) bool {
+func appliesTo(said *slurm.EndedJob, k *RunScan, last int) bool {
 	j := k.Run.Meta.Job
 	return j != nil && j.Restarts == last && (said.Start.IsZero() || !k.Wall(k.End).Before(said.Start))
 }

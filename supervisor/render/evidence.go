@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -59,21 +58,19 @@ func (q *caseText) limitLines(f *analysis.Ending) (out []string) {
 		if !l.Seen || l.Name == event.LimitTime || l.Name == event.LimitMaps || l.Name == event.LimitFDs {
 			continue
 		}
-		r, at, ok := l.Tail.Fullest(q.End)
-		if !ok || r.Size == 0 || r.Ratio() < analysis.WorthTelling && i != f.Limit {
-			continue
+		if b, ok := q.State(i); ok && (b.Ratio() >= analysis.WorthTelling || i == f.Limit) {
+			list = append(list, b)
 		}
-		list = append(list, analysis.LimitState{Limit: l.Limit, I: i, Used: uint64(r.Used), Size: uint64(r.Size), At: at, Ratio: r.Ratio()})
 	}
 	slices.SortStableFunc(list, func(a, b analysis.LimitState) int {
-		return cmp.Or(b2i(b.I == f.Limit)-b2i(a.I == f.Limit), cmp.Compare(b.Ratio, a.Ratio))
+		return cmp.Or(b2i(b.I == f.Limit)-b2i(a.I == f.Limit), cmp.Compare(b.Ratio(), a.Ratio()))
 	})
 	for _, b := range list[:min(len(list), 3)] {
 		name := string(b.Name)
 		if b.Level != "" {
 			name += " " + values.Plain(b.Level)
 		}
-		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.At), name, phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), values.Plain(against(b.Limit))))
+		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.At), name, phrase.Fill(b.Name, b.Used, b.Limit.Limit), values.Plain(against(&b.Limit))))
 	}
 	return out
 }

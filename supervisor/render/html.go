@@ -37,6 +37,7 @@ func embedded(names ...string) string {
 // pageTemplate is made where a page is written: no other command pays for it.
 var pageTemplate = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"bytes":    func(n uint64) rss.Bytes { return rss.Bytes(n) },
 		"command":  func(words []string) string { return values.Command(words, mostCommand) },
 		"ended":    howEnded,
 		"how":      rankHow,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -118,7 +119,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		return fmt.Sprintf("the job failed after the record breaks off at %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
 	case analysis.EndStepKillSlurm:
 		return fmt.Sprintf("killed by slurmstepd (OverMemoryKill): Slurm saw %v (MaxRSS) where %s was asked for; the record breaks off at %s and does not show it",
-			q.Step.MaxRSS, askedFor(q.Said), q.clock(q.End))
+			rss.Bytes(q.Step.MaxRSS), askedFor(q.Said), q.clock(q.End))
 	case analysis.EndHolderKilled:
 		return fmt.Sprintf("somebody's SIGKILL ended rsswarden's holder at %s, and the watch with it: whether the command was killed too or ran on unwatched is not in the record; %s", q.clock(q.End), q.nearestText())
 	case analysis.EndAbrupt:
@@ -129,7 +130,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		return fmt.Sprintf("the record breaks off at %s without a word: all of it was killed at once%s, or rsswarden's watcher alone, or the node failed; which of them is not known; %s",
 			q.clock(q.End), how, q.nearestText())
 	case analysis.EndSHM:
-		return fmt.Sprintf("/dev/shm was full: %v of %v was used %s; the command ended with %s", rss.Bytes(b.Used), rss.Bytes(b.Size), q.when(b.At), died)
+		return fmt.Sprintf("/dev/shm was full: %v of %v was used %s; the command ended with %s", b.Used, b.Limit.Limit, q.when(b.At), died)
 	case analysis.EndCount:
 		return q.countText(f)
 	case analysis.EndUsedUp:
@@ -193,14 +194,14 @@ func (q *caseText) kernelText(b analysis.LimitState) string {
 	if b.At >= 0 {
 		when = q.when(b.At)
 	}
-	held := fmt.Sprintf("%v of %v could not be reclaimed %s", rss.Bytes(b.Used), rss.Bytes(b.Size), when)
+	held := fmt.Sprintf("%v of %v could not be reclaimed %s", b.Used, b.Limit.Limit, when)
 	switch {
-	case b.Ratio >= analysis.NearFull:
+	case b.Ratio() >= analysis.NearFull:
 		return where + " was full: " + held
 	case b.Rate > 0:
 		return where + " filled up: " + held + q.grew(b)
 	}
-	return fmt.Sprintf("%s is the limit that was nearest, and %s (%s): it grew faster than it was sampled, or another limit was full", where, held, values.Percent(b.Ratio))
+	return fmt.Sprintf("%s is the limit that was nearest, and %s (%s): it grew faster than it was sampled, or another limit was full", where, held, values.Percent(b.Ratio()))
 }
 
 // grew tells a rate that was carried on beyond the last reading.
@@ -211,11 +212,11 @@ func (q *caseText) grew(b analysis.LimitState) string {
 // level names a cgroup and whose limit it is.
 func (q *caseText) level(b analysis.LimitState) string {
 	text := short(values.Plain(b.Level))
-	size := rss.Bytes(b.Size)
+	size := b.Limit.Limit
 	switch b.Scope {
 	case event.ScopeJob, event.ScopeStep:
 		what := "limit"
-		if q.Said != nil && q.Said.Requested() == size {
+		if q.Said != nil && analysis.Requested(q.Said) == size {
 			what = "--mem"
 		}
 		value := memArg(size)
@@ -243,7 +244,7 @@ func (q *caseText) stepKill(b analysis.LimitState) string {
 	if strings.Contains(b.Enforcer, "perhaps") {
 		who = "slurmstepd, which here may use OverMemoryKill"
 	}
-	text := fmt.Sprintf("killed by %s: the %s of %s was %v of %v %s%s", who, what, q.whose(b), rss.Bytes(b.Used), rss.Bytes(b.Size), q.when(b.At), note)
+	text := fmt.Sprintf("killed by %s: the %s of %s was %v of %v %s%s", who, what, q.whose(b), b.Used, b.Limit.Limit, q.when(b.At), note)
 	if b.Rate > 0 {
 		text += q.grew(b)
 	}
@@ -263,8 +264,8 @@ func (q *caseText) whose(b analysis.LimitState) string {
 
 func (q *caseText) nodeText(b analysis.LimitState) string {
 	text := fmt.Sprintf("the node had no memory left: %v of %v was used (MemTotal less MemAvailable, everything on the node) %s",
-		rss.Bytes(b.Used), rss.Bytes(b.Size), q.when(b.At))
-	if b.Ratio < analysis.NearFull {
+		b.Used, b.Limit.Limit, q.when(b.At))
+	if b.Ratio() < analysis.NearFull {
 		text += q.grew(b)
 	}
 	return text
@@ -279,7 +280,7 @@ func (q *caseText) jobKill(b analysis.LimitState) string {
 	if b.At >= 0 {
 		when = q.when(b.At)
 	}
-	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, rss.Bytes(b.Used), rss.Bytes(b.Size), when, b.Compared())
+	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, b.Used, b.Limit.Limit, when, b.Compared())
 	if b.Rate > 0 {
 		text += q.grew(b)
 	}
@@ -337,9 +338,9 @@ func (q *caseText) timeLimitText() string {
 func (q *caseText) nearestText() string {
 	b, ok := q.Fullest()
 	user, own := q.Fullest(event.LimitUser)
-	if own && (!ok || user.Ratio > b.Ratio) && (!ok || b.Ratio < analysis.MayBe) {
+	if own && (!ok || user.Ratio() > b.Ratio()) && (!ok || b.Ratio() < analysis.MayBe) {
 		text := "the nearest limit, user, was " + q.describeUse(user)
-		if user.Ratio >= analysis.MayBe {
+		if user.Ratio() >= analysis.MayBe {
 			return "no limit that somebody else enforces was near: " + text
 		}
 		return "no limit was near: " + text
@@ -348,7 +349,7 @@ func (q *caseText) nearestText() string {
 		return "no limit is in the record"
 	}
 	text := fmt.Sprintf("the nearest limit, %s, was %s", b.Name, q.describeUse(b))
-	if b.Ratio >= analysis.MayBe {
+	if b.Ratio() >= analysis.MayBe {
 		return text + ": it may have been that"
 	}
 	return "no limit was near: " + text
@@ -356,7 +357,7 @@ func (q *caseText) nearestText() string {
 
 // describeUse is how full a limit was, and when.
 func (q *caseText) describeUse(b analysis.LimitState) string {
-	return fmt.Sprintf("at %s %s", phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), q.when(b.At))
+	return fmt.Sprintf("at %s %s", phrase.Fill(b.Name, b.Used, b.Limit.Limit), q.when(b.At))
 }
 
 // countText is a process that ran out of what is counted.
@@ -390,7 +391,7 @@ func (q *caseText) usedUp(f *analysis.Ending) string {
 	if f.Cause == event.CauseAS {
 		what, then = "address space", "malloc(3) and mmap(2) fail with ENOMEM then, in Python with MemoryError"
 	}
-	text := fmt.Sprintf("out of %s: %s %s", what, phrase.Fill(b.Name, rss.Bytes(b.Used), rss.Bytes(b.Size)), q.when(b.At))
+	text := fmt.Sprintf("out of %s: %s %s", what, phrase.Fill(b.Name, b.Used, b.Limit.Limit), q.when(b.At))
 	if b.LimitSource != "" {
 		text += ", limit from " + values.Plain(b.Place())
 	}
@@ -478,7 +479,7 @@ func (q *caseText) slurmText(f *analysis.Ending) string {
 	switch f.Cause {
 	case event.CauseKernelOOM:
 		text := "the kernel's OOM killer ended a process of the step: " + word
-		if f.Near.Limit != nil {
+		if f.Near.Name != "" {
 			text += "; " + q.kernelText(f.Near)
 		}
 		return text
@@ -557,7 +558,7 @@ func (q *caseText) when(at time.Duration) string {
 func (q *caseText) after() string { return "after " + values.Span(q.End) }
 
 // slurmSays is all that Slurm says, for the evidence.
-func slurmSays(s *analysis.SlurmSays, step *analysis.StepSays) string {
+func slurmSays(s *slurm.EndedJob, step *slurm.EndedStep) string {
 	text := fmt.Sprintf("Slurm (%s) says: job %s", s.Source, s.State)
 	if s.By != "" {
 		text += " by " + user(s.By)
@@ -580,14 +581,14 @@ func slurmSays(s *analysis.SlurmSays, step *analysis.StepSays) string {
 	}
 	text += ", exit code " + step.ExitCode
 	if step.MaxRSS > 0 {
-		text += fmt.Sprintf(", MaxRSS %v, as slurmstepd saw when it looked", step.MaxRSS)
+		text += fmt.Sprintf(", MaxRSS %v, as slurmstepd saw when it looked", rss.Bytes(step.MaxRSS))
 	}
 	return values.Plain(text)
 }
 
 // askedFor is the memory that was asked for, as --mem takes it.
-func askedFor(s *analysis.SlurmSays) string {
-	if b := s.Requested(); b != 0 {
+func askedFor(s *slurm.EndedJob) string {
+	if b := analysis.Requested(s); b != 0 {
 		if arg := memArg(b); arg != "" {
 			return arg
 		}
