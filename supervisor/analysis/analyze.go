@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
@@ -16,8 +15,8 @@ import (
 // one run outside Slurm.
 type Input struct {
 	Runs  []*record.Run
-	Slurm *slurm.EndedJob // nil where it was not asked
-	Now   time.Time       // in whose zone times are told
+	Slurm *SlurmSays // nil where it was not asked
+	Now   time.Time  // in whose zone times are told
 	// Timeline says that what is drawn is wanted too.
 	Timeline bool
 }
@@ -91,6 +90,13 @@ func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, timeline *Timelin
 		timeline = d.finish()
 	}
 	return looks, timeline
+}
+
+// Gather scans runs for advice alone.
+func Gather(runs []*record.Run) []*RunScan {
+	looks, _ := scanAll(stints(Distinct(runs)), false) // a run's journal is no second run
+	handOver(looks)
+	return looks
 }
 
 // casesOf are the ends that are asked about: of each run its own, and where
@@ -193,10 +199,10 @@ type Result struct {
 	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
 	// Findings say why something grew, the weightiest first, Cures what was
 	// changed before it could go wrong.
-	Findings []Diagnosis     `json:"findings"`
-	Cures    []Cure          `json:"cures"`
-	Advice   []AdviceLine    `json:"advice"`
-	Slurm    *slurm.EndedJob `json:"slurm,omitempty"` // nil where it was not asked or did not answer
+	Findings []Diagnosis  `json:"findings"`
+	Cures    []Cure       `json:"cures"`
+	Advice   []AdviceLine `json:"advice"`
+	Slurm    *SlurmSays   `json:"slurm,omitempty"` // nil where it was not asked or did not answer
 	// Notes say what is missing or doubtful: damage, a journal alone, samples
 	// that were thinned.
 	Notes []string `json:"notes,omitempty"`

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
@@ -156,7 +155,7 @@ func TestRanksOfOneRecord(t *testing.T) {
 	}
 }
 
-func build(runs []*record.Run, said *slurm.EndedJob, now time.Time) *Result {
+func build(runs []*record.Run, said *SlurmSays, now time.Time) *Result {
 	return Analyze(Input{Runs: runs, Slurm: said, Now: now})
 }
 

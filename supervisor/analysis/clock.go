@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -51,7 +50,7 @@ func AlignClocks(runs []*record.Run) []*record.Run {
 const worthSkew = time.Second
 
 // clock says what the times of these runs are worth.
-func clock(looks []*RunScan, said *slurm.EndedJob, last int) *Clock {
+func clock(looks []*RunScan, said *SlurmSays, last int) *Clock {
 	c := &Clock{Basis: "wall"}
 	nodes, boots, monotonic := map[string]bool{}, map[string]bool{}, true
 	first := map[string]map[string]time.Time{} // of a step, by node

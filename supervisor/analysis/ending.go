@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -78,8 +77,8 @@ const WorthTelling = 0.5
 // acted and not always why.
 type Case struct {
 	*RunScan
-	Said *slurm.EndedJob  // nil where it does not speak of this run
-	Step *slurm.EndedStep // what it says of the run's own step
+	Said *SlurmSays // nil where it does not speak of this run
+	Step *StepSays  // what it says of the run's own step
 	// settled says that the record of a run of the job, on whatever node, shows
 	// the cause that Slurm names: the others ended of something else then.
 	settled bool
@@ -90,9 +89,6 @@ type Case struct {
 }
 
 const (
-	// nearFull is the share of a memory limit from which on a SIGKILL is laid to
-	// it: between the last sample and a kill it only grew.
-	NearFull = 0.9
 	// full is the share of /dev/shm from which on a failure is laid to it where no
 	// SIGBUS speaks for it.
 	full = 0.98
@@ -113,7 +109,7 @@ const (
 )
 
 // setSlurmStatus takes in what Slurm says of the run.
-func (q *Case) setSlurmStatus(said *slurm.EndedJob) {
+func (q *Case) setSlurmStatus(said *SlurmSays) {
 	q.Said = said
 	if j := q.Run.Meta.Job; j != nil {
 		step := j.Step
@@ -332,10 +328,6 @@ type LimitState struct {
 	Rate   float64
 	growth float64 // the same wherever the limit was then
 }
-
-// near says that a failure, or a SIGKILL, may be laid to what was used to that share and
-// grew so.
-func near(ratio, rate float64) bool { return ratio >= NearFull || rate > 0 && ratio >= 0.5 }
 
 func (b *LimitState) near() bool { return near(b.Ratio(), b.Rate) }
 

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -39,7 +40,7 @@ func handOver(looks []*RunScan) {
 	}
 	before := successions(all)
 	for i, n := range before {
-		led[i].Line = led[firstOf(before, i)]
+		led[i].Line = led[firstOf(before, i)].Run
 		if n < 0 {
 			continue
 		}
@@ -130,6 +131,16 @@ type jobLife struct {
 
 func jobOf(r *record.Run) jobLife {
 	return jobLife{r.Meta.Job.Cluster, r.Meta.Job.ID, r.Meta.Job.Restarts}
+}
+
+// jobName is what the runs of one job have in common and no others.
+func jobName(r *record.Run) string {
+	j := r.Meta.Job
+	if j == nil {
+		return r.Meta.ID
+	}
+	// A job that Slurm has requeued is another observation.
+	return fmt.Sprintf("%s %s %s %d", j.Cluster, j.ID, j.Step, j.Restarts)
 }
 
 // leadership is the time that one record of a leader covers.

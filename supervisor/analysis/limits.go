@@ -154,6 +154,13 @@ type CountUse struct {
 	Rate float64
 }
 
+// NearFull is the share of a limit from which on a failure, or a SIGKILL, is laid to it:
+// between the last sample and a kill it only grew.
+const NearFull = 0.9
+
+// near says that it may be laid to what was used to that share and grew so.
+func near(ratio, rate float64) bool { return ratio >= NearFull || rate > 0 && ratio >= 0.5 }
+
 func (c *CountUse) near() bool { return near(c.Ratio(), c.Rate) }
 
 func (c *CountUse) Ratio() float64 { return rss.Bytes(c.V).Of(rss.Bytes(c.Size)) }

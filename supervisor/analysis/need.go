@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"cmp"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -193,7 +192,7 @@ func (o *JobNeed) Least() rss.Bytes {
 func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 	type place struct {
 		node string
-		line *RunScan
+		line *record.Run
 	}
 	byPlace := map[place]*JobNeed{}
 	var order []place
@@ -204,7 +203,7 @@ func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 		}
 		p := place{node: f.Run.Meta.Node}
 		if l.Scope == event.ScopeTree && key.Name == event.LimitUser {
-			p.line = cmp.Or(f.Line, f) // where nobody else led it is a limit of the run's own
+			p.line = cmp.Or(f.Line, f.Run) // where nobody else led it is a limit of the run's own
 		}
 		n := byPlace[p]
 		if n == nil {
@@ -260,6 +259,51 @@ func (o *JobNeed) beside(n *JobNeed) {
 	}
 }
 
+// Counted is what a limit counts of processes, false where the record does not tell.
+func (s *Sum) Counted(key LimitKey) (rss.Bytes, bool) {
+	switch key.Accounting {
+	case event.AccountingRSS:
+		return s.parts(), true
+	case event.AccountingNoShared:
+		return s.anon, true
+	case event.AccountingPSS:
+		return s.pss, !s.noPSS
+	case event.AccountingCgroup:
+		// A page that a fork shares is charged once: what is a worker's own is
+		// what has come since.
+		return s.grown + s.shmem, true
+	}
+	return 0, false
+}
+
+// Stayed says that most workers lived through at least half of the time in
+// which there were any, and how many did: a loader with persistent workers, or
+// one that never ends its epoch.
+func (k *RunScan) Stayed() (n int, ok bool) {
+	all := 0
+	for i := range k.Procs {
+		if p := &k.Procs[i]; p.Seen && p.group == k.Workers {
+			if all++; p.last-p.first >= k.Workers.RSS.span()/2 {
+				n++
+			}
+		}
+	}
+	return n, n > 0 && 2*n >= all
+}
+
+// Inherited is what workers were born with in all, as far as any were there at a
+// time.
+func (k *RunScan) Inherited() (sum rss.Bytes) {
+	n := 0
+	for i := range k.Procs {
+		if p := &k.Procs[i]; p.Seen && p.group == k.Workers && n < k.Workers.Most() {
+			sum += p.Born
+			n++
+		}
+	}
+	return sum
+}
+
 // Close says that the limit was so near that saving is worth something.
 func (k *RunScan) Close(key LimitKey) bool {
 	l := k.Peak(key)
@@ -278,13 +322,6 @@ func (j *job) settle() {
 		return 0
 	}
 	slices.SortStableFunc(j.Runs, func(a, b *RunScan) int { return cmp.Compare(share(a), share(b)) })
-}
-
-// Gather scans runs for advice alone.
-func Gather(runs []*record.Run) []*RunScan {
-	looks, _ := scanAll(stints(Distinct(runs)), false) // a run's journal is no second run
-	handOver(looks)
-	return looks
 }
 
 // Program is the runs of one program, by time.
@@ -308,8 +345,8 @@ func Programs(all []*RunScan) []Program {
 	var kinds []Program
 	for _, f := range all {
 		words := kindWords(f.Run.Meta.Command)
-		if first := f.Line; first != nil && jobName(first.Run) == jobName(f.Run) {
-			words = kindWords(first.Run.Meta.Command) // it led the others, whatever they run
+		if first := f.Line; first != nil && jobName(first) == jobName(f.Run) {
+			words = kindWords(first.Meta.Command) // it led the others, whatever they run
 		}
 		i := slices.IndexFunc(kinds, func(k Program) bool { return slices.Equal(k.Words, words) })
 		if i < 0 {
@@ -357,14 +394,4 @@ func kindWords(command []string) []string {
 		}
 	}
 	return command
-}
-
-// jobName is what the runs of one job have in common and no others.
-func jobName(r *record.Run) string {
-	j := r.Meta.Job
-	if j == nil {
-		return r.Meta.ID
-	}
-	// A job that Slurm has requeued is another observation.
-	return fmt.Sprintf("%s %s %s %d", j.Cluster, j.ID, j.Step, j.Restarts)
 }

@@ -5,13 +5,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/rsswarden/rsswarden/slurm"
 )
 
 // fill fills in what a job of several ranks, nodes or lives has, and returns the end of
 // each life.
-func (j *MultiNode) fill(looks []*RunScan, cases []*Case, best *Case, said *slurm.EndedJob, last int, zone *time.Location) (ends []*Case) {
+func (j *MultiNode) fill(looks []*RunScan, cases []*Case, best *Case, said *SlurmSays, last int, zone *time.Location) (ends []*Case) {
 	j.Nodes = nodesOf(looks, zone)
 	j.Ranks = mergeRanks(looks, zone)
 	j.Leads = leadChanges(looks, zone)
@@ -224,7 +222,7 @@ func livesOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attemp
 }
 
 // missing finds the nodes of the last life without a record.
-func (j *MultiNode) missing(looks []*RunScan, said *slurm.EndedJob, last int) {
+func (j *MultiNode) missing(looks []*RunScan, said *SlurmSays, last int) {
 	seen, nodes := map[string]bool{}, 0
 	for _, k := range looks {
 		if m := &k.Run.Meta; m.Job != nil && m.Job.Restarts == last && !m.Attached {

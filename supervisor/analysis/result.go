@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // Version is the value of "v" in the JSON of a report. Fields are only added.
@@ -373,9 +374,9 @@ type Cure struct {
 
 // limitOf is where a limit of a [Result] was read.
 type limitOf struct {
-	From, To time.Time // what its Spark is of
-	line     *RunScan  // see [RunScan.Line]
-	Ranks    []RankKey // who recorded it
+	From, To time.Time   // what its Spark is of
+	line     *record.Run // see [RunScan.Line]
+	Ranks    []RankKey   // who recorded it
 }
 
 // RankKey names one rank on its node. Who has no task is told apart by its holder.

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // treeScan is what the processes of the tree had, by role and together. What a limit
 // counts beside the tree is in the limits.
 type treeScan struct {
+	run                     *record.Run
 	peaks                   [accountings]peakSeen
 	roles                   []*Group
 	Workers, Trainers, Tree *Group
@@ -50,7 +50,7 @@ type ProcSeen struct {
 }
 
 func newTreeScan(r *record.Run) treeScan {
-	k := treeScan{Procs: make([]ProcSeen, len(r.Procs)), Tree: &Group{}}
+	k := treeScan{run: r, Procs: make([]ProcSeen, len(r.Procs)), Tree: &Group{}}
 	k.Workers, k.Trainers = k.role(rss.RoleWorker), k.role(rss.RoleTrainer)
 	for i := range r.Procs {
 		if p := &r.Procs[i]; !p.Extra && !p.Ours {
@@ -80,19 +80,19 @@ func (s *Sum) parts() rss.Bytes { return s.anon + s.file + s.shmem }
 
 // processes takes in the processes of a sample, or what a journal has in their place, and
 // returns what one of them had most of.
-func (k *RunScan) processes(s *record.Sample) (maps, fds CountUse) {
+func (k *treeScan) processes(s *record.Sample, ranks *RanksSeen) (maps, fds CountUse) {
 	k.Tree.now = Sum{}
 	for _, g := range k.roles {
 		g.now = Sum{}
 	}
-	k.Ranks.begin()
+	ranks.begin()
 	for i := range s.Procs {
 		u := &s.Procs[i]
 		if u.Proc < 0 || u.Proc >= len(k.Procs) {
 			continue
 		}
-		p, who, all := &k.Procs[u.Proc], &k.Run.Procs[u.Proc], u.RSS()
-		k.Ranks.add(u, who)
+		p, who, all := &k.Procs[u.Proc], &k.run.Procs[u.Proc], u.RSS()
+		ranks.add(u, who)
 		if p.group == nil {
 			continue
 		}
@@ -113,7 +113,7 @@ func (k *RunScan) processes(s *record.Sample) (maps, fds CountUse) {
 		p.group.now.add(&has)
 		k.Tree.now.add(&has)
 	}
-	k.Ranks.end(s.At)
+	ranks.end(s.At)
 	for i := range s.Roles {
 		r := &s.Roles[i]
 		has := Sum{Count: r.Count, anon: r.Anon, file: r.File, shmem: r.Shmem, rss: r.RSS, noPSS: true}
@@ -129,9 +129,9 @@ func (k *RunScan) processes(s *record.Sample) (maps, fds CountUse) {
 			k.peaks[byPSS].raise(sum.pss, s.At)
 		}
 	}
-	k.Tree.take(k.Run, s.At)
+	k.Tree.take(k.run, s.At)
 	for _, g := range k.roles {
-		g.take(k.Run, s.At)
+		g.take(k.run, s.At)
 	}
 	return maps, fds
 }
@@ -156,59 +156,14 @@ func (g *Group) take(r *record.Run, at time.Duration) {
 }
 
 // trainer is the RssAnon of the trainer with that PID in a sample.
-func (k *RunScan) trainer(s *record.Sample, pid int) rss.Bytes {
+func (k *treeScan) trainer(s *record.Sample, pid int) rss.Bytes {
 	for i := range s.Procs {
 		u := &s.Procs[i]
-		if u.Proc >= 0 && u.Proc < len(k.Procs) && k.Run.Procs[u.Proc].ID.PID == pid && k.Run.Procs[u.Proc].Role == rss.RoleTrainer {
+		if u.Proc >= 0 && u.Proc < len(k.Procs) && k.run.Procs[u.Proc].ID.PID == pid && k.run.Procs[u.Proc].Role == rss.RoleTrainer {
 			return u.Anon
 		}
 	}
 	return 0
-}
-
-// Counted is what a limit counts of processes, false where the record does not tell.
-func (s *Sum) Counted(key LimitKey) (rss.Bytes, bool) {
-	switch key.Accounting {
-	case event.AccountingRSS:
-		return s.parts(), true
-	case event.AccountingNoShared:
-		return s.anon, true
-	case event.AccountingPSS:
-		return s.pss, !s.noPSS
-	case event.AccountingCgroup:
-		// A page that a fork shares is charged once: what is a worker's own is
-		// what has come since.
-		return s.grown + s.shmem, true
-	}
-	return 0, false
-}
-
-// Stayed says that most workers lived through at least half of the time in
-// which there were any, and how many did: a loader with persistent workers, or
-// one that never ends its epoch.
-func (k *RunScan) Stayed() (n int, ok bool) {
-	all := 0
-	for i := range k.Procs {
-		if p := &k.Procs[i]; p.Seen && p.group == k.Workers {
-			if all++; p.last-p.first >= k.Workers.RSS.span()/2 {
-				n++
-			}
-		}
-	}
-	return n, n > 0 && 2*n >= all
-}
-
-// Inherited is what workers were born with in all, as far as any were there at a
-// time.
-func (k *RunScan) Inherited() (sum rss.Bytes) {
-	n := 0
-	for i := range k.Procs {
-		if p := &k.Procs[i]; p.Seen && p.group == k.Workers && n < k.Workers.Most() {
-			sum += p.Born
-			n++
-		}
-	}
-	return sum
 }
 
 // peakSeen is the most of one accounting, and when.

@@ -117,7 +117,7 @@ func (k *RunScan) sample(s *record.Sample) {
 	if k.first < 0 {
 		k.first = s.At
 	}
-	maps, fds := k.processes(s)
+	maps, fds := k.processes(s, &k.Ranks)
 	for i := range s.Limits {
 		r := &s.Limits[i]
 		if r.Limit < 0 || r.Limit >= len(k.Limits) {
@@ -358,7 +358,7 @@ func (k *RunScan) binding() event.Accounting {
 // nodeScan is what is known of the other ranks of the node.
 type nodeScan struct {
 	Ranks   RanksSeen
-	Line    *RunScan    // the first of the leaders that followed each other, nil for who led nobody
+	Line    *record.Run // that of the first of the leaders that followed each other, nil for who led nobody
 	Follows bool        // what was before it is in another record
 	Handing *Handover   // to another rank's record, nil where none goes on from this one
 	fallen  *failedRank // the first rank but its own that failed

@@ -9,9 +9,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// SlurmSays is what Slurm says of the job and its steps, StepSays of one step.
+type (
+	SlurmSays = slurm.EndedJob
+	StepSays  = slurm.EndedStep
+)
+
 // Requested is the memory that was asked for, 0 where Slurm's word for it is for
 // each CPU or not known.
-func Requested(s *slurm.EndedJob) rss.Bytes {
+func Requested(s *SlurmSays) rss.Bytes {
 	text, each := strings.CutSuffix(s.ReqMem, "c")
 	if each || text == "" {
 		return 0
@@ -27,7 +33,7 @@ func Requested(s *slurm.EndedJob) rss.Bytes {
 // stands for many things. That a step is CANCELLED says only that a signal ended
 // it, unless somebody is named: sacct has the same for SIGSEGV, and where the
 // job ran into its time limit.
-func causeOf(s *slurm.EndedJob, step *slurm.EndedStep) event.Cause {
+func causeOf(s *SlurmSays, step *StepSays) event.Cause {
 	if step != nil {
 		switch {
 		case step.State == "OUT_OF_MEMORY":
@@ -160,7 +166,7 @@ func (q *Case) slurmHint(f Ending) Ending {
 
 // appliesTo says that Slurm's word is about this run: of a job that was requeued
 // Slurm tells the last time it ran.
-func appliesTo(said *slurm.EndedJob, k *RunScan, last int) bool {
+func appliesTo(said *SlurmSays, k *RunScan, last int) bool {
 	j := k.Run.Meta.Job
 	return j != nil && j.Restarts == last && (said.Start.IsZero() || !k.Wall(k.End).Before(said.Start))
 }

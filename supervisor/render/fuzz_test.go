@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -41,8 +41,8 @@ func FuzzReport(f *testing.F) {
 		if err != nil {
 			return
 		}
-		said := &slurm.EndedJob{Source: "sacct", State: state, ExitCode: code, ReqMem: code, Steps: []slurm.EndedStep{{ID: "1.0", State: state, By: "0", ExitCode: code}}}
-		for _, s := range []*slurm.EndedJob{nil, said} {
+		said := &analysis.SlurmSays{Source: "sacct", State: state, ExitCode: code, ReqMem: code, Steps: []analysis.StepSays{{ID: "1.0", State: state, By: "0", ExitCode: code}}}
+		for _, s := range []*analysis.SlurmSays{nil, said} {
 			var text, table bytes.Buffer
 			rep := told([]*record.Run{r}, s, time.Unix(1e9, 0))
 			wardentest.NoError(t, Text(&text, rep, 80, false))

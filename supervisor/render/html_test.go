@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -27,7 +26,7 @@ func TestHostileRecords(t *testing.T) {
 	oom := find(t, "kernel, the command")
 	for name, of := range map[string]struct {
 		runs []*record.Run
-		said *slurm.EndedJob
+		said *analysis.SlurmSays
 	}{
 		"carried":    {runs: []*record.Run{scenetest.CarriedRun()}},
 		"killed":     {[]*record.Run{oom.scene.Run()}, oom.said},
@@ -73,7 +72,7 @@ func TestHostileRecords(t *testing.T) {
 }
 
 // shown is every form of a report that people read, the table of all samples if asked for.
-func shown(t *testing.T, runs []*record.Run, said *slurm.EndedJob, withTable bool) map[string]string {
+func shown(t *testing.T, runs []*record.Run, said *analysis.SlurmSays, withTable bool) map[string]string {
 	t.Helper()
 	rep := explained(analysis.Input{Runs: runs, Slurm: said, Now: scenetest.Noon.Add(time.Hour), Timeline: true})
 	var text, advice, table, page, svg bytes.Buffer
@@ -257,7 +256,7 @@ func drawnReport(runs ...scenetest.DrawnRun) *analysis.Result {
 		Reasons: map[event.Reason]int{event.ReasonRecent: 14}}}
 	rep.Advice = []analysis.AdviceLine{{Line: "#SBATCH --mem=4608M", Why: "The peak was 3.88 GiB with recycling on; 4.50 GiB leaves 14 % to spare.", Evidence: "Seen in this run alone.", Mem: 4608 * rss.MiB, Risk: &risk},
 		{Line: "num_workers=8", Why: "The trainer never waited for a batch with 8 of 14 workers busy."}}
-	rep.Slurm = &slurm.EndedJob{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", ReqMem: "4G", Steps: []slurm.EndedStep{{ID: "4711.batch", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 3 << 30}}}
+	rep.Slurm = &analysis.SlurmSays{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", ReqMem: "4G", Steps: []analysis.StepSays{{ID: "4711.batch", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 3 << 30}}}
 	rep.Notes = []string{"Early samples were thinned to one in ten seconds."}
 	return rep
 }

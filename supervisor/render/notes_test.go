@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
@@ -78,7 +78,7 @@ func TestClock(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		runs   []*record.Run
-		said   *slurm.EndedJob
+		said   *analysis.SlurmSays
 		basis  string
 		spread float64 // negative for none
 		behind float64 // of n1

@@ -15,7 +15,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -31,7 +30,7 @@ var outputs = flag.String("outputs", "", "a directory for all that is rendered, 
 type whole struct {
 	name string
 	runs []*record.Run
-	said *slurm.EndedJob
+	said *analysis.SlurmSays
 	now  time.Time
 }
 
@@ -43,7 +42,7 @@ func wholes(t *testing.T) []whole {
 	hostile.Damage = []string{"block 7: \x1b[31mbad"}
 	hostile.Sources = []string{"/tmp/\x1b[1m"}
 	died := saysNodes("n1", "n2")
-	died.State, died.ExitCode, died.Steps = "FAILED", "0:9", []slurm.EndedStep{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
+	died.State, died.ExitCode, died.Steps = "FAILED", "0:9", []analysis.StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
 	kernel, over := find(t, "kernel, the command"), find(t, "OverMemoryKill")
 	twice, between := scenetest.LedTwice(t)
 	third := recordtest.Ranks{
@@ -127,11 +126,11 @@ func explained(in analysis.Input) *analysis.Result {
 	return rep
 }
 
-func saysNodes(nodes ...string) *slurm.EndedJob {
-	return &slurm.EndedJob{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", Start: scenetest.Noon, End: scenetest.Noon.Add(scenetest.Minutes + time.Second), Nodes: nodes}
+func saysNodes(nodes ...string) *analysis.SlurmSays {
+	return &analysis.SlurmSays{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", Start: scenetest.Noon, End: scenetest.Noon.Add(scenetest.Minutes + time.Second), Nodes: nodes}
 }
 
-func told(runs []*record.Run, said *slurm.EndedJob, now time.Time) *analysis.Result {
+func told(runs []*record.Run, said *analysis.SlurmSays, now time.Time) *analysis.Result {
 	return explained(analysis.Input{Runs: runs, Slurm: said, Now: now})
 }
 

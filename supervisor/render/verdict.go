@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -558,7 +557,7 @@ func (q *caseText) when(at time.Duration) string {
 func (q *caseText) after() string { return "after " + values.Span(q.End) }
 
 // slurmSays is all that Slurm says, for the evidence.
-func slurmSays(s *slurm.EndedJob, step *slurm.EndedStep) string {
+func slurmSays(s *analysis.SlurmSays, step *analysis.StepSays) string {
 	text := fmt.Sprintf("Slurm (%s) says: job %s", s.Source, s.State)
 	if s.By != "" {
 		text += " by " + user(s.By)
@@ -587,7 +586,7 @@ func slurmSays(s *slurm.EndedJob, step *slurm.EndedStep) string {
 }
 
 // askedFor is the memory that was asked for, as --mem takes it.
-func askedFor(s *slurm.EndedJob) string {
+func askedFor(s *analysis.SlurmSays) string {
 	if b := analysis.Requested(s); b != 0 {
 		if arg := memArg(b); arg != "" {
 			return arg

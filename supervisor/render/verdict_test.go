@@ -9,7 +9,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -35,7 +34,7 @@ func TestBuildOfRanks(t *testing.T) {
 	}
 	// Slurm's word is on the step, on all nodes.
 	said := ofSlurm("FAILED", "1:0", "", "", "")
-	said.Steps = []slurm.EndedStep{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
+	said.Steps = []analysis.StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
 	rep = told(runs, said, scenetest.Noon)
 	if rep.Certainty != analysis.Seen || rep.Runs[0].Cause != event.CauseCancelled || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: killed by the kernel") {
 		t.Errorf("%s %s: %s", rep.Certainty, rep.Runs[0].Cause, rep.Verdict)
@@ -63,17 +62,17 @@ func TestCarriedByHand(t *testing.T) {
 	}
 }
 
-func ofSlurm(state, code, stepState, by, stepCode string) *slurm.EndedJob {
-	s := &slurm.EndedJob{Source: "sacct", State: state, ExitCode: code, ReqMem: "3072000K", TimeLimit: "00:10:00", Start: scenetest.Noon, End: scenetest.Noon.Add(scenetest.Minutes + time.Second)}
+func ofSlurm(state, code, stepState, by, stepCode string) *analysis.SlurmSays {
+	s := &analysis.SlurmSays{Source: "sacct", State: state, ExitCode: code, ReqMem: "3072000K", TimeLimit: "00:10:00", Start: scenetest.Noon, End: scenetest.Noon.Add(scenetest.Minutes + time.Second)}
 	if stepState != "" {
-		s.Steps = []slurm.EndedStep{{ID: "12.batch", State: stepState, By: by, ExitCode: stepCode}}
+		s.Steps = []analysis.StepSays{{ID: "12.batch", State: stepState, By: by, ExitCode: stepCode}}
 	}
 	return s
 }
 
-func byRoot(s *slurm.EndedJob) *slurm.EndedJob { s.By = "0"; return s }
+func byRoot(s *analysis.SlurmSays) *analysis.SlurmSays { s.By = "0"; return s }
 
-func byUser(s *slurm.EndedJob) *slurm.EndedJob { s.By = "1000"; return s }
+func byUser(s *analysis.SlurmSays) *analysis.SlurmSays { s.By = "1000"; return s }
 
 // dying is a way in which a run ends, and what a report must say of it. Slurm's
 // words are those that were seen of such an end (package slurm has them whole).
@@ -81,7 +80,7 @@ type dying struct {
 	name  string
 	scene scenetest.Scene
 	cause event.Cause
-	said  *slurm.EndedJob
+	said  *analysis.SlurmSays
 }
 
 var deaths = []dying{
@@ -132,13 +131,13 @@ var deaths = []dying{
 	{name: "OverMemoryKill", cause: event.CauseOverKill, said: ofSlurm("FAILED", "0:9", "CANCELLED", "0", "0:9"),
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 2.12),
 			Events: []record.Entry{}}},
-	{name: "OverMemoryKill, faster than samples", cause: event.CauseOverKill, said: &slurm.EndedJob{Source: "scontrol show job", State: "FAILED", Reason: "JobLaunchFailure", ExitCode: "0:9", ReqMem: "3000M"},
+	{name: "OverMemoryKill, faster than samples", cause: event.CauseOverKill, said: &analysis.SlurmSays{Source: "scontrol show job", State: "FAILED", Reason: "JobLaunchFailure", ExitCode: "0:9", ReqMem: "3000M"},
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem},
 			Used: func(at time.Duration) []rss.Bytes {
 				return []rss.Bytes{scenetest.Mem.Scale(max(0.2, 0.8-0.4*(scenetest.Minutes-at).Seconds()))}
 			},
 			Events: []record.Entry{}}},
-	{name: "OverMemoryKill that the record does not show", cause: event.CauseUnknown, said: &slurm.EndedJob{Source: "sacct", State: "FAILED", ExitCode: "0:9", ReqMem: "3072000K", Steps: []slurm.EndedStep{{ID: "12.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: uint64(2 * scenetest.Mem)}}},
+	{name: "OverMemoryKill that the record does not show", cause: event.CauseUnknown, said: &analysis.SlurmSays{Source: "sacct", State: "FAILED", ExitCode: "0:9", ReqMem: "3072000K", Steps: []analysis.StepSays{{ID: "12.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: uint64(2 * scenetest.Mem)}}},
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitStepd}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.3), Events: []record.Entry{}}},
 	{name: "time limit", cause: event.CauseTimeLimit, said: ofSlurm("TIMEOUT", "0:0", "CANCELLED", "", "0:15"),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 5*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
@@ -240,7 +239,7 @@ func TestEnds(t *testing.T) {
 			if kind == "journal" {
 				r = scenetest.AsJournal(t, r)
 			}
-			for _, said := range []*slurm.EndedJob{nil, d.said}[:1+b2i(d.said != nil)] {
+			for _, said := range []*analysis.SlurmSays{nil, d.said}[:1+b2i(d.said != nil)] {
 				rep := told([]*record.Run{r}, said, scenetest.Noon.Add(time.Hour))
 				seen[rep.Cause] = true
 				fmt.Fprintf(&b, "%s%s: %s, %s: %s\n", kind, strings.Repeat(" and Slurm", b2i(said != nil)), rep.Cause, rep.Certainty, rep.Verdict)
