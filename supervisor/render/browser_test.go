@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -226,6 +227,25 @@ func (b *browser) eval(expression string) string {
 		b.t.Fatalf("%s: %s", expression, r.ExceptionDetails.Text)
 	}
 	return fmt.Sprint(r.Result.Value)
+}
+
+// is wants an expression to have a value; format says what it is instead.
+func (b *browser) is(format, expression, want string) {
+	b.t.Helper()
+	if got := b.eval(expression); got != want {
+		b.t.Errorf(format, got)
+	}
+}
+
+// show opens a page at the size of a desktop and takes a picture of it.
+func (b *browser) show(page, name string) (path string) {
+	b.t.Helper()
+	path = filepath.Join(b.t.TempDir(), "report.html")
+	wardentest.NoError(b.t, os.WriteFile(path, []byte(page), 0o644))
+	b.open(path, 1280, 900)
+	b.drawn()
+	b.shot(name, true)
+	return path
 }
 
 // drawn waits until what was asked for is on the screen.

@@ -73,9 +73,7 @@ func TestPageInBrowser(t *testing.T) {
 	if n, _ := strconv.Atoi(b.eval("document.querySelector('svg.live path.used').getAttribute('d').length")); n < 2000 {
 		t.Errorf("the used line has %d characters", n)
 	}
-	if s := b.eval("document.querySelectorAll('.still').length"); s != "0" {
-		t.Errorf("%s static charts are left", s)
-	}
+	b.is("%s static charts are left", "document.querySelectorAll('.still').length", "0")
 
 	x, y, w, h := box(t, b)
 	b.mouse("mouseMoved", x+w*0.6, y+h/2, nil)
@@ -121,9 +119,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	b.eval("document.getElementById('whole').click(), document.querySelector('td[data-proc] button').click()")
 	b.drawn()
-	if n := b.eval("document.querySelectorAll('svg.live path.proc').length"); n != "1" {
-		t.Errorf("%s lines of the process", n)
-	}
+	b.is("%s lines of the process", "document.querySelectorAll('svg.live path.proc').length", "1")
 	b.shot("process", false)
 	b.eval("document.querySelectorAll('#processes')[0].parentElement.querySelectorAll('th[data-sort=n] button')[0].click()")
 	pids := b.eval("[...document.querySelectorAll('td[data-proc]')].map(c => c.nextElementSibling.textContent).join(' ')")
@@ -146,14 +142,10 @@ func TestPageDarkAndPhone(t *testing.T) {
 	b.open(path, 1280, 900, dark)
 	b.drawn()
 	background := "getComputedStyle(document.body).backgroundColor"
-	if c := b.eval(background); c != "rgb(17, 21, 27)" {
-		t.Errorf("dark is %s", c)
-	}
+	b.is("dark is %s", background, "rgb(17, 21, 27)")
 	b.shot("dark", true)
 	b.eval("document.getElementById('theme').click(), document.getElementById('theme').click()")
-	if c := b.eval(background); c != "rgb(246, 247, 249)" {
-		t.Errorf("light by its button is %s", c)
-	}
+	b.is("light by its button is %s", background, "rgb(246, 247, 249)")
 	quiet(t, b)
 
 	touch := func() {
@@ -221,23 +213,15 @@ func TestPageOfFindings(t *testing.T) {
 	r := s.Run()
 	tl := drawn([]*record.Run{r})
 	page, _ := writeBoth(t, told([]*record.Run{r}, nil, scenetest.Noon), &tl)
-	path := filepath.Join(t.TempDir(), "report.html")
-	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
-	b.open(path, 1280, 900)
-	b.drawn()
-	b.shot("findings", true)
-	if n := b.eval("document.querySelectorAll('svg.live .mark.finding').length"); n != "6" {
-		t.Errorf("%s marks of 6 findings", n)
-	}
+	path := b.show(page, "findings")
+	b.is("%s marks of 6 findings", "document.querySelectorAll('svg.live .mark.finding').length", "6")
 	quiet(t, b)
 	b.open(path, 375, 812, func() {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
 	})
 	b.drawn()
 	b.shot("findingsphone", true)
-	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
-		t.Errorf("a phone's page is %s pixels wide", s)
-	}
+	b.is("a phone's page is %s pixels wide", "document.documentElement.scrollWidth", "375")
 	quiet(t, b)
 	b.open(path, 1280, 900, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
 	b.shot("findingsnoscript", true)
@@ -255,14 +239,10 @@ func TestPageOfRanks(t *testing.T) {
 	b.open(path, 1280, 900)
 	b.drawn()
 	b.shot("ranks", true)
-	if n := b.eval("document.querySelectorAll('svg.live').length"); n != "3" {
-		t.Errorf("%s charts of 3 ranks", n)
-	}
+	b.is("%s charts of 3 ranks", "document.querySelectorAll('svg.live').length", "3")
 	b.eval("(() => { const s = document.getElementById('run'); s.value = '2'; s.dispatchEvent(new Event('change')) })()")
 	b.drawn()
-	if n := b.eval("document.querySelectorAll('svg.live').length + ' ' + document.querySelectorAll('svg.live .mark.oom').length"); n != "1 1" {
-		t.Errorf("charts and OOM marks of the rank that died: %s", n)
-	}
+	b.is("charts and OOM marks of the rank that died: %s", "document.querySelectorAll('svg.live').length + ' ' + document.querySelectorAll('svg.live .mark.oom').length", "1 1")
 	b.eval("document.getElementById('end').click()")
 	b.drawn()
 	x, y, w, h := box(t, b)
@@ -284,9 +264,7 @@ func TestPageInBrowserTakesHostileNames(t *testing.T) {
 	b.mouse("mouseMoved", x+w/2, y+h/2, nil)
 	b.drawn()
 	b.shot("hostile", false)
-	if n := b.eval("document.scripts.length + ' ' + document.images.length"); n != "2 0" {
-		t.Errorf("scripts and images: %s", n)
-	}
+	b.is("scripts and images: %s", "document.scripts.length + ' ' + document.images.length", "2 0")
 	quiet(t, b)
 }
 
@@ -316,34 +294,18 @@ func TestPageOfNodes(t *testing.T) {
 	runs := scenetest.LeadMoved()
 	tl := drawn(runs)
 	page, _ := writeBoth(t, told(runs, nil, scenetest.Noon), &tl)
-	path := filepath.Join(t.TempDir(), "report.html")
-	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
-	b.open(path, 1280, 900)
-	b.drawn()
-	b.shot("nodes", true)
-	if s := b.eval("[...document.querySelectorAll('figure.chart h3')].map(h => h.textContent).join(' ')"); s != "n1 n2" {
-		t.Errorf("charts of %q", s)
-	}
-	if s := b.eval("[...document.querySelectorAll('svg.live')].map(s => s.dataset.from + '-' + s.dataset.to).join(' ')"); s != "0-600000 0-600000" {
-		t.Errorf("views %q", s)
-	}
-	if n := b.eval("document.querySelectorAll('svg.live .mark.rank').length"); n != "1" {
-		t.Errorf("%s marks of the change of lead", n)
-	}
+	path := b.show(page, "nodes")
+	b.is("charts of %q", "[...document.querySelectorAll('figure.chart h3')].map(h => h.textContent).join(' ')", "n1 n2")
+	b.is("views %q", "[...document.querySelectorAll('svg.live')].map(s => s.dataset.from + '-' + s.dataset.to).join(' ')", "0-600000 0-600000")
+	b.is("%s marks of the change of lead", "document.querySelectorAll('svg.live .mark.rank').length", "1")
 	nodes := "[...document.getElementById('nodes').parentElement.querySelectorAll('tbody tr')].map(r => r.cells[0].textContent).join(' ')"
-	if s := b.eval(nodes); s != "n2 n1" {
-		t.Errorf("nodes %q, not the nearest first", s)
-	}
+	b.is("nodes %q, not the nearest first", nodes, "n2 n1")
 	b.eval("[...document.getElementById('nodes').parentElement.querySelectorAll('th button')].find(h => h.textContent === 'Headroom').click()")
-	if s := b.eval(nodes); s != "n1 n2" {
-		t.Errorf("by headroom %q", s)
-	}
+	b.is("by headroom %q", nodes, "n1 n2")
 	quiet(t, b)
 	b.open(path, 375, 812)
 	b.drawn()
 	b.shot("nodesphone", true)
-	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
-		t.Errorf("a phone's page is %s pixels wide", s)
-	}
+	b.is("a phone's page is %s pixels wide", "document.documentElement.scrollWidth", "375")
 	quiet(t, b)
 }
