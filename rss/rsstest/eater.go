@@ -45,6 +45,13 @@ func BeEater() {
 				fmt.Println("error:", err)
 				continue
 			}
+		case "map":
+			b, err := mapped(file, size)
+			if err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+			held = append(held, b)
 		case "free":
 			for _, b := range held {
 				_ = syscall.Munmap(b)
@@ -75,6 +82,16 @@ func touched(size int) ([]byte, error) {
 		b[i] = 1
 	}
 	return b, nil
+}
+
+// mapped maps a file shared and read-only, and touches all of it.
+func mapped(name string, size int) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ, syscall.MAP_SHARED|syscall.MAP_POPULATE)
 }
 
 // fill writes a file and reads it back, so that its pages are in memory and,

@@ -34,7 +34,7 @@ func TestDeathByGroup(t *testing.T) {
 		Binary: wardentest.Program(t, wardentest.Static), Args: []string{"run", "--", "/bin/sh", "/guest/scene"},
 		// It only starts the scene.
 		Env:   []string{"RSSWARDEN=off"},
-		Files: map[string]string{"/guest/scene": scene}, DiskMB: 300,
+		Files: map[string]string{"/guest/scene": scene}, DiskMB: 300, Timeout: 5 * time.Minute,
 	})
 	if exit != 0 {
 		t.Fatalf("in the guest: status %d\n%s", exit, out)

@@ -28,9 +28,7 @@ func warnedThenKilled(t *testing.T) {
 	if r.eat(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}
-	if status := r.end(); status != 137 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(137)
 	e := r.last()
 	if e.Verdict != event.VerdictOOM || e.Signal == nil || *e.Signal != "SIGKILL" || e.Binding == nil || e.Binding.Level != step || e.Advice <= 160*rss.MiB {
 		t.Errorf("%+v", e)
@@ -77,9 +75,7 @@ func groupKilled(t *testing.T) {
 	for r.eat(5 * rss.MiB) { // slowly enough for the record to have it
 		time.Sleep(100 * time.Millisecond)
 	}
-	if status := r.end(); status != 137 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(137)
 	if all := r.events(event.NameExit); len(all) > 0 {
 		t.Errorf("somebody lived to see the end: %s", all[0].text)
 	}
@@ -111,9 +107,7 @@ exec "$@"`
 	if r.eat(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}
-	if status := r.end(); status != 137 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(137)
 	if e := r.last(); e.Verdict != event.VerdictOOM || e.Binding.Level != job+"/own" {
 		t.Errorf("%+v", e)
 	}
@@ -128,9 +122,7 @@ func rootOwned(t *testing.T) {
 	if !r.eat(20 * rss.MiB) {
 		t.Error("the eater did not live on")
 	}
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 	r.says("verdict: fine")
 	if e := r.last(); e.Binding == nil || e.Binding.Level != job {
 		t.Errorf("%+v", e)
@@ -158,9 +150,7 @@ func moved(t *testing.T) {
 	if r.eat(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}
-	if status := r.end(); status != 137 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(137)
 	e := r.last()
 	if e.Verdict != event.VerdictOOM || e.Binding == nil || e.Binding.Level != other ||
 		!slices.ContainsFunc(e.Kernel, func(k event.KernelKills) bool { return k.Level == other && k.Leaf && k.Kills > 0 }) {

@@ -54,9 +54,7 @@ func limitThatBinds(t *testing.T) {
 	wait(r, event.NameSample, "what was taken", func(s *event.Sample) bool {
 		return find(t, s.Limits, event.LimitCgroup, step).Used > 20*rss.MiB
 	})
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 	r.says("200 MiB may be used", "limit from step/memory.max", "verdict: fine")
 	if p := r.last().Peaks.Cgroup; p == nil || *p < 20*rss.MiB || *p > 60*rss.MiB {
 		t.Errorf("the peak is %v", p)
@@ -76,9 +74,7 @@ func high(t *testing.T) {
 	if !r.eat(20*rss.MiB) || !r.eat(4*rss.MiB) {
 		t.Error("the eater did not live on")
 	}
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 	r.says("allocations above 72.0 MiB were slowed down", "limit from job/memory.high")
 	if e := r.last(); e.Verdict != event.VerdictFine || e.Binding == nil || e.Binding.Name != event.LimitCgroup || len(e.Kernel) != 0 {
 		t.Errorf("%+v", e)
@@ -120,9 +116,7 @@ func loweredLive(t *testing.T) {
 	if r.eat(4 * rss.MiB) {
 		t.Error("the eater still runs above the limit")
 	}
-	if status := r.end(); status != 137 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(137)
 	r.says("the limit cgroup was 400 MiB and is 128 MiB now")
 }
 
@@ -147,9 +141,7 @@ func pageCache(t *testing.T) {
 	wait(r, event.NameSample, "what is in tmpfs", func(s *event.Sample) bool {
 		return find(t, s.Limits, event.LimitCgroup, job).Used > 20*rss.MiB
 	})
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 }
 
 // swap: where a cgroup may swap, the kernel kills later, and the limit is that
@@ -190,9 +182,7 @@ func swap(t *testing.T) {
 	wait(r, event.NameSample, "what was swapped out", func(s *event.Sample) bool {
 		return find(t, s.Limits, event.LimitCgroup, job).Used > 64*rss.MiB
 	})
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 	remove(t, job)
 
 	// A level above that allows no swap: the kernel kills at memory.max.
@@ -212,9 +202,7 @@ func swap(t *testing.T) {
 	if r.eat(96 * rss.MiB) {
 		t.Error("the eater still runs above the limit")
 	}
-	if status := r.end(); status != 137 {
-		t.Errorf("no swap above: status %d", status)
-	}
+	r.ends(137)
 }
 
 // namespace: in a cgroup namespace of its own, which shows its cgroup as "/", with the
@@ -228,9 +216,7 @@ func namespace(t *testing.T) {
 	if l.Limit != 300*rss.MiB || l.LimitSource != filepath.Join(job, "memory.max") || !l.Binding {
 		t.Errorf("%+v", l)
 	}
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 }
 
 // commit: where the kernel does not overcommit, what was asked for is compared with
@@ -256,9 +242,7 @@ func commit(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	r.says("committed memory 8", "by ENOMEM of mmap, brk and fork; limit from")
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 }
 
 // unmarshalled is for what is no event.

@@ -16,18 +16,14 @@ func statuses(t *testing.T) {
 	job := group(t, "job", "memory.max", "300M")
 	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137, "exec /none": 127} {
 		r := startCommand(t, job, user, rsswarden("--", "/bin/sh", "-c", script)...)
-		if status := r.end(); status != want {
-			t.Errorf("%s: status %d, want %d", script, status, want)
-		}
+		r.ends(want)
 	}
 	r := startCommand(t, job, user, rsswarden("--", "/bin/sh", "-c", `trap "exit 3" USR1; echo ready; while :; do sleep 0.1; done`)...)
 	if line, err := r.out.ReadString('\n'); line != "ready\n" {
 		t.Fatal(line, err)
 	}
 	wardentest.NoError(t, r.cmd.Process.Signal(syscall.SIGUSR1))
-	if status := r.end(); status != 3 {
-		t.Errorf("status %d of a command that was signalled", status)
-	}
+	r.ends(3)
 }
 
 // wholeTree: an orphan in a session of its own counts, once it was seen as a
@@ -46,9 +42,7 @@ func wholeTree(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	wardentest.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	if status := r.end(); status != 128+15 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(128+15)
 }
 
 // trimmed: mapped pages are dropped by ptrace, which asks nothing of a kernel that
@@ -66,9 +60,7 @@ func trimmed(t *testing.T) {
 	if !o.OK || o.Freed < 56*rss.MiB {
 		t.Errorf("%+v", o)
 	}
-	if status := r.end(); status != 0 {
-		t.Errorf("status %d", status)
-	}
+	r.ends(0)
 }
 
 // stalls: the kernel is asked to tell of stalls for memory where it lets us, which
@@ -83,9 +75,7 @@ func stalls(t *testing.T) {
 		if got, want := asksForStalls(t), uid == 0 || !older(kernel, [2]int{6, 1}); got != want {
 			t.Errorf("user %d: /proc/pressure/memory is asked: %v, want %v", uid, got, want)
 		}
-		if status := r.end(); status != 0 {
-			t.Errorf("status %d", status)
-		}
+		r.ends(0)
 		if e := r.events(event.NameFault); len(e) > 0 {
 			t.Errorf("user %d: %s", uid, e[0].text)
 		}

@@ -170,6 +170,14 @@ func (r *run) end() int {
 	return status.ExitStatus()
 }
 
+// ends ends it, and wants that status.
+func (r *run) ends(want int) {
+	r.t.Helper()
+	if status := r.end(); status != want {
+		r.t.Errorf("status %d, want %d", status, want)
+	}
+}
+
 // line is an event as it was told.
 type line struct {
 	event.Head
