@@ -42,7 +42,7 @@ func wholeTree(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	wardentest.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	r.ends(128+15)
+	r.ends(128 + 15)
 }
 
 // trimmed: mapped pages are dropped by ptrace, which asks nothing of a kernel that
