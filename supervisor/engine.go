@@ -305,7 +305,7 @@ func (e *engine) full() {
 	e.observe.PSS.Hurry(e.acts.Ladder.Uncertain(e.view.Limits) || e.acts.InFlight() != nil)
 	e.tell.Tell(e.now(), e.observe.Warnings())
 	e.tell.Look(e.looked())
-	e.acts.GoOn()
+	e.acts.Requests.GoOn()
 	e.oom.Raise()
 	e.tell.Findings.Tell(e.now(), e.observe.Diagnose(e.now(), sameWake, e.view), e.view.Binding())
 	e.tell.SHMUsers(e.now(), e.observe.SHMUsers.Told())
@@ -417,14 +417,14 @@ func (e *engine) serve() {
 
 // serveNoMore closes the socket, before another watcher opens its own.
 func (e *engine) serveNoMore() {
-	e.acts.EndRequest("the run has ended")
+	e.acts.Requests.End("the run has ended")
 	e.tell.Status.Close()
 }
 
 // answerClient answers what a client asks.
 func (e *engine) answerClient(r tell.Request) {
 	if r.Command != nil {
-		r.Begun(e.acts.Obey(r.Context, *r.Command))
+		r.Begun(e.acts.Requests.Obey(r.Context, *r.Command))
 		e.tell.Status.Changed()
 		return
 	}

@@ -54,12 +54,12 @@ func newEngine(opt Options, begin hold.Begin) *engine {
 		Bell: e.bell, LimitMet: limitMet, LoaderNews: loaderNews, Stalled: stalled, Start: opt.Link.Start, Subreaper: opt.Link.Subreaper,
 	})
 	env := &action.Env{
-		Observer: e.observe, Settings: &e.Settings, Able: opt.Able, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup, Now: e.now,
+		Observer: e.observe, Settings: &e.Settings, Able: opt.Able, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Attempt: begin.Attempt, Lookup: opt.Lookup, Now: e.now,
 		View: e.view, Holder: opt.Link, Ranks: ranks{e}, Tell: e.tell,
 	}
 	e.oom = &action.OOMPrefer{Env: env}
 	e.acts = action.New(env, action.Options{
-		Probes: &e.probes, Attempt: begin.Attempt, Scontrol: scontrol, Read: e.read, Ring: func() { e.bell.Ring(actionDue) },
+		Probes: &e.probes, Scontrol: scontrol, Read: e.read, Ring: func() { e.bell.Ring(actionDue) },
 	})
 	e.slim.done = e.observe.Pop.Attached() // Slurm does not count us as the job's then
 	e.tell.Sum.Watched = begin.Attempt <= 1 && !e.observe.Pop.Attached()

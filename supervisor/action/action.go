@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // World is what an action in flight may look at.
@@ -132,4 +134,60 @@ func join(details ...string) string {
 		text += d
 	}
 	return text
+}
+
+// Action is one way to act on a limit. Most can do more, see [Set]: lead is an action that
+// takes effect late, begin one that goes on for a while, ask one that only asks another
+// process, and obey one that can be asked for by hand.
+type Action interface {
+	// Can says whether it can help a limit now, and how much it may give back.
+	Can(event.Rule, *event.Limit) event.Feasibility
+}
+
+type (
+	leading interface {
+		// Lead is by how much a limit grows until the action takes effect.
+		Lead(*event.Limit) rss.Bytes
+	}
+	beginning interface {
+		// Begin begins it. Without a Running it is over at once, with the Result.
+		Begin(*Flight, *event.Limit) (Running, Result)
+	}
+	asking interface {
+		// Ask asks. Where it is not over at once its outcome comes later.
+		Ask(event.Decision, *event.Limit) (r Result, over bool)
+	}
+	commanded interface {
+		// targets are the processes on which a command is carried out, one target after
+		// the other, and beginFor begins one of them. instead says what to do where there
+		// is none, with the words for doing it without a leader.
+		targets(*control.Command) []target
+		beginFor(*Flight, []int) (Running, Result)
+		instead() string
+	}
+)
+
+// Flight is the action that was begun and has not ended.
+type Flight struct {
+	Decision event.Decision
+	Running  Running
+	Began    time.Duration
+	Before   event.Limit // the limit as it was
+	Acted    workers.Acted
+	target   string // what of a job is meant
+	taken    bool   // something was given back by ptrace
+	manual   bool   // a user asked for it, no rule
+	over     bool
+
+	result *Result       // it has ended, and its outcome is being measured
+	until  time.Duration // … until then at most
+}
+
+// actOn notes processes as they are before they are acted on.
+func (f *Flight) actOn(s *rss.Sample, pids []int) {
+	for _, pid := range pids {
+		if p := s.Find(pid); p != nil {
+			f.Acted.Procs = append(f.Acted.Procs, *p)
+		}
+	}
 }

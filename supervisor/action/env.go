@@ -29,6 +29,7 @@ type Env struct {
 	Proc     string // "/proc"
 	Sys      string // "/sys"
 	Self     int    // PID of the watcher
+	Attempt  int    // of this watcher, from 1
 	Lookup   func(string) (string, bool)
 	Now      func() time.Duration // the watcher's clock
 

@@ -26,7 +26,7 @@ func (a *Set) vague(before *event.Limit) bool {
 func (a *Set) finish(r Result) {
 	f, o := a.conclude(r)
 	if f.manual {
-		a.stepDone(f, &o)
+		a.Requests.stepDone(f, &o)
 		return
 	}
 	a.Tell.Say(a.Now(), f.Decision.Rule+"@"+string(f.Decision.Limit), phrase.Memory(&f.Before)+": "+phrase.Outcome(&f.Decision, &o))

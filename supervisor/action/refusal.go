@@ -11,12 +11,13 @@ import (
 )
 
 // nobodyTo is the refusal of a command that no process can carry out.
-func (a *Set) nobodyTo(cmd *control.Command) *control.Refused {
+func (m *Requests) nobodyTo(cmd *control.Command) *control.Refused {
+	a := m.set
 	who := ""
 	if len(cmd.Ranks) > 0 {
 		who = text.Named("rank", cmd.Ranks) + ": "
 	}
-	why := a.whyNobody(cmd)
+	why := m.whyNobody(cmd)
 	if len(why) > 3 {
 		why = append(why[:3], "and more like it")
 	}
@@ -37,7 +38,8 @@ func (a *Set) nobodyTo(cmd *control.Command) *control.Refused {
 
 // whyNobody says for each trainer that is meant why it and its workers cannot, and
 // where there is none, why no loader is known.
-func (a *Set) whyNobody(cmd *control.Command) []string {
+func (m *Requests) whyNobody(cmd *control.Command) []string {
+	a := m.set
 	var all []string
 	add := func(pid int, why string) {
 		if why = fmt.Sprintf("process %d: %s", pid, why); !slices.Contains(all, why) {

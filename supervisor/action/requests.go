@@ -16,8 +16,9 @@ import (
 // manualIDs is where the numbers of such decisions begin, far above the ladder's.
 const manualIDs = 1 << 50
 
-// requests is the command that is being carried out, if any.
-type requests struct {
+// Requests is the command of a client that is being carried out, if any.
+type Requests struct {
+	set     *Set
 	cmd     control.Command
 	ctx     context.Context
 	results chan control.Result // nil where nothing goes on
@@ -29,12 +30,12 @@ type requests struct {
 	waits   time.Duration // since when for the ladder's own action, 0 for not
 }
 
-// manualPatience bounds how long a step may wait for the ladder's own
+// manualPatience bounds how long a step may wait for the ladder's own action.
 const manualPatience = 90 * time.Second
 
 // Obey begins a command.
-func (a *Set) Obey(ctx context.Context, cmd control.Command) (<-chan control.Result, error) {
-	m := &a.requests
+func (m *Requests) Obey(ctx context.Context, cmd control.Command) (<-chan control.Result, error) {
+	a := m.set
 	refuse := func(r event.Reason, format string, args ...any) (<-chan control.Result, error) {
 		return nil, &control.Refused{Reason: r, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -57,24 +58,24 @@ func (a *Set) Obey(ctx context.Context, cmd control.Command) (<-chan control.Res
 	var todo []target
 	switch does, ok := a.all[cmd.Do].(commanded); {
 	case cmd.Do == event.ActionSignal:
-		return a.checkpoint(cmd)
+		return m.checkpoint(cmd)
 	case !ok:
 		return refuse(event.ReasonUnsupported, "%s cannot be asked for", cmd.Do)
 	default:
 		todo = does.targets(&cmd)
 	}
 	if len(todo) == 0 {
-		return nil, a.nobodyTo(&cmd)
+		return nil, m.nobodyTo(&cmd)
 	}
 	c := make(chan control.Result, len(todo)+1)
 	m.cmd, m.ctx, m.results, m.todo, m.failed, m.since = cmd, ctx, c, todo, false, a.Now()
-	a.GoOn()
+	m.GoOn()
 	return c, nil
 }
 
 // GoOn begins the next step of a command where nothing else is being done.
-func (a *Set) GoOn() {
-	m := &a.requests
+func (m *Requests) GoOn() {
+	a := m.set
 	switch {
 	case m.results == nil:
 		return
@@ -101,7 +102,7 @@ func (a *Set) GoOn() {
 	m.todo, m.at, m.waits = m.todo[1:], t, 0
 	f := &Flight{Began: a.Now(), manual: true}
 	f.actOn(&a.View.Sample, t.pids)
-	f.Before = a.bindingNow()
+	f.Before = m.bindingNow()
 	m.id++
 	f.Decision = event.Decision{
 		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: f.Before.Name, Action: m.cmd.Do,
@@ -113,7 +114,8 @@ func (a *Set) GoOn() {
 
 // bindingNow is the limit that is nearest, for what a decision of nobody's rule is
 // measured by.
-func (a *Set) bindingNow() event.Limit {
+func (m *Requests) bindingNow() event.Limit {
+	a := m.set
 	if a.View.Watched >= 0 {
 		return a.View.Limits[a.View.Watched]
 	}
@@ -126,8 +128,8 @@ func (a *Set) bindingNow() event.Limit {
 }
 
 // stepDone tells who asked what came of a step.
-func (a *Set) stepDone(f *Flight, o *event.Outcome) {
-	m := &a.requests
+func (m *Requests) stepDone(f *Flight, o *event.Outcome) {
+	a := m.set
 	if m.results == nil {
 		return
 	}
@@ -142,11 +144,11 @@ func (a *Set) stepDone(f *Flight, o *event.Outcome) {
 	m.results <- r // there is room for each step; the next begins with the next look
 }
 
-// EndRequest ends the command that is carried out, if there is one, because the run has ended.
-func (a *Set) EndRequest(why string) { a.requests.end(event.ReasonVanished, why) }
+// End ends the command that is carried out, if there is one, because the run has ended.
+func (m *Requests) End(why string) { m.end(event.ReasonVanished, why) }
 
 // end closes the answer. What was not begun is not done.
-func (m *requests) end(r event.Reason, detail string) {
+func (m *Requests) end(r event.Reason, detail string) {
 	if m.results == nil {
 		return
 	}
@@ -160,7 +162,8 @@ func (m *requests) end(r event.Reason, detail string) {
 }
 
 // checkpoint signals trainers, by the signal that was named or the run's own.
-func (a *Set) checkpoint(cmd control.Command) (<-chan control.Result, error) {
+func (m *Requests) checkpoint(cmd control.Command) (<-chan control.Result, error) {
+	a := m.set
 	name := cmd.Signal
 	if name == "" {
 		name = a.Settings.CheckpointSignal
@@ -194,9 +197,8 @@ func (a *Set) checkpoint(cmd control.Command) (<-chan control.Result, error) {
 		return nil, refused
 	}
 	sig, _, _ := r.Signal()
-	m := &a.requests
 	m.id++
-	b := a.bindingNow()
+	b := m.bindingNow()
 	d := event.Decision{
 		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: b.Name, Action: event.ActionSignal, Arg: name,
 		Used: b.Used, LimitSize: b.Limit, By: cmd.By,

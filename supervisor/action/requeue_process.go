@@ -106,7 +106,7 @@ func (p *RequeuePlan) life(s slurm.RequeueStep) record.RequeueEntry {
 
 // SayLastLife says what the life before this one ended of, on the side: it is read
 // from a shared file system, and the command does not wait for it.
-func (a *Set) SayLastLife() {
+func (a *Env) SayLastLife() {
 	find := a.LastLife()
 	if find == nil {
 		return
@@ -121,7 +121,7 @@ func (a *Set) SayLastLife() {
 // LastLife returns how to find out what the last life ended of, empty where it has
 // left no word; nil where there was none, or another watcher tells: of the first node
 // who leads.
-func (a *Set) LastLife() func() string {
+func (a *Env) LastLife() func() string {
 	job, ok := a.Limits.Job()
 	first := job.NodeID == 0 && !a.Ranks.Heir()
 	if a.Ranks.Alone() {

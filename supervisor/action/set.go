@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/observe"
@@ -13,37 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
-)
-
-// Action is one way to act on a limit. Most can do more, see [Set]: lead is an action that
-// takes effect late, begin one that goes on for a while, ask one that only asks another
-// process, and obey one that can be asked for by hand.
-type Action interface {
-	// Can says whether it can help a limit now, and how much it may give back.
-	Can(event.Rule, *event.Limit) event.Feasibility
-}
-
-type (
-	leading interface {
-		// Lead is by how much a limit grows until the action takes effect.
-		Lead(*event.Limit) rss.Bytes
-	}
-	beginning interface {
-		// Begin begins it. Without a Running it is over at once, with the Result.
-		Begin(*Flight, *event.Limit) (Running, Result)
-	}
-	asking interface {
-		// Ask asks. Where it is not over at once its outcome comes later.
-		Ask(event.Decision, *event.Limit) (r Result, over bool)
-	}
-	commanded interface {
-		// targets are the processes on which a command is carried out, one target after
-		// the other, and beginFor begins one of them. instead says what to do where there
-		// is none, with the words for doing it without a leader.
-		targets(*control.Command) []target
-		beginFor(*Flight, []int) (Running, Result)
-		instead() string
-	}
 )
 
 // Set is all actions, and what is in flight. Only the loop's goroutine touches it.
@@ -58,13 +26,12 @@ type Set struct {
 	said     []Said   // by loaders, since the action in flight looked last
 	came     arrivals // of the tracer, since then
 	wakes    *time.Timer
-	requests
+	Requests *Requests
 }
 
 // Options are what a [Set] has of its loop.
 type Options struct {
-	Probes  *probe.Set
-	Attempt int // of this watcher, from 1
+	Probes *probe.Set
 	// Scontrol asks Slurm.
 	Scontrol observe.Scontrol
 	// Read reads everything again, into [Env.View]: what ended an action may be newer.
@@ -76,12 +43,13 @@ type Options struct {
 // New returns all actions, none of which is in flight.
 func New(e *Env, o Options) *Set {
 	s := &Set{Env: e, Options: o}
-	s.Tracer = newTracer(e, o.Probes, o.Attempt)
+	s.Tracer = newTracer(e, o.Probes, e.Attempt)
 	s.programs = newExecuting(e)
 	s.programs.ring = o.Ring
 	s.requeue = &requeuing{Env: e, asking: newFactsReader(e.Proc, o.Scontrol)}
+	s.Requests = &Requests{set: s}
 	s.all = map[event.Action]Action{
-		event.ActionWarn:    warning{s},
+		event.ActionWarn:    warning{e, s.requeue},
 		event.ActionTrim:    trimming{s.Tracer},
 		event.ActionRecycle: recycling{e},
 		event.ActionGC:      collecting{e},
@@ -91,31 +59,6 @@ func New(e *Env, o Options) *Set {
 		event.ActionStop:    stopping{e},
 	}
 	return s
-}
-
-// Flight is the action that was begun and has not ended.
-type Flight struct {
-	Decision event.Decision
-	Running  Running
-	Began    time.Duration
-	Before   event.Limit // the limit as it was
-	Acted    workers.Acted
-	target   string // what of a job is meant
-	taken    bool   // something was given back by ptrace
-	manual   bool   // a user asked for it, no rule
-	over     bool
-
-	result *Result       // it has ended, and its outcome is being measured
-	until  time.Duration // … until then at most
-}
-
-// actOn notes processes as they are before they are acted on.
-func (f *Flight) actOn(s *rss.Sample, pids []int) {
-	for _, pid := range pids {
-		if p := s.Find(pid); p != nil {
-			f.Acted.Procs = append(f.Acted.Procs, *p)
-		}
-	}
 }
 
 // settling is how long the outcome of an action waits for readings of PSS that
@@ -241,7 +184,7 @@ func (a *Set) Step() {
 		if !done {
 			return
 		}
-		// The last sample may be older than what ended the
+		// The last sample may be older than what ended the action.
 		a.Read()
 		f.result, f.until = &r, a.Now()+settling
 	}

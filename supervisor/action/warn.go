@@ -8,7 +8,10 @@ import (
 )
 
 // warning says that a limit comes near. It begins nothing.
-type warning struct{ *Set }
+type warning struct {
+	*Env
+	requeue *requeuing
+}
 
 func (a warning) Can(event.Rule, *event.Limit) event.Feasibility { return event.Feasibility{OK: true} }
 

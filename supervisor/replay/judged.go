@@ -19,10 +19,11 @@ func (p *simulation) again() bool {
 	for _, e := range p.run.Events {
 		switch v := e.Value.(type) {
 		case *event.Start:
-			n = 0
-			if p.ladder = p.begun(v); p.ladder == nil {
+			i := slices.IndexFunc(p.starts, func(s start) bool { return s.event == v })
+			if i < 0 {
 				return false
 			}
+			n, p.ladder = 0, policy.New(p.starts[i].rules, policy.Options{CoolDown: CoolDown, FirstID: p.starts[i].firstID})
 		case *event.Handover:
 			m, err := policy.ParseMemory(v.Memory)
 			if err != nil || p.ladder == nil || v.Now == 0 {
@@ -38,23 +39,6 @@ func (p *simulation) again() bool {
 		}
 	}
 	return found && len(p.decisions) == len(p.recorded)
-}
-
-// begun is the ladder of a watcher that has begun.
-func (p *simulation) begun(v *event.Start) *policy.State {
-	var rules []event.Rule
-	for _, text := range v.Rules {
-		r, err := event.ParseRecorded(text)
-		if err != nil {
-			return nil
-		}
-		rules = append(rules, r)
-	}
-	options := policy.Options{CoolDown: CoolDown}
-	if v.Restarts > 0 {
-		options.FirstID = uint64(v.Restarts+1)<<32 | 1 // as the watcher numbers them
-	}
-	return policy.New(rules, options)
 }
 
 // judge has one judgement made again.

@@ -43,6 +43,7 @@ type recording struct {
 
 // start is a watcher that began.
 type start struct {
+	event   *event.Start
 	at      time.Duration
 	rules   []event.Rule
 	firstID uint64
@@ -169,7 +170,7 @@ func (p *recording) allPSS(s *record.Sample) (all bool) {
 
 // start takes in a start event.
 func (p *recording) start(at time.Duration, v *event.Start) error {
-	s := start{at: at, ofJob: v.Attached && v.Job != ""}
+	s := start{event: v, at: at, ofJob: v.Attached && v.Job != ""}
 	if v.Restarts > 0 {
 		s.firstID = uint64(v.Restarts+1)<<32 | 1 // as the watcher numbers them
 	}
