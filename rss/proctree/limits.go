@@ -3,7 +3,6 @@ package proctree
 import (
 	"bytes"
 	"fmt"
-	"math"
 
 	"github.com/prometheus/procfs"
 
@@ -29,29 +28,9 @@ func ResidentLimit(proc string, pid int) (uint64, error) {
 	return l.ResidentSet, nil
 }
 
-// Unlimited stands for RLIM_INFINITY, all ones.
-const Unlimited = math.MaxUint64
-
-// ResourceLimits are soft limits of one process (getrlimit(2)); [Unlimited]
-// where there is none. prlimit(2) changes them from outside at any time.
-type ResourceLimits struct {
-	// AddressSpace is RLIMIT_AS in bytes: mmap and brk fail with ENOMEM where
-	// [rss.Proc].Virtual would pass it.
-	AddressSpace rss.Bytes
-	// LockedMemory is RLIMIT_MEMLOCK in bytes: see [rss.Proc].Locked and Pinned,
-	// each of which is compared with it alone. A process with CAP_IPC_LOCK is
-	// exempt.
-	LockedMemory rss.Bytes
-	// Tasks is RLIMIT_NPROC: how many tasks, threads that is, the user may have
-	// when this process makes one more. See [Counter.UserTasks].
-	Tasks uint64
-	// Descriptors is RLIMIT_NOFILE: see [DescriptorLimit].
-	Descriptors uint64
-}
-
 // Limits reads /proc/PID/limits (proc_pid_limits(5)) once. Anybody may read it.
 // Its error is [Vanished] where there is no such PID.
-func Limits(proc string, pid int) (ResourceLimits, error) {
+func Limits(proc string, pid int) (rss.ResourceLimits, error) {
 	f := newFiles(proc)
 	defer f.close()
 	b, err := f.read(pid, "limits")
@@ -60,11 +39,11 @@ func Limits(proc string, pid int) (ResourceLimits, error) {
 		err = errGone
 	}
 	if err != nil {
-		return ResourceLimits{}, fmt.Errorf("cannot read the limits of process %d: %w", pid, err)
+		return rss.ResourceLimits{}, fmt.Errorf("cannot read the limits of process %d: %w", pid, err)
 	}
 	l, err := parseResourceLimits(b)
 	if err != nil {
-		return ResourceLimits{}, fmt.Errorf("cannot parse the limits of process %d: %w", pid, err)
+		return rss.ResourceLimits{}, fmt.Errorf("cannot parse the limits of process %d: %w", pid, err)
 	}
 	return l, nil
 }
@@ -72,8 +51,8 @@ func Limits(proc string, pid int) (ResourceLimits, error) {
 // parseResourceLimits reads /proc/PID/limits: a name of several words, the soft
 // limit, the hard one, the unit. procfs would give 0 for a line that is not
 // there, a limit that forbids everything; here that is no limit.
-func parseResourceLimits(b []byte) (ResourceLimits, error) {
-	none := ResourceLimits{Unlimited, Unlimited, Unlimited, Unlimited}
+func parseResourceLimits(b []byte) (rss.ResourceLimits, error) {
+	none := rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: rss.Unlimited}
 	l := none
 	found := false
 	for len(b) > 0 {
@@ -95,7 +74,7 @@ func parseResourceLimits(b []byte) (ResourceLimits, error) {
 			found = true
 			w, _ := field(rest)
 			if string(w) == "unlimited" {
-				*want.to = Unlimited
+				*want.to = rss.Unlimited
 			} else if *want.to, ok = number(w); !ok || w[0] == '-' {
 				return none, errMalformed
 			}

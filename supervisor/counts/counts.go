@@ -47,7 +47,7 @@ type countAnswer struct {
 	err   error
 	// limits come with descriptors, where they were asked for; locks says that
 	// RLIMIT_MEMLOCK does not hold.
-	limits *proctree.ResourceLimits
+	limits *rss.ResourceLimits
 	locks  bool
 }
 
@@ -248,7 +248,7 @@ func (c *Counts) ofProcesses(now time.Duration) []event.Limit {
 			all.offer(l)
 		}
 		if e.limits != nil {
-			all.offerResources(&e.proc, e.limits, e.locks)
+			all.offerResources(&e.proc, *e.limits, e.locks)
 		}
 	}
 	return all.limits()

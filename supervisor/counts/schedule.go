@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
@@ -49,8 +48,8 @@ type entry struct {
 	wanted  time.Duration // … and when last
 	seen    bool
 	tallies [kinds]tally
-	limits  *proctree.ResourceLimits // nil where they were not read
-	locks   bool                     // it has CAP_IPC_LOCK: RLIMIT_MEMLOCK does not hold
+	limits  *rss.ResourceLimits // nil where they were not read
+	locks   bool                // it has CAP_IPC_LOCK: RLIMIT_MEMLOCK does not hold
 }
 
 // hangs says that counting its mappings may take for ever: who is in D may keep mmap_lock,

@@ -208,7 +208,7 @@ func (s *Shared) limited(now time.Duration) bool {
 		}
 		s.begun, s.mostAt = true, now
 	}
-	return s.most > 0 && s.most != proctree.Unlimited
+	return s.most > 0 && s.most != rss.Unlimited
 }
 
 // sharedReader has [Shared] read on the side. It wakes the loop only where a limit may be

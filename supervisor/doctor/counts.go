@@ -112,7 +112,7 @@ func (n *Counts) shm() Check {
 
 // count is a limit in words, of which unlimited is the greatest.
 func count(n uint64, unlimited string) string {
-	if n == proctree.Unlimited {
+	if n == rss.Unlimited {
 		return unlimited
 	}
 	return strconv.FormatUint(n, 10)
@@ -126,7 +126,7 @@ func parseLimits(text, row string) (soft, hard uint64, ok bool) {
 		if !found {
 			continue
 		}
-		rest = strings.ReplaceAll(rest, "unlimited", strconv.FormatUint(proctree.Unlimited, 10))
+		rest = strings.ReplaceAll(rest, "unlimited", strconv.FormatUint(rss.Unlimited, 10))
 		_, err := fmt.Sscan(rest, &soft, &hard)
 		return soft, hard, err == nil
 	}
@@ -158,7 +158,7 @@ func countUser(n *Counts, proc string, soft uint64) {
 	if err != nil {
 		return
 	}
-	if who.Exempt || soft == proctree.Unlimited {
+	if who.Exempt || soft == rss.Unlimited {
 		n.UserKnown = true
 		return
 	}

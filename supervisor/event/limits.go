@@ -1,5 +1,7 @@
 package event
 
+import "github.com/rsswarden/rsswarden/rss"
+
 // LimitName names one way to die.
 type LimitName string
 
@@ -39,11 +41,13 @@ type LimitRow struct {
 	unit   unit
 	memory bool // see [LimitName.Memory]
 	thing  string
-	cure   string
-	Ladder bool // rules that name no limit look at it
-	OfJob  bool // it is one on the memory of this job alone
-	Kills  bool // whoever enforces it kills at it
-	Spares bool // it ends no run by itself
+	// process reads it where its number is read with each process anyway.
+	process func(*rss.Proc, *rss.ResourceLimits) (Limit, bool)
+	cure    string
+	Ladder  bool // rules that name no limit look at it
+	OfJob   bool // it is one on the memory of this job alone
+	Kills   bool // whoever enforces it kills at it
+	Spares  bool // it ends no run by itself
 	// Amount says that it has a place on an axis of memory. Addresses are no memory,
 	// nor is what was asked for, and what is locked is part of one process's.
 	Amount bool
@@ -99,13 +103,13 @@ var limits = []LimitRow{
 		cure:  "threads count: set OMP_NUM_THREADS, lower num_workers",
 		Use:   "tasks",
 		Alert: "RsswardenTasksNearLimit"},
-	{name: LimitAS,
+	{name: LimitAS, process: addressSpace,
 		says:  "Address space of a process: RLIMIT_AS.",
 		thing: "address space",
 		cure:  "ulimit -v unlimited where the hard limit allows it: virtual size is not memory",
 		Use:   "address space of one process",
 		Alert: "RsswardenAddressSpaceNearLimit"},
-	{name: LimitMemlock, Spares: true,
+	{name: LimitMemlock, Spares: true, process: lockedMemory,
 		says:  "Locked memory of a process: RLIMIT_MEMLOCK.",
 		thing: "locked memory",
 		cure:  "ulimit -l raises it up to the hard limit; pin_memory=False, or smaller communication buffers",

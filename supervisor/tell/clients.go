@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -51,8 +52,8 @@ func (c *Clients) remove(lines chan []byte) {
 	}
 }
 
-// Any says whether there is one.
-func (c *Clients) Any() bool { return c.some.Load() }
+// Takes says whether there is one.
+func (c *Clients) Takes() bool { return c.some.Load() }
 
 // open has clients come again.
 func (c *Clients) open() {
@@ -73,9 +74,9 @@ func (c *Clients) Close() {
 	c.some.Store(false)
 }
 
-// tell gives an event to all that have room for it.
-func (c *Clients) tell(e any) {
-	if !c.Any() {
+// Event gives an event to all that have room for it.
+func (c *Clients) Event(_ event.Name, e any) {
+	if !c.Takes() {
 		return
 	}
 	line, err := json.Marshal(e)

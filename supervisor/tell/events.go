@@ -20,6 +20,7 @@ type events struct {
 	Run      Run
 	Recorder Recorder // nil where nothing is recorded
 	Clients  Clients
+	sinks    []Sink
 	set      *settings.Settings
 	stream   *event.Stream // nil without --events
 	seq      uint64        // of the last event
@@ -31,6 +32,7 @@ func newEvents(lines Lines, set *settings.Settings, run Run) *events {
 		lines = onNode{lines, run.Node}
 	}
 	e := &events{Log: NewLog(lines), Run: run, set: set, failed: failures{queue: make(chan *Failure, 16)}}
+	e.sinks = []Sink{&e.Clients, streamed{e}, recorded{e}}
 	if set.Events != "" {
 		e.stream = event.NewStream(set.Events, func(err error) {
 			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
@@ -38,6 +40,24 @@ func newEvents(lines Lines, set *settings.Settings, run Run) *events {
 	}
 	return e
 }
+
+// Sink takes every event, in order. It never waits, and what it loses it counts.
+type Sink interface {
+	// Takes says whether an event would go anywhere.
+	Takes() bool
+	Event(event.Name, any)
+}
+
+// streamed is the file of --events, and recorded the record.
+type (
+	streamed struct{ *events }
+	recorded struct{ *events }
+)
+
+func (e streamed) Takes() bool                  { return e.stream != nil }
+func (e streamed) Event(name event.Name, v any) { e.stream.Put(name, v) }
+func (e recorded) Takes() bool                  { return e.Recorder != nil }
+func (e recorded) Event(name event.Name, v any) { e.Recorder.Event(name, v) }
 
 // Recorder is [store.Recorder] outside tests.
 type Recorder interface {
@@ -52,16 +72,15 @@ const early = counts.Tolerance
 
 // Put stamps an event and hands it on. Where no sink takes events none is made.
 func (e *events) Put(name event.Name, make func(event.Head) any) {
-	if e.stream == nil && e.Recorder == nil && !e.Clients.Any() {
-		return
-	}
-	v := make(e.head(name))
-	e.Clients.tell(v)
-	if e.stream != nil {
-		e.stream.Put(name, v)
-	}
-	if e.Recorder != nil {
-		e.Recorder.Event(name, v)
+	var v any
+	for _, sink := range e.sinks {
+		if !sink.Takes() {
+			continue
+		}
+		if v == nil {
+			v = make(e.head(name))
+		}
+		sink.Event(name, v)
 	}
 }
 

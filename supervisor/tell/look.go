@@ -36,7 +36,7 @@ func (s *samples) put(l *Look, every time.Duration, costs func(now time.Duration
 	}
 	s.at = l.Now
 	stream := s.out.stream
-	if stream == nil && !s.out.Clients.Any() {
+	if stream == nil && !s.out.Clients.Takes() {
 		return
 	}
 	if stream != nil {
@@ -50,7 +50,7 @@ func (s *samples) put(l *Look, every time.Duration, costs func(now time.Duration
 		s.costAt, e.Ours = l.Now, costs(l.Now)
 	}
 	e.Head, e.Dropped = s.out.head(event.NameSample), s.dropped
-	s.out.Clients.tell(e)
+	s.out.Clients.Event("", e)
 	if stream == nil {
 		return
 	}
