@@ -434,7 +434,7 @@ func (tr *training) like(bare result) result {
 // quiet checks that the training printed no error.
 func (tr *training) quiet() {
 	tr.t.Helper()
-	if text := tr.stderr.String(); text != "" {
+	if text := unlinkedBefore(tr.stderr.String()); text != "" {
 		tr.t.Errorf("stderr: %s", text)
 	}
 }

@@ -296,7 +296,7 @@ def main():
     p.add_argument("--unpicklable", action="store_true", help="what the dataset holds after an epoch cannot be pickled")
     p.add_argument("--context", default=FORK, type=lambda name: name or None, help="empty for Python's own")
     p.add_argument("--preload", nargs="*", default=[], help="modules that the fork server imports before it starts a worker")
-    p.add_argument("--step", type=float, default=0.002)
+    p.add_argument("--step", type=float, default=0.005)
     p.add_argument("--until", default="", help="runs epochs until this file exists")
     p.add_argument("--main-reads", action="store_true", help="reads a record in the trainer between epochs")
     p.add_argument("--no-cure", action="store_true", help="without the cure for inherited file offsets")
