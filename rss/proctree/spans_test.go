@@ -13,29 +13,21 @@ import (
 func TestSpans(t *testing.T) {
 	dir := t.TempDir()
 	before, err := New("/proc").Spans(rss.ProcID{PID: os.Getpid()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if before.Code == 0 {
 		t.Error("the program itself is no code")
 	}
 	f, err := os.Create(filepath.Join(dir, "data.mdb"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	const size, mapped = 8 << 20, 64 << 20
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Truncate(size))
 	var want rss.Bytes = size
 	if onTmpfs(t, dir) {
 		want = 0
 	}
 	b, err := syscall.Mmap(int(f.Fd()), 0, mapped, syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer syscall.Munmap(b)
 	after, err := New("/proc").Spans(rss.ProcID{PID: os.Getpid()})
 	if err != nil || after.Data-before.Data != want || after.Code != before.Code {
@@ -48,9 +40,7 @@ func TestSpans(t *testing.T) {
 
 func onTmpfs(t *testing.T, dir string) bool {
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Statfs(dir, &fs))
 	return fs.Type == 0x01021994
 }
 

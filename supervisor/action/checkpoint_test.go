@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // queue plays the watcher for a requeue.
@@ -127,9 +128,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 func TestFileWatch(t *testing.T) {
 	write := func(path, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	for _, c := range []struct {
 		name          string
@@ -139,14 +138,10 @@ func TestFileWatch(t *testing.T) {
 		{"written over", func(path string) { write(path, "old") }, func(path string) { write(path, "newer") }},
 		{"renamed into place, as long as the one before", func(path string) { write(path, "old") }, func(path string) {
 			write(path+".new", "new")
-			if err := os.Rename(path+".new", path); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, os.Rename(path+".new", path))
 		}},
 		{"a directory into which one is renamed", func(path string) {
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, os.Mkdir(path, 0o700))
 		}, func(path string) { write(filepath.Join(path, "model.pt"), "1") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

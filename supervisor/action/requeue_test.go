@@ -10,14 +10,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/view"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func parsed(t *testing.T, text string) event.Rule {
 	t.Helper()
 	r, err := event.ParseRule(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return r
 }
 

@@ -10,29 +10,22 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestFilePages: what a process has mapped of a file bounds its pages of files, for another
 // that was not read yet as well; nothing is read while the limit is far.
 func TestFilePages(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "data.mdb"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer file.Close()
 	const size = 300 * rss.MiB
-	if err := file.Truncate(int64(size)); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, file.Truncate(int64(size)))
 	b, err := syscall.Mmap(int(file.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer syscall.Munmap(b)
 	start, err := proctree.StartTime("/proc", os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	f := NewFilePages("/proc")
 	procs := []rss.Proc{{ID: rss.ProcID{PID: os.Getpid(), Start: start}, File: 20 * rss.MiB}, {ID: rss.ProcID{PID: 1 << 22, Start: 1}, File: 10 * rss.MiB}, {File: rss.MiB}}
 	at := func(now time.Duration, used rss.Bytes) {

@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/view"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // stand is a Fan with a stream.
@@ -80,9 +81,7 @@ func TestPutReachesAll(t *testing.T) {
 	k := &kept{}
 	s.Recorder = k
 	client, err := s.Clients.Add(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	s.Put(event.NameRank, rank)
 	s.Note(event.NameHelp, rank)
 	s.samples.put(looked(0), 0, s.Costs)
@@ -91,9 +90,7 @@ func TestPutReachesAll(t *testing.T) {
 	var live, streamed []string
 	for range want {
 		var e map[string]any
-		if err := json.Unmarshal(<-client, &e); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, json.Unmarshal(<-client, &e))
 		live = append(live, fmt.Sprint(e["seq"], " ", e["event"]))
 	}
 	for _, e := range s.events() {
@@ -117,9 +114,7 @@ func TestPutMakesNothing(t *testing.T) {
 	f.Readers.Costs = func() ([]event.Cost, error) { t.Error("made"); return nil, nil }
 	f.samples.put(looked(2*costEvery), 0, f.Costs)
 	client, err := f.Clients.Add(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	f.Put(event.NameRank, rank)
 	var e event.Rank
 	if err := json.Unmarshal(<-client, &e); err != nil || e.Seq != 1 {
@@ -153,9 +148,7 @@ func TestClientBehind(t *testing.T) {
 	f := New(&lines{}, &settings.Settings{}, Run{})
 	ctx, cancel := context.WithCancel(t.Context())
 	client, err := f.Clients.Add(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for range clientRoom + 10 {
 		f.Put(event.NameRank, rank)
 	}
@@ -177,9 +170,7 @@ func TestClientBehind(t *testing.T) {
 // earlier ones was on its way.
 func TestDroppedSamplesAreAllCounted(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, syscall.Mkfifo(fifo, 0o600))
 	f := New(&lines{}, &settings.Settings{Events: fifo}, Run{}) // without a reader
 	for f.samples.dropped == 0 {
 		f.samples.put(looked(0), 0, f.Costs)
