@@ -314,11 +314,6 @@ func (e *engine) full() {
 	e.slim.at(e.now())
 }
 
-// said is a sentence as an error.
-type said struct{ text string }
-
-func (s *said) Error() string { return s.text }
-
 // read takes a sample and reads the limits against it.
 func (e *engine) read() {
 	now := e.look()

@@ -85,11 +85,6 @@ type Ranks interface {
 	SaveHandover()
 }
 
-// sentence is one as an error.
-type sentence string
-
-func (s sentence) Error() string { return string(s) }
-
 // Kill signals one process of the tree. Never ourselves: an attach may run in
 // what it watches; and never what is spared, whoever chose it.
 func (a *Env) Kill(id rss.ProcID, sig syscall.Signal) error {
@@ -112,9 +107,6 @@ func (a *Env) NoHook() string {
 	}
 	return cmp.Or(a.Able.Hook, noHook)
 }
-
-// fault says that a part of ours does not work.
-func (a *Env) fault(part string, err error) { a.Tell.Fault(a.Now(), part, err) }
 
 // LeafLimit is the memory limit of the innermost cgroup, nil where none limits.
 func (a *Env) LeafLimit() *event.Limit {

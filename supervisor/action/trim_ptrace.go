@@ -1,6 +1,7 @@
 package action
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -205,7 +206,7 @@ func (t *Tracer) Lost(id rss.ProcID) {
 
 func (t *Tracer) traceNoMore(reason event.Reason, text string) {
 	t.off = reason
-	t.Tell.Fault(t.Now(), "trim", sentence(text+"; nothing is trimmed by ptrace any more in this run"))
+	t.Tell.Fault(t.Now(), "trim", errors.New(text+"; nothing is trimmed by ptrace any more in this run"))
 }
 
 // Tracees returns the processes that a trim by ptrace is worth a stop for, first
