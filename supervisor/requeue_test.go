@@ -47,7 +47,7 @@ type fakeSlurm string
 
 func newFakeSlurm(t *testing.T) fakeSlurm {
 	t.Helper()
-	dir := t.TempDir()
+	dir := rsstest.BusyDir(t)
 	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(fakeScontrol), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (f fakeSlurm) calls(t *testing.T) []string {
 // --limit that is a share of its memory.
 func inJob46(t *testing.T, env map[string]string, change func(*Options)) *stand {
 	t.Helper()
-	dir := t.TempDir()
+	dir := rsstest.BusyDir(t)
 	vars := map[string]string{
 		"SLURM_JOB_ID": "46", "SLURM_TASK_PID": "1", "SLURM_CLUSTER_NAME": "lab", "SLURMD_NODENAME": "n1",
 		"SLURM_SUBMIT_DIR": dir, "SLURM_JOB_END_TIME": "9999999999",
