@@ -78,7 +78,7 @@ bench: ## ours beside the peers', in one run, with the ratios; all runs in bench
 # those of `make test` with greater counts. They run on what Debian sid has today, in a
 # root of its own: TestKnown fails where that torch is not known yet, TestTrial says
 # whether it may be recycled, TestMatrix what comes of it.
-endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, an hour without an alert
+endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, an hour without an alert, forecasts of 44 runs
 	@.ci/setup test
 	@.ci/setup release
 	@set -o pipefail; today=$$(mktemp -d /var/tmp/rsswarden-sid.XXXXXX); trap 'rm -rf "$$today"' EXIT; { \

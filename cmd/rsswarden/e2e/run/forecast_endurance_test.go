@@ -145,7 +145,7 @@ func (g *growing) row(w *tabwriter.Writer) (off float64) {
 
 // run runs it under rsswarden, and takes from its events what was forecast.
 func (g *growing) run(dir string) error {
-	const end = 14 * 60
+	const end = 15 * 60
 	takes := 640 + float64(g.seed*37%80) // seconds until the limit is reached
 	events := filepath.Join(dir, "events")
 	cmd := exec.Command(binary, "run", "--limit", "256M", "--accounting", "rss", "--at", "none", "--at", "user eta<10m:warn", "--events", events, "--",
