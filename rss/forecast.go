@@ -24,7 +24,7 @@ const (
 
 	// clearRise is how many times the spread of the readings a rise must be.
 	clearRise = 4
-	// plainRise is from which on its curvature is believed.
+	// plainRise is from which on its curvature is believed: noise bends too.
 	plainRise = 8
 	// mostWindows are looked at from the first on over which growth has held: the longest
 	// is four times as long.
@@ -118,7 +118,7 @@ func (t *Trend) forecastBy(window time.Duration, limit float64) (f Forecast, cle
 	for i := range ys {
 		ys[i] += t.ms[i] * float64(min(t.most, 1))
 	}
-	slope, low, _ := t.sen(0)
+	slope, low, _ := t.sen(0, t.bins)
 	if low <= 0 || rate > 1.4*slope || rate < slope/1.4 {
 		return f, 0, false
 	}
@@ -127,8 +127,19 @@ func (t *Trend) forecastBy(window time.Duration, limit float64) (f Forecast, cle
 			g.rate = 0
 		}
 	}
-	if clear < plainRise && t.most == 0 {
-		own.straighten(slope)
+	switch {
+	case t.most > 0:
+	case clear < plainRise:
+		own.now += (slope - own.rate) * own.window / 2 // a line through the middle
+		own.rate, own.bend = slope, 0
+	case own.bend < 0:
+		// Where the last third is as fast as the one before, it has slowed down at once.
+		third := t.bins / 3
+		_, _, before := t.sen(third, t.bins-third)
+		recent, low, _ := t.sen(t.bins-third, t.bins)
+		if c := own.bent(0, 0); low > before*math.Exp(c.bend*own.window/3/2) {
+			own.now, own.rate, own.bend = ys[t.bins-1], recent, 0
+		}
 	}
 	f, ok = t.meet(&own, &files, limit, window)
 	return f, clear, ok
@@ -330,12 +341,6 @@ func solve(s *[5]float64, d *[3]float64) bool {
 	c := s[0]*(s[2]*d[2]-s[3]*d[1]) - s[1]*(s[1]*d[2]-s[2]*d[1]) + d[0]*(s[1]*s[3]-s[2]*s[2])
 	d[0], d[1], d[2] = a/det, b/det, c/det
 	return true
-}
-
-// straighten replaces the parabola by a line through its middle: noise bends too.
-func (g *growth) straighten(slope float64) {
-	g.now += (slope - g.rate) * g.window / 2
-	g.rate, g.bend = slope, 0
 }
 
 // bent is how what nothing bounds goes on: its rate changes as it has. A bend counts less

@@ -110,7 +110,7 @@ func (t *Trend) Slope() (perSecond, low, high float64, ok bool) {
 		return 0, 0, 0, false
 	}
 	xs, ys := t.xs[:t.bins], t.ys[:t.bins]
-	slope, low, high := t.sen(0)
+	slope, low, high := t.sen(0, t.bins)
 	if slope <= 0 || low <= 0 {
 		return slope, low, high, false
 	}
@@ -121,7 +121,7 @@ func (t *Trend) Slope() (perSecond, low, high float64, ok bool) {
 	if (yb-ya)/(xb-xa) < slope/3 || (yc-yb)/(xc-xb) < slope/3 {
 		return slope, low, high, false
 	}
-	recent, _, _ := t.sen(t.bins - t.bins/4)
+	recent, _, _ := t.sen(t.bins-t.bins/4, t.bins)
 	tail := t.bins - 1 - t.bins/12
 	held := recent >= slope/2 && ys[t.bins-1]-ys[tail] >= slope/2*(xs[t.bins-1]-xs[tail])
 	return slope, min(low, recent), max(high, recent), held
@@ -185,12 +185,12 @@ func (t *Trend) oldest() time.Duration {
 	return t.last.at + seconds(t.xs[t.bins-1])
 }
 
-// sen returns the Theil-Sen slope over the gathered points from index from on,
+// sen returns the Theil-Sen slope over the gathered points from index from to before to,
 // with Sen's (1968) confidence interval from the ranks of the pairs.
-func (t *Trend) sen(from int) (slope, low, high float64) {
+func (t *Trend) sen(from, to int) (slope, low, high float64) {
 	pairs := t.pairs[:0]
-	for i := from; i < t.bins; i++ {
-		for j := i + 1; j < t.bins; j++ {
+	for i := from; i < to; i++ {
+		for j := i + 1; j < to; j++ {
 			if dx := t.xs[j] - t.xs[i]; dx > 0 {
 				pairs = append(pairs, (t.ys[j]-t.ys[i])/dx)
 			}
@@ -200,7 +200,7 @@ func (t *Trend) sen(from int) (slope, low, high float64) {
 		return 0, 0, 0
 	}
 	slices.Sort(pairs)
-	n := float64(t.bins - from)
+	n := float64(to - from)
 	c := senZ * math.Sqrt(n*(n-1)*(2*n+5)/18)
 	lo := int((float64(len(pairs)) - c) / 2)
 	hi := int((float64(len(pairs))+c)/2) + 1
