@@ -183,8 +183,8 @@ func (s *State) put(k rungKey, g *rung, now time.Duration) {
 		return
 	}
 	s.rungs[k] = g
-	if _, ok := s.seen[k.limit]; !ok && k.limit.Name != event.LimitTime {
-		s.seen[k.limit] = now
+	if _, ok := s.away[k.limit]; !ok && k.limit.Name != event.LimitTime {
+		s.away[k.limit] = now
 	}
 }
 

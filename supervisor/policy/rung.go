@@ -64,9 +64,14 @@ func (s *State) reset(g *rung) {
 	if g.fired {
 		s.changes++
 	}
-	s.moved = s.moved || g.fired || g.quiet || g.waits || g.raised || g.again || g.next != 0 || g.wait != 0 || g.level != 0 || len(g.told) > 0
+	s.moved = s.moved || g.holds()
 	g.raised = false
 	g.fired, g.quiet, g.waits, g.next, g.wait, g.level, g.again, g.told = false, false, false, 0, 0, 0, false, g.told[:0]
+}
+
+// holds says that there is anything that [State.reset] takes away.
+func (g *rung) holds() bool {
+	return g.fired || g.quiet || g.waits || g.raised || g.again || g.next != 0 || g.wait != 0 || g.level != 0 || len(g.told) > 0
 }
 
 // ready says whether the rung may fire now, given that its condition holds.
@@ -134,12 +139,14 @@ func (s *State) left(g *rung, r event.Rule, l *event.Limit) bool {
 	}
 	eta, ok := etaOf(l)
 	if ok {
-		s.moved = s.moved || g.absent
+		s.moved = s.moved || g.absent && (g.holds() || s.flight != nil)
 		g.absent = false
 		return eta >= 2*r.Cond.ETA
 	}
 	if !g.absent {
-		g.absent, g.gone, s.moved = true, s.now, true
+		g.absent, g.gone = true, s.now
+		// A rung that has nothing to be left for, and gets nothing by an outcome, is as it was.
+		s.moved = s.moved || g.holds() || s.flight != nil
 	}
 	return s.now-g.gone >= forecastGone
 }

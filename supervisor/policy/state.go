@@ -117,7 +117,7 @@ type State struct {
 	rules []event.Rule // from mild to hard
 	opts  Options
 	rungs map[rungKey]*rung
-	seen  map[event.LimitID]time.Duration // when each limit was read last
+	away  map[event.LimitID]time.Duration // since when each limit is not read, 0 for one that is
 
 	nextID   uint64
 	now      time.Duration
@@ -155,7 +155,7 @@ func New(rules []event.Rule, opts Options) *State {
 		rules:  rules,
 		opts:   opts,
 		rungs:  map[rungKey]*rung{},
-		seen:   map[event.LimitID]time.Duration{},
+		away:   map[event.LimitID]time.Duration{},
 		nextID: opts.FirstID,
 	}
 }
@@ -189,10 +189,7 @@ func (s *State) Observe(now time.Duration, limits []event.Limit) {
 		s.done(event.Outcome{Decision: s.flight.id, Reason: event.ReasonTimeout})
 		s.ended, s.moved = false, true
 	}
-	for i := range limits {
-		s.seen[limits[i].ID()] = s.now
-	}
-	s.forget(len(limits))
+	s.forget(limits)
 	if !s.stopped {
 		s.rearm(limits)
 	}
@@ -200,19 +197,43 @@ func (s *State) Observe(now time.Duration, limits []event.Limit) {
 
 // forget drops what is remembered of limits that are gone. An action in flight
 // keeps all: it may be about one of them.
-func (s *State) forget(present int) {
-	if len(s.seen) <= present || s.flight != nil {
+func (s *State) forget(limits []event.Limit) {
+	for i := range limits {
+		id := limits[i].ID()
+		if s.away[id] != 0 {
+			s.moved = s.moved || s.remembers(id)
+		}
+		s.away[id] = 0
+	}
+	if len(s.away) <= len(limits) {
 		return
 	}
-	for limit, seen := range s.seen {
-		if s.now-seen < forgotten {
-			continue
-		}
-		delete(s.seen, limit)
-		for i := range s.rules {
-			delete(s.rungs, rungKey{limit, i})
+	for id, since := range s.away {
+		switch {
+		case since == 0:
+			if slices.ContainsFunc(limits, func(l event.Limit) bool { return l.ID() == id }) {
+				continue
+			}
+			s.away[id] = s.now
+			s.moved = s.moved || s.remembers(id)
+		case s.flight == nil && s.now-since >= forgotten:
+			s.moved = s.moved || s.remembers(id)
+			delete(s.away, id)
+			for i := range s.rules {
+				delete(s.rungs, rungKey{id, i})
+			}
 		}
 	}
+}
+
+// remembers says that anything is remembered of a limit.
+func (s *State) remembers(of event.LimitID) bool {
+	for i := range s.rules {
+		if g := s.rungs[rungKey{of, i}]; g != nil && (g.holds() || g.at != 0 || g.ahead != 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // Uncrossed yields the rules with a size that are not crossed, which fire ahead of that

@@ -155,8 +155,8 @@ func TestLimitsThatAreGoneAreForgotten(t *testing.T) {
 		c.at(time.Minute, step(n))
 		c.done(true, event.ReasonDone, 85, 85)
 	}
-	if most := int(forgotten/time.Minute) + 1; len(c.s.seen) > most || len(c.s.rungs) > most*len(c.s.rules) {
-		t.Errorf("%d limits and %d rungs are remembered, want %d of the last minutes", len(c.s.seen), len(c.s.rungs), most)
+	if most := int(forgotten/time.Minute) + 2; len(c.s.away) > most || len(c.s.rungs) > most*len(c.s.rules) {
+		t.Errorf("%d limits and %d rungs are remembered, want %d of the last minutes", len(c.s.away), len(c.s.rungs), most)
 	}
 	c.want(c.at(time.Minute, slurm(94)), "80%:warn", "85%:trim")
 	c.done(true, event.ReasonDone, 94, 94)
