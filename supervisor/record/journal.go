@@ -121,7 +121,7 @@ func (j *Journal) Event(name event.Name, v any, line []byte) {
 		if j.filter.cures[key]++; j.filter.cures[key] > mostCures {
 			return
 		}
-	case event.Help, event.Handover: // the one is often, the other may be large
+	case event.Help, event.Judged, event.Handover: // the ones are often, the last may be large
 		return
 	}
 	size := j.written()
@@ -447,8 +447,8 @@ func (f *journalFilter) pickling(s *event.LoaderSaid) bool {
 	return f.warned <= mostPickling
 }
 
-// Routine says that an event is one of many of its kind: reports of workers, answers to the
-// ladder, and outcomes of mild actions.
+// Routine says that an event is one of many of its kind: reports of workers, what the ladder
+// was given, and outcomes of mild actions.
 func Routine(name event.Name, v any) bool {
 	switch e := v.(type) {
 	case event.Decision:
@@ -456,5 +456,5 @@ func Routine(name event.Name, v any) bool {
 	case event.Outcome:
 		return e.OK
 	}
-	return name == event.NameLoader || name == event.NameHelp || name == event.NameCure
+	return name == event.NameLoader || name == event.NameHelp || name == event.NameJudged || name == event.NameCure
 }

@@ -237,11 +237,12 @@ func TestWhyIsBounded(t *testing.T) {
 	}
 }
 
-// TestHandoverIsNotInAJournal: what a ladder took over may be large, and is for a replay
-// alone.
-func TestHandoverIsNotInAJournal(t *testing.T) {
+// TestNoReplayOfAJournal: what a ladder took over may be large, and what it was given comes
+// often. Both are for a replay alone.
+func TestNoReplayOfAJournal(t *testing.T) {
 	j := testJournal()
-	if put(j, event.NameHandover, event.Handover{Head: headed(j.meta.Start, time.Second, event.NameHandover), Ran: time.Second}); j.written() != 0 {
+	put(j, event.NameHandover, event.Handover{Head: headed(j.meta.Start, time.Second, event.NameHandover), Ran: time.Second})
+	if put(j, event.NameJudged, event.Judged{Head: headed(j.meta.Start, time.Second, event.NameJudged), N: 1}); j.written() != 0 {
 		t.Errorf("%d bytes of it are in the journal", j.written())
 	}
 }

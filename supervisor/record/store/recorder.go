@@ -148,7 +148,7 @@ func (r *Recorder) Event(name event.Name, v any) {
 	if name == event.NameDecision {
 		r.Begin()
 	}
-	if name != event.NameLoader && name != event.NameHelp {
+	if name != event.NameLoader && name != event.NameJudged { // decisions and samples bring these along
 		r.wake.Ring(0)
 	}
 }

@@ -310,7 +310,8 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// TestEventsWithoutEnd: what comes each second for days does not end the record.
+// TestEventsWithoutEnd: what comes each second for days does not end the record, and what the
+// ladder was given takes no room that decisions are to have.
 func TestEventsWithoutEnd(t *testing.T) {
 	r := New(Options{Meta: testMeta()})
 	bytes := 0
@@ -320,6 +321,11 @@ func TestEventsWithoutEnd(t *testing.T) {
 			if it.Kind == record.KindEvent {
 				bytes += len(it.Value)
 			}
+		}
+		r.waiting = waiting{}
+		r.Event(event.NameJudged, event.Judged{Head: event.Head{V: 1, Event: event.NameJudged}, N: uint64(n)})
+		if it := r.waiting.items[0]; it.Kind != record.KindRoutine {
+			t.Fatalf("%s stays", it.Value)
 		}
 		r.waiting = waiting{}
 	}
