@@ -64,7 +64,7 @@ type engine struct {
 	node    *node.Place
 	observe *observe.Observer
 	probes  probe.Set
-	bell    *wake.Bell // rings for what is in wakes.go
+	bell    *wake.Bell // rings for the causes below
 
 	tell *tell.Fan
 	slim selfTrim
@@ -149,6 +149,7 @@ func (e *engine) turn(timer *time.Timer) (ended bool) {
 	case by.message = <-e.Link.Messages():
 	case r := <-e.tell.Status.Requests():
 		e.answerClient(r)
+		return false // nothing that is measured has changed
 	case <-e.bell.C():
 		if by.why = e.bell.Causes(); by.why&sinkFailed != 0 {
 			e.tell.HearFailures(e.now())
@@ -158,6 +159,7 @@ func (e *engine) turn(timer *time.Timer) (ended bool) {
 	case <-timer.C:
 		by.timer = true
 	}
+	e.tell.Status.Changed()
 	switch m := by.message.(type) {
 	case hold.Exit:
 		e.end(&m)
@@ -258,7 +260,6 @@ func (e *engine) poll(told bool) (added bool) {
 // tick takes a fast look, and a full one where that is due or called for.
 func (e *engine) tick() {
 	fault.Point("watcher")
-	e.tell.Status.Changed()
 	now := e.look()
 	e.observe.Counts.Ask(now)
 	e.observe.PSS.Wake(now)
@@ -298,7 +299,6 @@ func (e *engine) full() {
 	began := time.Now()
 	defer func() { e.pace.Full.Add(time.Since(began)) }()
 	e.pace.Again()
-	e.tell.Status.Changed()
 	e.poll(false)
 	e.read()
 	e.step()
@@ -419,8 +419,8 @@ func (e *engine) serveNoMore() {
 // answerClient answers what a client asks.
 func (e *engine) answerClient(r tell.Request) {
 	if r.Command != nil {
-		r.Begun(e.acts.Requests.Obey(r.Context, *r.Command))
-		e.tell.Status.Changed()
+		results, err := e.acts.Requests.Obey(r.Context, *r.Command)
+		e.tell.Status.Begun(r, results, err)
 		return
 	}
 	e.tell.Status.Answer(r, e.now(), e.standing())

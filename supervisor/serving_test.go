@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
 // answering is a stand that leads, with a trainer and two workers, and answers.
@@ -94,6 +95,40 @@ func TestStatus(t *testing.T) {
 	}
 	if _, err := json.Marshal(st); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStatusIsAsNewAsTheLoop: a status is kept for the next who asks until the loop wakes,
+// whatever for, or begins what a client asked for.
+func TestStatusIsAsNewAsTheLoop(t *testing.T) {
+	s, _ := answering(t)
+	source := s.tell.Status.Source()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	kept := func() bool {
+		_, err := source.Status(gone) // answered only where it need not wait
+		return err == nil
+	}
+	recycle := func() {
+		if _, err := asks(t, s, func(context.Context) (<-chan control.Result, error) {
+			return source.Do(context.Background(), control.Command{Do: event.ActionRecycle})
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for name, happens := range map[string]func(){
+		"a failure of a sink": func() { s.bell.Ring(sinkFailed); s.turn(timer) },
+		"a signal":            func() { s.holder.messages <- hold.Signal{Signal: 10}; s.turn(timer) },
+		"a command":           recycle,
+	} {
+		if _, err := asks(t, s, source.Status); err != nil || !kept() {
+			t.Fatalf("before %s: kept %v, %v", name, kept(), err)
+		}
+		if happens(); kept() {
+			t.Errorf("after %s a client gets the status from before", name)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Status answers the clients of the control socket. It is made when one asks, and answers
-// all until something has changed: clients that ask often do not keep the loop busy.
+// all until the loop does something: clients that ask often do not keep it busy.
 type Status struct {
 	out      *events
 	server   *control.Server   // nil where nobody can ask
@@ -60,11 +60,6 @@ type reply struct {
 	status  *control.Status
 	results <-chan control.Result
 	err     error
-}
-
-// Begun answers a command: what [control.Source] returns for it.
-func (r *Request) Begun(results <-chan control.Result, err error) {
-	r.reply <- reply{results: results, err: err}
 }
 
 // Serve opens the control socket in a directory.
@@ -121,6 +116,13 @@ func (s *Status) Answer(r Request, now time.Duration, from *Standing) {
 	st := s.Of(now, from)
 	s.made.Store(st)
 	r.reply <- reply{status: st}
+}
+
+// Begun answers a command: what [control.Source] returns for it. Whoever asked for it and
+// then for the status sees what was begun.
+func (s *Status) Begun(r Request, results <-chan control.Result, err error) {
+	s.Changed()
+	r.reply <- reply{results: results, err: err}
 }
 
 // Of makes the status.
