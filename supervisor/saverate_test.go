@@ -15,7 +15,7 @@ import (
 )
 
 // looks runs the loop of the watcher beside the job until the job is over: what
-// [watcher.loop] does on a tick, on news of the hook and on a reading of PSS.
+// [engine.loop] does on a tick, on news of the hook and on a reading of PSS.
 func (r *rateStand) looks() (n int) {
 	w := r.world
 	for !w.over() {

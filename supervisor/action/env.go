@@ -55,9 +55,8 @@ type Ranks interface {
 	Task(pid int) int
 	Key(pid int) rss.ProcID
 	Others(pid int) bool
-	// Has says that a rank is on this node, Several that there is another than ours, and
-	// Alone that we could not meet the others, if there are any, and Heir that another
-	// led before us.
+	// Heir says that another led before us, Has that a rank is on this node, Several that
+	// there is another than ours, and Alone that we could not meet others, if there are any.
 	Heir() bool
 	Has(task int) bool
 	Several() bool

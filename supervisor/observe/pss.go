@@ -87,7 +87,7 @@ func (r *PSS) Hurry(on bool) {
 }
 
 // Next is how long after now the loop is to wake to ask for a reading; false where the
-// Next look will do, or must.
+// next look will do, or must.
 func (r *PSS) Next(now time.Duration) (pause time.Duration, ok bool) {
 	if r == nil || r.Busy() || r.budget.Share == 0 || r.wakes.Fill(now) <= 0 {
 		return 0, false

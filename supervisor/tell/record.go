@@ -22,8 +22,8 @@ type Record struct {
 }
 
 // Open begins the record of the run, in the directory of the settings or, by
-// [settings.RecordAuto], where one is found once there is something to keep. A directory that
-// cannot hold it was told: then there is a journal alone. What killed watchers before may
+// [settings.RecordAuto], where one is found once there is something to keep. In a directory
+// that cannot hold it, as was told, there is a journal alone. What killed watchers before may
 // have been the record, so the last that is started has none.
 func (r *Record) Open(command rss.ProcID, attempt int, last bool) {
 	dir, fault := r.out.set.Record, r.out.set.RecordFault

@@ -24,8 +24,8 @@ type Run struct {
 	ID, Version string // ID names its record, see [NameRun]
 	Command     []string
 	Begun       time.Time
-	Interval    time.Duration // of samples
 	BegunMono   time.Duration // … by CLOCK_MONOTONIC, 0 where that is not known
+	Interval    time.Duration // of samples
 	Lookup      func(string) (string, bool)
 	Node        string
 	Job         *record.Job // nil outside Slurm

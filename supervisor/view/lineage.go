@@ -1,4 +1,4 @@
-// Package view has what a full read has seen of processes, as values.
+// Package view has what was seen last of processes and limits, as values.
 package view
 
 import (
