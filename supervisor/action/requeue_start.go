@@ -60,8 +60,8 @@ func (a *putAnswer) held() bool {
 // own, but for one that is named.
 const putOutside = `exec 3<&0; "$0" "$1" <&3 3<&- &`
 
-// putting is one requeue, as package action sees it. Only the loop uses it but for
-// what is on the channel.
+// putting is one requeue, as [Requeue] sees it. Only the loop uses it but for what is on
+// the channel.
 type putting struct {
 	*requeuing
 	flight *Flight

@@ -148,7 +148,8 @@ func (a signalling) hookless() bool {
 
 // receivers returns whom the signal of a rule goes to where l was crossed: every
 // trainer that said hello, or without a hook has the environment of one, else the
-// command, or what that runs in a container; of these those that catch it. Help says why it goes to no process.
+// command, or what that runs in a container; of these those that catch it. h says why it
+// goes to no process.
 func (a signalling) receivers(r event.Rule, l *event.Limit) (to []*rss.Proc, h event.Feasibility) {
 	return a.receiversAmong(r, l, func(int) bool { return true })
 }

@@ -211,7 +211,7 @@ func (t *Tracer) traceNoMore(reason event.Reason, text string) {
 
 // Tracees returns the processes that a trim by ptrace is worth a stop for, first
 // the one that gives most back of what the limit counts. Where there is none,
-// Help says why.
+// it says why.
 func (t *Tracer) Tracees(a event.Accounting) (list []workers.Usage, why event.Feasibility) {
 	switch {
 	case t.off != event.ReasonNone:
