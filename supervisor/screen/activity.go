@@ -113,11 +113,7 @@ func outcome(o *control.Outcome) string {
 	}
 	who += ": "
 	if !o.OK {
-		why := strings.TrimPrefix(string(o.Reason)+", "+o.Detail, ", ")
-		if why = strings.TrimSuffix(why, ", "); why == "" {
-			why = "no reason was given"
-		}
-		return who + "not done: " + why
+		return who + "not done: " + reason(o.Reason, o.Detail)
 	}
 	line := who + "done"
 	if o.Freed > 0 || o.Before > 0 && !o.Action.Asks() {

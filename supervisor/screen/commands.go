@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,13 +79,13 @@ func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
 	switch {
 	case action == event.ActionSignal:
 		if r.rank == nil {
-			return nil, fmt.Sprintf("process %d belongs to no rank: nobody to write a checkpoint", r.pid())
+			return nil, fmt.Sprintf("process %d belongs to no rank: nobody to write a checkpoint", r.pid)
 		}
 		whom = m.meansRank(o, r.rank)
 		o.question = fmt.Sprintf("have %s%s write a checkpoint", whom, where)
 	case r.proc != nil:
 		if !can(r.proc, action) {
-			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid(), r.proc.Role, action.Row().Asked, r.why())
+			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid, r.proc.Role, action.Row().Asked, r.why())
 		}
 		o.Command.PIDs = []int{r.proc.PID}
 		whom = fmt.Sprintf("%s %d%s", r.proc.Role, r.proc.PID, ofRank(r.rank))
@@ -216,7 +217,7 @@ func (m Model) said(s Said) Model {
 		r := s.Result
 		if r.Done && r.PID == 0 {
 			if !r.OK && o.failed == 0 {
-				o.failed, o.text = 1, reason(r)
+				o.failed, o.text = 1, reason(r.Reason, r.Detail)
 			}
 			return
 		}
@@ -235,7 +236,7 @@ func (m Model) said(s Said) Model {
 func resultText(r control.Result) string {
 	text := strconv.Itoa(r.PID)
 	if !r.OK {
-		return text + " refused: " + reason(r)
+		return text + " refused: " + reason(r.Reason, r.Detail)
 	}
 	text += " done"
 	if r.Freed > 0 {
@@ -247,16 +248,12 @@ func resultText(r control.Result) string {
 	return text
 }
 
-func reason(r control.Result) string {
-	switch {
-	case r.Detail == "" && r.Reason == "":
-		return "no reason was given"
-	case r.Detail == "":
-		return string(r.Reason)
-	case r.Reason == "":
-		return r.Detail
+// reason says why something was not done.
+func reason(why event.Reason, detail string) string {
+	if why != "" && detail != "" {
+		return string(why) + ", " + detail
 	}
-	return string(r.Reason) + ", " + r.Detail
+	return cmp.Or(string(why)+detail, "no reason was given")
 }
 
 func (m Model) ended(e Ended) Model {
@@ -280,25 +277,18 @@ func (m Model) expired() Model {
 
 // told says how an order goes.
 func (o *order) told(now time.Time) string {
-	var b strings.Builder
-	b.WriteString(o.name)
+	text := ": " + o.text
 	switch {
 	case o.until.IsZero() && o.text == "":
-		fmt.Fprintf(&b, ": no answer yet, %s", since(now, o.since))
-		return b.String()
-	case o.until.IsZero():
-		fmt.Fprintf(&b, ": %s", o.text)
-		return b.String()
-	case o.failed > 0 && o.results > 1:
-		fmt.Fprintf(&b, ": %d of %d not done, the last: %s", o.failed, o.results, o.text)
-		return b.String()
-	case o.failed > 0, o.results == 1:
-		fmt.Fprintf(&b, ": %s", o.text)
-		return b.String()
+		text = ": no answer yet, " + since(now, o.since)
+	case o.until.IsZero(), o.results == 1, o.failed > 0 && o.results == 0:
+	case o.failed > 0:
+		text = fmt.Sprintf(": %d of %d not done, the last: %s", o.failed, o.results, o.text)
+	default:
+		text = ": done"
+		if o.freed > 0 {
+			text += fmt.Sprintf(", freed %v", o.freed)
+		}
 	}
-	b.WriteString(": done")
-	if o.freed > 0 {
-		fmt.Fprintf(&b, ", freed %v", o.freed)
-	}
-	return b.String()
+	return o.name + text
 }

@@ -129,16 +129,15 @@ func (m Model) arranged() Model {
 		t := &m.tables[v]
 		t.rows = rows
 		if c := columnNamed(view(v), t.sort); c != nil {
-			if c.less != nil {
-				slices.SortStableFunc(t.rows, func(a, b row) int {
-					if c.most != t.reverse {
-						return c.less(&b, &a)
-					}
-					return c.less(&a, &b)
-				})
-			} else if t.reverse {
+			if c.key == "rank" && t.reverse {
 				slices.Reverse(t.rows)
 			}
+			slices.SortStableFunc(t.rows, func(a, b row) int {
+				if c.most != t.reverse {
+					return c.compare(&b, &a)
+				}
+				return c.compare(&a, &b)
+			})
 		}
 		if t.at == (rowID{}) {
 			t.index = 0

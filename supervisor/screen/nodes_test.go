@@ -107,11 +107,11 @@ func TestSort(t *testing.T) {
 		m.tables[tt.view].sort = tt.key
 		m = m.arranged()
 		rows := m.tables[tt.view].rows
-		if got, end := rows[0].pid(), rows[len(rows)-1].pid(); got != tt.first || end != tt.last {
+		if got, end := rows[0].pid, rows[len(rows)-1].pid; got != tt.first || end != tt.last {
 			t.Errorf("%v by %s: from %d to %d, want %d to %d", tt.view, tt.key, got, end, tt.first, tt.last)
 		}
 		m.tables[tt.view].reverse = true
-		if rows = m.arranged().tables[tt.view].rows; rows[0].pid() == tt.first {
+		if rows = m.arranged().tables[tt.view].rows; rows[0].pid == tt.first {
 			t.Errorf("%v by %s turned round begins with %d too", tt.view, tt.key, tt.first)
 		}
 	}

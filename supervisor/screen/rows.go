@@ -14,10 +14,15 @@ import (
 
 // row is a line of a table: a rank, or a process with the rank it belongs to.
 type row struct {
-	node   *node
-	rank   *control.Rank // of a process: nil for one of no rank
-	proc   *control.Proc // nil in the table of ranks
-	growth float64       // bytes a second
+	node *node
+	rank *control.Rank // of a process: nil for one of no rank
+	proc *control.Proc // nil in the table of ranks
+	// Of the process, else of the rank; command is the name of a process, role empty for
+	// a rank and growth in bytes a second.
+	pid, task     int
+	step, command string
+	role          rss.Role
+	growth        float64
 }
 
 // rowID names a row from one answer to the next.
@@ -28,59 +33,17 @@ type rowID struct {
 }
 
 func (r *row) id() rowID {
-	id := rowID{job: r.node.Job, node: r.node.Node}
+	id := rowID{job: r.node.Job, node: r.node.Node, pid: r.pid}
 	if r.proc != nil {
-		id.pid, id.start = r.proc.PID, r.proc.Start
-	} else {
-		id.pid = r.rank.PID
+		id.start = r.proc.Start
 	}
 	return id
 }
 
-func (r *row) pid() int {
-	if r.proc != nil {
-		return r.proc.PID
-	}
-	return r.rank.PID
-}
-
-func (r *row) task() int {
-	if r.proc != nil {
-		return r.proc.Task
-	}
-	return r.rank.Task
-}
-
-func (r *row) step() string {
-	if r.proc != nil {
-		return r.proc.Step
-	}
-	return r.rank.Step
-}
-
-// command is a rank's command, or the name of a process.
-func (r *row) command() string {
-	if r.proc != nil {
-		return r.proc.Comm
-	}
-	return r.rank.Command
-}
-
-// place orders rows as they belong together: by node, rank and role.
-func place(a, b *row) int {
-	role := func(r *row) int {
-		if r.proc == nil {
-			return 0
-		}
-		return slices.Index(roles, r.proc.Role)
-	}
-	return cmp.Or(natural(a.node.Node, b.node.Node), cmp.Compare(a.node.Leader, b.node.Leader),
-		natural(a.step(), b.step()), cmp.Compare(a.task(), b.task()), cmp.Compare(role(a), role(b)), cmp.Compare(a.pid(), b.pid()))
-}
-
 var roles = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
 
-// rowsOf makes the rows of both tables, in their places.
+// rowsOf makes the rows of both tables, in their places: as they belong together, by
+// node, rank and role.
 func rowsOf(nodes []node) (ranks, procs []row) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -88,24 +51,23 @@ func rowsOf(nodes []node) (ranks, procs []row) {
 			step string
 			task int
 		}
-		of := make(map[key]int, len(n.Ranks))
+		of := make(map[key]*control.Rank, len(n.Ranks))
 		for j := range n.Ranks {
 			r := &n.Ranks[j]
-			of[key{r.Step, r.Task}] = len(ranks)
-			ranks = append(ranks, row{node: n, rank: r, growth: r.Growth})
+			of[key{r.Step, r.Task}] = r
+			ranks = append(ranks, row{n, r, nil, r.PID, r.Task, r.Step, r.Command, "", r.Growth})
 		}
 		for j := range n.Procs {
 			p := &n.Procs[j]
-			r := row{node: n, proc: p, growth: p.Growth}
-			if k, ok := of[key{p.Step, p.Task}]; ok {
-				r.rank = ranks[k].rank
-			}
-			procs = append(procs, r)
+			procs = append(procs, row{n, of[key{p.Step, p.Task}], p, p.PID, p.Task, p.Step, p.Comm, p.Role, p.Growth})
 		}
 	}
-	byPlace := func(a, b row) int { return place(&a, &b) }
-	slices.SortStableFunc(ranks, byPlace)
-	slices.SortStableFunc(procs, byPlace)
+	place := func(a, b row) int {
+		return cmp.Or(natural(a.node.Node, b.node.Node), cmp.Compare(a.node.Leader, b.node.Leader), natural(a.step, b.step), cmp.Compare(a.task, b.task),
+			cmp.Compare(slices.Index(roles, a.role), slices.Index(roles, b.role)), cmp.Compare(a.pid, b.pid))
+	}
+	slices.SortStableFunc(ranks, place)
+	slices.SortStableFunc(procs, place)
 	return ranks, procs
 }
 
@@ -121,14 +83,7 @@ func matches(r *row, filter string) bool {
 }
 
 func matchesWord(r *row, word string) bool {
-	pid, rank := strconv.Itoa(r.pid()), task(r.task())
-	role, extra := "", ""
-	if r.proc != nil {
-		role = string(r.proc.Role)
-		if r.rank != nil {
-			extra = r.rank.Command
-		}
-	}
+	pid, rank, role := strconv.Itoa(r.pid), task(r.task), string(r.role)
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), word) }
 	if name, value, ok := strings.Cut(word, "="); ok {
 		word = value
@@ -138,90 +93,68 @@ func matchesWord(r *row, word string) bool {
 		case "pid":
 			return pid == value
 		case "step":
-			return r.step() == value
+			return r.step == value
 		case "role":
 			return has(role)
 		case "node":
 			return has(r.node.name)
 		case "command":
-			return has(r.command())
+			return has(r.command)
 		}
 		word = name + "=" + value
 	}
 	if _, err := strconv.Atoi(word); err == nil && (rank == word || strings.HasPrefix(pid, word)) {
 		return true
 	}
-	return has(role) || has(r.node.name) || has(r.command()) || r.proc != nil && has(extra)
+	return has(role) || has(r.node.name) || has(r.command) || r.rank != nil && has(r.rank.Command)
 }
 
 // column is one column of a table, and what it may be sorted by.
 type column struct {
 	key, title string
 	width      int
+	drop       int  // see fit
 	left       bool // aligned to the left
-	// drop is when the column goes where the screen is narrow: the greatest
-	// first, 0 never.
-	drop int
-	cell func(*row) string
-	// less compares two rows, nil for by their places; most says that the
-	// greatest comes first.
-	less func(a, b *row) int
-	most bool
+	most       bool // the greatest comes first
+	value      func(*row) value
 }
 
-func amount(f func(*row) rss.Bytes) (func(*row) string, func(a, b *row) int) {
-	return func(r *row) string { return size(f(r)) },
-		func(a, b *row) int { return cmp.Compare(f(a), f(b)) }
+// value is what stands in a column: a text, and what numbers are sorted by.
+type value struct {
+	text   string
+	amount float64
 }
 
-func number(f func(*row) uint64) (func(*row) string, func(a, b *row) int) {
-	return func(r *row) string { return strconv.FormatUint(f(r), 10) },
-		func(a, b *row) int { return cmp.Compare(f(a), f(b)) }
+func word(s string) value     { return value{text: s} }
+func sized(b rss.Bytes) value { return value{size(b), float64(b)} }
+func number(n int) value      { return value{strconv.Itoa(n), float64(n)} }
+func seldom(n uint64) value   { return value{count(n), float64(n)} } // not always counted, and 0 then
+func numbers(key, title string, width, drop int, value func(*row) value) column {
+	return column{key, title, width, drop, false, true, value}
 }
 
-func word(f func(*row) string) (func(*row) string, func(a, b *row) int) {
-	return f, func(a, b *row) int { return natural(strings.ToLower(f(a)), strings.ToLower(f(b))) }
+func words(key, title string, width, drop int, value func(*row) value) column {
+	return column{key, title, width, drop, true, false, value}
 }
 
-func bytesColumn(key, title string, drop int, f func(*row) rss.Bytes) column {
-	c := column{key: key, title: title, width: max(6, len(title)+1), drop: drop, most: true}
-	c.cell, c.less = amount(f)
-	return c
-}
-
-func numberColumn(key, title string, width, drop int, f func(*row) uint64) column {
-	c := column{key: key, title: title, width: width, drop: drop, most: true}
-	c.cell, c.less = number(f)
-	return c
-}
-
-// countedColumn is for numbers that are not always counted, and are 0 then.
-func countedColumn(key, title string, width, drop int, f func(*row) uint64) column {
-	c := numberColumn(key, title, width, drop, f)
-	c.cell = func(r *row) string { return count(f(r)) }
-	return c
-}
-
-func wordColumn(key, title string, width, drop int, f func(*row) string) column {
-	c := column{key: key, title: title, width: width, drop: drop, left: true}
-	c.cell, c.less = word(f)
-	return c
+// compare orders two rows by a column. What has neither words nor amounts leaves them in
+// their places.
+func (c *column) compare(a, b *row) int {
+	x, y := c.value(a), c.value(b)
+	if c.left {
+		return natural(strings.ToLower(x.text), strings.ToLower(y.text))
+	}
+	return cmp.Compare(x.amount, y.amount)
 }
 
 // shared are the columns that both tables have.
 var (
-	nodeColumn = wordColumn("node", "NODE", 5, 0, func(r *row) string { return r.node.name })
-	rankColumn = column{key: "rank", title: "RANK", width: 5, cell: func(r *row) string { return task(r.task()) }}
-	stepColumn = wordColumn("step", "STEP", 6, 2, (*row).step)
-	pidColumn  = column{
-		key: "pid", title: "PID", width: 7, cell: func(r *row) string { return count(r.pid()) },
-		less: func(a, b *row) int { return cmp.Compare(a.pid(), b.pid()) },
-	}
-	growthColumn = column{
-		key: "growth", title: "GROW/s", width: 7, most: true, cell: func(r *row) string { return growth(r.growth) },
-		less: func(a, b *row) int { return cmp.Compare(a.growth, b.growth) },
-	}
-	commandColumn = wordColumn("command", "COMMAND", 10, 0, (*row).command)
+	nodeColumn    = words("node", "NODE", 5, 0, func(r *row) value { return word(r.node.name) })
+	rankColumn    = column{"rank", "RANK", 5, 0, false, false, func(r *row) value { return word(task(r.task)) }}
+	stepColumn    = words("step", "STEP", 6, 2, func(r *row) value { return word(r.step) })
+	pidColumn     = column{"pid", "PID", 7, 0, false, false, func(r *row) value { return seldom(uint64(r.pid)) }}
+	growthColumn  = numbers("growth", "GROW/s", 7, 0, func(r *row) value { return value{growth(r.growth), r.growth} })
+	commandColumn = words("command", "COMMAND", 10, 0, func(r *row) value { return word(r.command) })
 )
 
 // view is one of the two tables.
@@ -238,47 +171,37 @@ func (v view) String() string { return [...]string{"ranks", "processes"}[v] }
 var columns = [...][]column{
 	ranksView: {
 		nodeColumn, rankColumn, stepColumn, pidColumn,
-		bytesColumn("rss", "RSS", 0, func(r *row) rss.Bytes { return r.rank.RSS }),
+		numbers("rss", "RSS", 6, 0, func(r *row) value { return sized(r.rank.RSS) }),
 		growthColumn,
-		bytesColumn("anon", "ANON", 7, func(r *row) rss.Bytes { return r.rank.Anon }),
-		bytesColumn("file", "FILE", 6, func(r *row) rss.Bytes { return r.rank.File }),
-		bytesColumn("shmem", "SHMEM", 6, func(r *row) rss.Bytes { return r.rank.Shmem }),
-		numberColumn("procs", "PROCS", 6, 8, func(r *row) uint64 { return uint64(r.rank.Procs) }),
-		numberColumn("workers", "WORKERS", 8, 4, func(r *row) uint64 { return uint64(r.rank.Workers) }),
-		numberColumn("recycled", "RECYCLED", 9, 5, func(r *row) uint64 { return uint64(r.rank.Recycled) }),
-		wordColumn("hook", "HOOK", 7, 3, func(r *row) string { return r.rank.Hook }),
+		numbers("anon", "ANON", 6, 7, func(r *row) value { return sized(r.rank.Anon) }),
+		numbers("file", "FILE", 6, 6, func(r *row) value { return sized(r.rank.File) }),
+		numbers("shmem", "SHMEM", 6, 6, func(r *row) value { return sized(r.rank.Shmem) }),
+		numbers("procs", "PROCS", 6, 8, func(r *row) value { return number(r.rank.Procs) }),
+		numbers("workers", "WORKERS", 8, 4, func(r *row) value { return number(r.rank.Workers) }),
+		numbers("recycled", "RECYCLED", 9, 5, func(r *row) value { return number(r.rank.Recycled) }),
+		words("hook", "HOOK", 7, 3, func(r *row) value { return word(r.rank.Hook) }),
 		commandColumn,
 	},
 	procsView: {
 		nodeColumn, rankColumn, pidColumn,
-		wordColumn("role", "ROLE", 8, 1, func(r *row) string { return roleName(r.proc.Role) }),
-		bytesColumn("rss", "RSS", 0, func(r *row) rss.Bytes { return r.proc.RSS }),
-		bytesColumn("anon", "ANON", 2, func(r *row) rss.Bytes { return r.proc.Anon }),
-		bytesColumn("file", "FILE", 3, func(r *row) rss.Bytes { return r.proc.File }),
-		bytesColumn("shmem", "SHMEM", 4, func(r *row) rss.Bytes { return r.proc.Shmem }),
-		{
-			key: "pss", title: "PSS", width: 6, drop: 6, most: true, cell: func(r *row) string {
-				if r.proc.PSS == nil {
-					return "-"
-				}
-				return size(*r.proc.PSS)
-			},
-			less: func(a, b *row) int { return cmp.Compare(pss(a), pss(b)) },
-		},
+		words("role", "ROLE", 8, 1, func(r *row) value { return word(roleName(r.role)) }),
+		numbers("rss", "RSS", 6, 0, func(r *row) value { return sized(r.proc.RSS) }),
+		numbers("anon", "ANON", 6, 2, func(r *row) value { return sized(r.proc.Anon) }),
+		numbers("file", "FILE", 6, 3, func(r *row) value { return sized(r.proc.File) }),
+		numbers("shmem", "SHMEM", 6, 4, func(r *row) value { return sized(r.proc.Shmem) }),
+		numbers("pss", "PSS", 6, 6, func(r *row) value {
+			if r.proc.PSS == nil {
+				return word("-")
+			}
+			return sized(*r.proc.PSS)
+		}),
 		growthColumn,
-		countedColumn("maps", "MAPS", 6, 8, func(r *row) uint64 { return r.proc.Maps }),
-		countedColumn("fds", "FDS", 6, 7, func(r *row) uint64 { return r.proc.FDs }),
-		countedColumn("threads", "THR", 5, 9, func(r *row) uint64 { return uint64(r.proc.Threads) }),
-		wordColumn("state", "S", 2, 5, func(r *row) string { return r.proc.State }),
+		numbers("maps", "MAPS", 6, 8, func(r *row) value { return seldom(r.proc.Maps) }),
+		numbers("fds", "FDS", 6, 7, func(r *row) value { return seldom(r.proc.FDs) }),
+		numbers("threads", "THR", 5, 9, func(r *row) value { return seldom(uint64(r.proc.Threads)) }),
+		words("state", "S", 2, 5, func(r *row) value { return word(r.proc.State) }),
 		commandColumn,
 	},
-}
-
-func pss(r *row) rss.Bytes {
-	if r.proc.PSS == nil {
-		return 0
-	}
-	return *r.proc.PSS
 }
 
 // roleName is a role in at most eight columns.
@@ -331,7 +254,7 @@ func (m *Model) fitted(v view) []column {
 		case "role":
 			if m.W >= 110 {
 				list[i].width = 11
-				list[i].cell = func(r *row) string { return string(r.proc.Role) }
+				list[i].value = func(r *row) value { return word(string(r.role)) }
 			}
 		}
 	}
@@ -341,20 +264,14 @@ func (m *Model) fitted(v view) []column {
 		}
 		return c.key == "node" && len(m.nodes) < 2 || c.key == "pss" && !m.knowsPSS()
 	})
-	for {
-		total, worst := 2, -1
-		for i, c := range list {
-			total += c.width + 1
-			if c.drop > 0 && c.key != m.tables[v].sort && (worst < 0 || c.drop > list[worst].drop) {
-				worst = i
-			}
+	list, total := fit(list, m.W-2, func(c column) (width, drop int) {
+		if c.key == m.tables[v].sort {
+			return c.width + 1, 0
 		}
-		if total <= m.W || worst < 0 {
-			list[len(list)-1].width += max(0, m.W-total)
-			return list
-		}
-		list = slices.Delete(list, worst, worst+1)
-	}
+		return c.width + 1, c.drop
+	})
+	list[len(list)-1].width += max(0, m.W-2-total)
+	return list
 }
 
 func (m *Model) knowsPSS() bool {
@@ -464,7 +381,7 @@ func (d *drawing) row(list []column, r *row) {
 	}
 	x := 2
 	for _, c := range list {
-		d.aligned(x, c, style, c.cell(r))
+		d.aligned(x, c, style, c.value(r).text)
 		x += c.width + 1
 	}
 }

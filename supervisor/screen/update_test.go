@@ -251,11 +251,11 @@ func TestMarkStays(t *testing.T) {
 		if moved {
 			m, _ = typed(m, KeyDown)
 		}
-		before := m.marked().pid()
+		before := m.marked().pid
 		next := scene("n1", 0, 1, 4)
 		next.Procs[1].RSS = 100 * rss.GiB
 		m, _ = m.Update(Answer{nodesOf(next), nil, noon.Add(time.Second)})
-		if got := m.marked().pid(); (got == before) != moved {
+		if got := m.marked().pid; (got == before) != moved {
 			t.Errorf("moved %v: the mark was at %d, is at %d", moved, before, got)
 		}
 		next.Procs = next.Procs[:2] // where its row has gone the mark stays on the screen

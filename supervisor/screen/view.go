@@ -94,7 +94,7 @@ func (d *drawing) header() {
 func (m *Model) headline(width int) []string {
 	type part struct {
 		text string
-		drop int // the greatest goes first
+		drop int // see fit
 	}
 	job := "this node"
 	if m.Job != "" {
@@ -135,31 +135,37 @@ func (m *Model) headline(width int) []string {
 		leader = "leaders " + strings.Join(leaders, " ")
 	}
 	version := strings.Join(versions, " and ")
-	parts := []part{{"rsswarden", 2}, {version, 3}, {job, 1}, {nodes, 1}, {leader, 4}}
+	parts := []part{{"rsswarden", 1}, {version, 2}, {job, 0}, {nodes, 0}, {leader, 3}}
 	if len(leaders) > 3 {
 		parts = parts[:4]
 	}
 	if dry {
 		parts = append(parts, part{"DRY RUN", 0})
 	}
-	for {
-		total, worst := -2, 0
-		for i, p := range parts {
-			total += 2 + text.Columns(p.text)
-			if p.drop > parts[worst].drop {
-				worst = i
-			}
-		}
-		if total <= width || parts[worst].drop <= 1 {
-			break
-		}
-		parts = slices.Delete(parts, worst, worst+1)
-	}
+	parts, _ = fit(parts, width+2, func(p part) (width, drop int) { return text.Columns(p.text) + 2, p.drop })
 	var texts []string
 	for _, p := range parts {
 		texts = append(texts, p.text)
 	}
 	return texts
+}
+
+// fit takes out of a list, where there is no room for all, what has the greatest drop
+// first; what has 0 stays. It returns the width of the rest too.
+func fit[T any](list []T, room int, of func(T) (width, drop int)) ([]T, int) {
+	for {
+		total, worst, most := 0, 0, 0
+		for i, x := range list {
+			width, drop := of(x)
+			if total += width; drop > most {
+				worst, most = i, drop
+			}
+		}
+		if total <= room || most == 0 {
+			return list, total
+		}
+		list = slices.Delete(list, worst, worst+1)
+	}
 }
 
 // clock is the time of the newest data, and how old it is where it should not be.
@@ -266,11 +272,10 @@ func (d *drawing) footer(y int) {
 	}
 }
 
-// hint is a key and what it does. The greatest drop goes first where there is no
-// room.
+// hint is a key and what it does.
 type hint struct {
 	key, text string
-	drop      int
+	drop      int // see fit
 }
 
 var (
@@ -282,20 +287,7 @@ var (
 )
 
 func (d *drawing) keys(y int, list []hint) {
-	list = slices.Clone(list)
-	for {
-		total, worst := -1, 0
-		for i, h := range list {
-			total += len(h.key) + len(h.text) + 2
-			if h.drop > list[worst].drop {
-				worst = i
-			}
-		}
-		if total <= d.W || list[worst].drop == 0 {
-			break
-		}
-		list = slices.Delete(list, worst, worst+1)
-	}
+	list, _ = fit(slices.Clone(list), d.W+1, func(h hint) (width, drop int) { return len(h.key) + len(h.text) + 2, h.drop })
 	x := 0
 	for _, h := range list {
 		x = d.put(x, y, d.W, Bold, h.key)
