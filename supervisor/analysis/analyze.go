@@ -123,6 +123,16 @@ func (rep *Result) nothing() {
 	}
 }
 
+// widen makes a time from start to end, both zero for none, as long as to hold another.
+func widen(start, end *time.Time, from, to time.Time) {
+	if start.IsZero() || from.Before(*start) {
+		*start = from
+	}
+	if to.After(*end) {
+		*end = to
+	}
+}
+
 // addRun puts one run with its limits into the report.
 func (rep *Result) addRun(k *RunScan, f *Ending) {
 	m := &k.Run.Meta
@@ -146,12 +156,7 @@ func (rep *Result) addRun(k *RunScan, f *Ending) {
 	} else {
 		rep.Runs = append(rep.Runs, r)
 	}
-	if rep.Start.IsZero() || r.Start.Before(rep.Start) {
-		rep.Start = r.Start
-	}
-	if r.End.After(rep.End) {
-		rep.End = r.End
-	}
+	widen(&rep.Start, &rep.End, r.Start, r.End)
 	rep.Duration = rep.End.Sub(rep.Start).Seconds()
 	for i := range k.Limits {
 		l := &k.Limits[i]

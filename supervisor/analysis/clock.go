@@ -85,12 +85,7 @@ func clock(looks []*RunScan, said *SlurmSays, last int) *Clock {
 		}
 		var low, high time.Time
 		for _, at := range byNode {
-			if low.IsZero() || at.Before(low) {
-				low = at
-			}
-			if at.After(high) {
-				high = at
-			}
+			widen(&low, &high, at, at)
 		}
 		if spread := high.Sub(low).Seconds(); c.Spread == nil || spread < *c.Spread {
 			c.Spread = &spread

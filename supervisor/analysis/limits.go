@@ -231,12 +231,10 @@ func (l *Limit) raise(b *event.Limit) {
 // join takes in what one limit was in another part of the time.
 func (l *Limit) join(o *Limit) {
 	whole, spark, last := l.limitOf, l.Spark, l.Last
-	if o.From.Before(whole.From) {
-		whole.From = o.From
-	}
 	if o.To.After(whole.To) {
-		whole.To, last = o.To, o.Last
+		last = o.Last
 	}
+	widen(&whole.From, &whole.To, o.From, o.To)
 	out := make([]float64, sparkStretches)
 	for i := range out {
 		out[i] = -1

@@ -58,7 +58,7 @@ func mergeActions(looks []*RunScan) ([]Action, *Budget) {
 		for kind, a := range k.Actions.kinds {
 			sum := all[kind]
 			if sum == nil {
-				sum = &Action{Action: kind, FirstAt: a.FirstAt}
+				sum = &Action{Action: kind}
 				all[kind] = sum
 			}
 			sum.add(a)
@@ -117,12 +117,7 @@ func total(looks []*RunScan) *Forecast {
 func (a *Action) add(b *Action) {
 	a.Fired, a.Worked, a.Freed, a.Paused = a.Fired+b.Fired, a.Worked+b.Worked, a.Freed+b.Freed, a.Paused+b.Paused
 	a.PeakUsed = max(a.PeakUsed, b.PeakUsed)
-	if b.FirstAt.Before(a.FirstAt) {
-		a.FirstAt = b.FirstAt
-	}
-	if b.LastAt.After(a.LastAt) {
-		a.LastAt = b.LastAt
-	}
+	widen(&a.FirstAt, &a.LastAt, b.FirstAt, b.LastAt)
 	for why, n := range b.Reasons {
 		if a.Reasons == nil {
 			a.Reasons = map[event.Reason]int{}

@@ -88,12 +88,7 @@ func nodesOf(looks []*RunScan, zone *time.Location) []Node {
 			if near := k.nearest(zone); near != nil && (n.Nearest == nil || near.Share > n.Nearest.Share) {
 				n.Nearest = near
 			}
-			if start := k.Run.Meta.Start.In(zone); n.Start.IsZero() || start.Before(n.Start) {
-				n.Start = start
-			}
-			if end := k.Wall(k.End).In(zone); end.After(n.End) {
-				n.End = end
-			}
+			widen(&n.Start, &n.End, k.Run.Meta.Start.In(zone), k.Wall(k.End).In(zone))
 		}
 		out = append(out, n)
 	}
@@ -205,12 +200,7 @@ func livesOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attemp
 				continue
 			}
 			nodes[k.Run.Meta.Node] = true
-			if start := k.Run.Meta.Start.In(zone); life.Start.IsZero() || start.Before(life.Start) {
-				life.Start = start
-			}
-			if end := k.Wall(k.End).In(zone); end.After(life.End) {
-				life.End = end
-			}
+			widen(&life.Start, &life.End, k.Run.Meta.Start.In(zone), k.Wall(k.End).In(zone))
 		}
 		best := decisive(slices.DeleteFunc(slices.Clone(cases), func(q *Case) bool { return q.Restarts() != restart }), restart)
 		life.Nodes, life.Duration = len(nodes), life.End.Sub(life.Start).Seconds()

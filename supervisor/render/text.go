@@ -33,19 +33,27 @@ func Text(w io.Writer, rep *analysis.Result, width int, color bool) error {
 	t.head(rep)
 	t.together(rep)
 	t.limits(rep)
-	switch nodes := rep.LastNodes(); {
-	case nodeByNode(rep):
-	case rep.Told && len(nodes) == 1:
-		t.peaks(&nodes[0].Peaks)
-		t.roles(nodes[0].Roles)
-	default:
-		t.peaks(&rep.Peaks)
-		t.roles(rep.Roles)
+	if !nodeByNode(rep) {
+		peaks, roles := &rep.Peaks, rep.Roles
+		if nodes := rep.LastNodes(); rep.Told && len(nodes) == 1 {
+			peaks, roles = &nodes[0].Peaks, nodes[0].Roles
+		}
+		t.section("peaks of its tree")
+		t.peaks(peaks)
+		t.section("roles, each at its highest summed RSS")
+		t.roles(roles)
 	}
 	t.actions(rep)
-	t.forecast(rep)
-	t.advice(rep)
-	t.why(rep)
+	if rep.Forecast != nil {
+		t.section("forecasts")
+		t.para("  ", "  ", rep.Forecast.Note)
+	}
+	t.section("next time")
+	t.adviceLines(rep.Advice)
+	t.section("what the verdict follows from")
+	for _, e := range rep.Evidence {
+		t.para("  ", "    ", values.Plain(e))
+	}
 	t.grew(rep)
 	if !rep.Told {
 		t.runs(rep)
@@ -75,6 +83,7 @@ func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, width int, 
 // textReport is a report on its way to a terminal.
 type textReport struct {
 	b     strings.Builder
+	title string // of a section that has no line yet
 	width int
 	color bool
 	zone  *time.Location
@@ -100,6 +109,7 @@ func (t *textReport) paint(style, s string) string {
 func (t *textReport) para(first, indent, s string) { t.styled("", first, indent, s) }
 
 func (t *textReport) styled(style, first, indent, s string) {
+	t.begin()
 	for i, line := range values.Wrap(s, t.width-values.Columns(indent)) {
 		in, line := indent, values.Plain(line)
 		if i == 0 {
@@ -117,11 +127,18 @@ func (t *textReport) styled(style, first, indent, s string) {
 
 // line writes one line that fits, cut where it does not.
 func (t *textReport) line(format string, args ...any) {
+	t.begin()
 	t.b.WriteString(values.Cut(values.Plain(strings.TrimRight(fmt.Sprintf(format, args...), " ")), t.width) + "\n")
 }
 
-func (t *textReport) section(title string) {
-	t.b.WriteString("\n" + t.paint(bold, values.Plain(title)) + "\n")
+// section gives what follows a title. Where nothing does it is left out.
+func (t *textReport) section(title string) { t.title = title }
+
+func (t *textReport) begin() {
+	if t.title != "" {
+		t.b.WriteString("\n" + t.paint(bold, values.Plain(t.title)) + "\n")
+		t.title = ""
+	}
 }
 
 // head writes the verdict, what ran, and when.
@@ -209,9 +226,6 @@ const (
 func (t *textReport) limits(rep *analysis.Result) {
 	list := fullestOnNode(rep)
 	slices.SortStableFunc(list, func(a, b analysis.Limit) int { return cmp.Compare(b.Ratio(), a.Ratio()) })
-	if len(list) == 0 {
-		return
-	}
 	t.section("limits")
 	shown := min(len(list), mostLimits)
 	for shown > 1 && list[shown-1].Ratio() < leastFill {
@@ -309,14 +323,6 @@ func sparkline(shares []float64) (line, scale string) {
 }
 
 func (t *textReport) peaks(p *analysis.Peaks) {
-	if *p == (analysis.Peaks{}) {
-		return
-	}
-	t.section("peaks of its tree")
-	t.peakTable(p)
-}
-
-func (t *textReport) peakTable(p *analysis.Peaks) {
 	for _, e := range []struct {
 		p          *analysis.Peak
 		name, note string
@@ -341,11 +347,6 @@ func (t *textReport) roles(roles []analysis.Role) {
 	if len(roles) == 0 {
 		return
 	}
-	t.section("roles, each at its highest summed RSS")
-	t.roleTable(roles)
-}
-
-func (t *textReport) roleTable(roles []analysis.Role) {
 	t.line("  %-11s %4s  %9s  %9s  %9s  %9s  %s", "", "most", "RSS", "anon", "file", "shmem", "time")
 	for i := range roles {
 		r := &roles[i]
@@ -358,13 +359,9 @@ func (t *textReport) roleTable(roles []analysis.Role) {
 }
 
 func (t *textReport) actions(rep *analysis.Result) {
-	if len(rep.Actions) == 0 && rep.Budget == nil && len(rep.Cures) == 0 {
-		return
-	}
+	t.section("actions")
 	if len(rep.Lives) > 0 {
 		t.section("actions, of all lives")
-	} else {
-		t.section("actions")
 	}
 	t.actionLines(rep.Actions)
 	for i := range rep.Cures {
@@ -396,22 +393,6 @@ func (t *textReport) actionLines(actions []analysis.Action) {
 	}
 }
 
-func (t *textReport) forecast(rep *analysis.Result) {
-	if rep.Forecast == nil {
-		return
-	}
-	t.section("forecasts")
-	t.para("  ", "  ", rep.Forecast.Note)
-}
-
-func (t *textReport) advice(rep *analysis.Result) {
-	if len(rep.Advice) == 0 {
-		return
-	}
-	t.section("next time")
-	t.adviceLines(rep.Advice)
-}
-
 func (t *textReport) adviceLines(lines []analysis.AdviceLine) {
 	for i := range lines {
 		l := &lines[i]
@@ -424,16 +405,6 @@ func (t *textReport) adviceLines(lines []analysis.AdviceLine) {
 		if l.Evidence != "" {
 			t.styled(dim, "    ", "    ", values.Plain(l.Evidence))
 		}
-	}
-}
-
-func (t *textReport) why(rep *analysis.Result) {
-	if len(rep.Evidence) == 0 {
-		return
-	}
-	t.section("what the verdict follows from")
-	for _, e := range rep.Evidence {
-		t.para("  ", "    ", values.Plain(e))
 	}
 }
 
@@ -462,9 +433,6 @@ func (t *textReport) notes(rep *analysis.Result) {
 	var sources []string
 	for i := range rep.Runs {
 		sources = append(sources, rep.Runs[i].Sources...)
-	}
-	if len(rep.Notes) == len(missingNotes(rep)) && len(sources) == 0 {
-		return
 	}
 	t.section("notes")
 	for _, n := range rep.Notes {
@@ -528,9 +496,6 @@ const (
 
 // grew writes why something grew, what speaks for that, and what to write instead.
 func (t *textReport) grew(rep *analysis.Result) {
-	if len(rep.Findings) == 0 {
-		return
-	}
 	t.section(grownTitle)
 	shown := min(len(rep.Findings), mostFindings)
 	for i := range rep.Findings[:shown] {

@@ -78,9 +78,6 @@ func bindingSentence(b *analysis.Binding, zone *time.Location) string {
 }
 
 func (t *textReport) lives(rep *analysis.Result) {
-	if len(rep.Lives) == 0 {
-		return
-	}
 	t.section("lives: the times that the job ran")
 	for i := range rep.Lives[:min(len(rep.Lives), mostShown)] {
 		l := &rep.Lives[i]
@@ -174,18 +171,14 @@ func (t *textReport) eachNode(rep *analysis.Result) {
 	nodes := rep.LastNodes()
 	for i := range nodes[:min(len(nodes), mostNodesApart)] {
 		n := &nodes[i]
-		title := fmt.Sprintf("on %s: %s, %s to %s", values.Plain(n.Node), values.Count(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End))
-		if n.Peaks != (analysis.Peaks{}) || len(n.Roles)+len(n.Actions) > 0 {
-			t.section(title)
-		}
-		t.peakTable(&n.Peaks)
-		if len(n.Roles) > 0 {
-			t.roleTable(n.Roles)
-		}
+		t.section(fmt.Sprintf("on %s: %s, %s to %s", values.Plain(n.Node), values.Count(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End)))
+		t.peaks(&n.Peaks)
+		t.roles(n.Roles)
 		t.actionLines(n.Actions)
 	}
 	if n := len(nodes) - mostNodesApart; n > 0 {
 		t.section(fmt.Sprintf("and %s; --json has what each came to", values.Count(n, "more node")))
+		t.begin()
 	}
 }
 

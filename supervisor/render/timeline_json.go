@@ -45,7 +45,8 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 			r.Roles = append(r.Roles, string(b))
 		}
 		for k := range s.Limits {
-			r.Limits = append(r.Limits, newLimitJSON(&s.Limits[k], k == s.Primary))
+			l := &s.Limits[k]
+			r.Limits = append(r.Limits, limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), values.Plain(l.Enforcer), k == s.Primary})
 		}
 		levels := []byte{'['}
 		for k := range s.Levels {
@@ -64,7 +65,9 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, action, values.Plain(chart.Happened(m)), values.Plain(chart.CameOf(m)), m.OK()})
 		}
 		for k := range s.Procs {
-			r.Procs = append(r.Procs, newTraceJSON(&s.Procs[k]))
+			p := &s.Procs[k]
+			r.Procs = append(r.Procs, traceJSON{p.Proc.ID.PID, values.Plain(p.Proc.Comm), string(analysis.LayerOf(&p.Proc)),
+				p.From.Milliseconds(), p.Step.Milliseconds(), analysis.AppendColumn(nil, p.RSS, true)})
 		}
 		out.Runs = append(out.Runs, r)
 	}
@@ -94,17 +97,6 @@ type traceJSON struct {
 	From int64           `json:"from"`
 	Step int64           `json:"step"`
 	RSS  json.RawMessage `json:"rss"`
-}
-
-func newLimitJSON(l *event.Limit, primary bool) limitJSON {
-	return limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), values.Plain(l.Enforcer), primary}
-}
-
-func newTraceJSON(t *analysis.Trace) traceJSON {
-	return traceJSON{
-		t.Proc.ID.PID, values.Plain(t.Proc.Comm), string(analysis.LayerOf(&t.Proc)),
-		t.From.Milliseconds(), t.Step.Milliseconds(), analysis.AppendColumn(nil, t.RSS, true),
-	}
 }
 
 // zoneName tells the clock of a page: "UTC", "UTC+02:00".
