@@ -123,16 +123,6 @@ func (rep *Result) nothing() {
 	}
 }
 
-// widen makes a time from start to end, both zero for none, as long as to hold another.
-func widen(start, end *time.Time, from, to time.Time) {
-	if start.IsZero() || from.Before(*start) {
-		*start = from
-	}
-	if to.After(*end) {
-		*end = to
-	}
-}
-
 // addRun puts one run with its limits into the report.
 func (rep *Result) addRun(k *RunScan, f *Ending) {
 	m := &k.Run.Meta

@@ -379,6 +379,16 @@ type limitOf struct {
 	Ranks    []RankKey   // who recorded it
 }
 
+// widen makes a time from start to end, both zero for none, as long as to hold another.
+func widen(start, end *time.Time, from, to time.Time) {
+	if start.IsZero() || from.Before(*start) {
+		*start = from
+	}
+	if to.After(*end) {
+		*end = to
+	}
+}
+
 // RankKey names one rank on its node. Who has no task is told apart by its holder.
 type RankKey struct {
 	Step   string

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -428,4 +429,165 @@ func LayerOfRole(r rss.Role) rss.Role {
 		return r
 	}
 	return rss.RoleOther
+}
+
+// Mark is something that happened at one moment.
+type Mark struct {
+	At   time.Duration
+	Kind MarkKind
+	// Event is *event.Decision, *event.Found, *event.Diagnosis, *event.Rank,
+	// *event.Fault, *event.Signal or *event.Exit.
+	Event    any
+	Outcomes []*event.Outcome // of a decision, as far as they are known
+}
+
+// OK says that the action of a decision worked.
+func (m *Mark) OK() bool {
+	n := len(m.Outcomes)
+	return n > 0 && m.Outcomes[n-1].OK
+}
+
+// MarkKind says how a mark is drawn.
+type MarkKind string
+
+// The kinds of marks.
+const (
+	MarkDecision MarkKind = "decision"
+	MarkLimit    MarkKind = "limit"
+	MarkFinding  MarkKind = "finding"
+	MarkFault    MarkKind = "fault"
+	MarkSignal   MarkKind = "signal"
+	MarkRank     MarkKind = "rank"
+	MarkExit     MarkKind = "exit"
+	MarkOOM      MarkKind = "oom"
+)
+
+// mostMarks bounds the marks of all runs of a page.
+const mostMarks = 3000
+
+// marks returns what happened in one of n runs. Where that is too much, the
+// first and the last decisions stay: they tell how it began and how it ended.
+func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
+	decided := map[uint64]int{}
+	var found findingsSeen
+	for i := range r.Events {
+		e := &r.Events[i]
+		m := Mark{At: offset + e.At, Event: e.Value}
+		switch v := e.Value.(type) {
+		case *event.Decision:
+			decided[v.ID], m.Kind = len(list), MarkDecision
+		case *event.Outcome:
+			if k, ok := decided[v.Decision]; ok {
+				list[k].Outcomes = append(list[k].Outcomes, v)
+			}
+			continue
+		case *event.Found:
+			if e.At <= time.Second || !v.Name.Row().Amount {
+				continue // those of the start are no news
+			}
+			m.Kind = MarkLimit
+		case *event.Diagnosis:
+			if !found.first(v) {
+				continue
+			}
+			m.Kind = MarkFinding
+		case *event.Rank:
+			if leads := v.What == event.RankLeads && e.At > time.Second; !leads && (v.What == event.RankLeads || !v.Failed()) {
+				continue // everyday news
+			}
+			m.Kind = MarkRank
+		case *event.Fault:
+			m.Kind = MarkFault
+		case *event.Signal:
+			m.Kind = MarkSignal
+		case *event.Exit:
+			if m.Kind = MarkExit; len(v.Kernel) > 0 || v.Verdict == event.VerdictOOM {
+				m.Kind = MarkOOM
+			}
+		default:
+			continue
+		}
+		list = append(list, m)
+	}
+	if most := mostMarks / n; len(list) > most {
+		left = len(list) - most
+		list = append(list[:most/2:most/2], list[len(list)-(most-most/2):]...)
+	}
+	return list, left
+}
+
+// traces follows each process over its life. How long that is shows only at
+// its end, so a trace begins fine and is made coarser as it grows.
+type traces struct {
+	of   []Trace
+	step time.Duration
+}
+
+func newTraces(r *record.Run, end time.Duration) *traces {
+	// Short-lived workers begin at a step that a run of many of them can hold.
+	t := &traces{of: make([]Trace, len(r.Procs)), step: max(time.Second, stepAtLeast(end/(16*tracePoints)))}
+	for i := range t.of {
+		t.of[i].Proc = r.Procs[i]
+	}
+	return t
+}
+
+func (t *traces) add(s *record.Sample) {
+	for i := range s.Procs {
+		u := &s.Procs[i]
+		if u.Proc >= len(t.of) {
+			continue
+		}
+		tr := &t.of[u.Proc]
+		if tr.RSS == nil {
+			tr.From, tr.Step = s.At.Truncate(t.step), t.step
+		}
+		sum := u.RSS()
+		if sum > tr.Peak {
+			tr.Peak, tr.PeakAt = sum, s.At
+			tr.Anon, tr.File, tr.Shmem = u.Anon, u.File, u.Shmem
+		}
+		tr.Last = s.At
+		tr.RSS, tr.Step = raiseCell(tr.RSS, tr.Step, s.At-tr.From, tracePoints, int64(sum/rss.KiB))
+	}
+}
+
+// top returns the n processes with the highest peaks, highest first, and how
+// many there are besides.
+func (t *traces) top(r *record.Run, offset time.Duration, n int) (list []Trace, left int) {
+	for i := range t.of {
+		if tr := &t.of[i]; len(tr.RSS) > 0 {
+			tr.fill(r)
+			tr.From += offset
+			tr.PeakAt += offset
+			tr.Last += offset
+			list = append(list, *tr)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Trace) int { return cmp.Compare(b.Peak, a.Peak) })
+	if len(list) > n {
+		list, left = list[:n], len(list)-n
+	}
+	return list, left
+}
+
+// fill closes holes of a few points: where samples were thinned, one stands for
+// up to a minute.
+func (t *Trace) fill(r *record.Run) {
+	most := int(10*time.Second/t.Step) + 1
+	if r.Thinned {
+		most = int(150*time.Second/t.Step) + 1
+	}
+	last := 0
+	for i, v := range t.RSS {
+		if v < 0 {
+			continue
+		}
+		if i-last <= most {
+			for k := last + 1; k < i; k++ {
+				t.RSS[k] = t.RSS[last]
+			}
+		}
+		last = i
+	}
 }
