@@ -181,7 +181,13 @@ func (q *Case) ended() Ending {
 	case d.By("SIGBUS", 7) && shm.Ratio() >= NearFull:
 		return inferred(EndSHM, event.CauseSHM).by(shm)
 	case d.By("SIGKILL", 9):
-		return q.bySIGKILL()
+		if f, ok := q.byMemory(); ok {
+			return f
+		}
+		if q.TimeUp() {
+			return inferred(EndTimeLimit, event.CauseTimeLimit)
+		}
+		return seen(EndSIGKILL, event.CauseKilled)
 	case d.By("SIGTERM", 15):
 		if q.TimeUp() {
 			return inferred(EndTimeLimit, event.CauseTimeLimit)
@@ -191,7 +197,7 @@ func (q *Case) ended() Ending {
 		return q.outOf(EndCount, event.CauseMaps, maps)
 	case fds.near():
 		return q.outOf(EndCount, event.CauseFDs, fds)
-	case q.sentTooMuch():
+	case q.Sharing != nil && q.End-q.Sharing.At <= SentHolds && q.Sharing.TooMuch() != "":
 		return q.outOf(EndSending, q.Sharing.TooMuch(), CountUse{})
 	case shm.Ratio() >= full:
 		return inferred(EndSHM, event.CauseSHM).by(shm)
@@ -228,17 +234,6 @@ func (q *Case) endsAbruptly() Ending {
 		return inferred(EndHolderKilled, event.CauseKilled)
 	}
 	return inferred(EndAbrupt, event.CauseUnknown)
-}
-
-// bySIGKILL finds out whose SIGKILL it was.
-func (q *Case) bySIGKILL() Ending {
-	if f, ok := q.byMemory(); ok {
-		return f
-	}
-	if q.TimeUp() {
-		return inferred(EndTimeLimit, event.CauseTimeLimit)
-	}
-	return seen(EndSIGKILL, event.CauseKilled)
 }
 
 // byMemory lays a SIGKILL to the memory limit that was nearest, where one was
@@ -577,31 +572,17 @@ func (q *Case) before(o *Case) bool {
 	return q.Wall(q.End).Before(o.Wall(o.End))
 }
 
-// tells ranks findings: what ended the others first, what they died of next, of
-// equals what the record has itself. The runs before a requeue come last.
+// telling ranks causes: what ended others first, with 0, and what they died of next.
+var telling = map[event.Cause]int{
+	event.CauseCrash: 1, event.CauseKilled: 1, event.CauseCancelled: 2, event.CauseUnknown: 3, event.CauseRunning: 4, event.CauseDetached: 5, event.CauseEnded: 6,
+}
+
+// tells ranks findings, of equals first what the record has itself. The runs before a
+// requeue come last.
 func (q *Case) tells(last int) int {
-	rank := 0
-	switch q.Found.Cause {
-	case event.CauseCrash, event.CauseKilled:
-		rank = 1
-	case event.CauseCancelled:
-		rank = 2
-	case event.CauseUnknown:
-		rank = 3
-	case event.CauseRunning:
-		rank = 4
-	case event.CauseDetached:
-		rank = 5
-	case event.CauseEnded:
-		rank = 6
-	}
-	if q.Run.Meta.Job != nil && q.Restarts() < last {
+	rank := telling[q.Found.Cause]
+	if q.Restarts() < last && q.Run.Meta.Job != nil {
 		rank += 10
 	}
 	return 3*rank + slices.Index([]Certainty{Seen, Inferred, Slurm}, q.Found.Certainty)
-}
-
-// sentTooMuch says that a failure may be laid to a warning.
-func (q *Case) sentTooMuch() bool {
-	return q.Sharing != nil && q.End-q.Sharing.At <= SentHolds && q.Sharing.TooMuch() != ""
 }

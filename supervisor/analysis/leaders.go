@@ -217,45 +217,40 @@ type nodeRun struct {
 
 // perNode joins the records of a node and life that go on in each other, so that a
 // node has one chart.
-func perNode(runs []*record.Run) []nodeRun {
-	var out []nodeRun
+func perNode(runs []*record.Run) (out []nodeRun) {
+	type place struct {
+		node string
+		job  jobLife
+	}
+	led := map[place][]*record.Run{} // by time
+	began := map[*record.Run]time.Time{}
+	for _, r := range runs {
+		if from, leads := r.Recorded(); leads && r.Meta.Job != nil {
+			p := place{r.Meta.Node, jobOf(r)}
+			led[p], began[r] = append(led[p], r), r.Wall(from)
+		}
+	}
 	taken := map[*record.Run]bool{}
 	for _, r := range runs {
 		if taken[r] {
 			continue
 		}
-		if group := sameLead(r, runs); len(group) > 1 {
-			if one, ok := record.Join(group); ok {
-				d := nodeRun{Run: one}
-				for _, g := range group {
-					taken[g] = true
-					d.also = append(d.also, g.Meta.ID)
+		d := nodeRun{Run: r}
+		if _, leads := began[r]; leads {
+			group := led[place{r.Meta.Node, jobOf(r)}]
+			slices.SortStableFunc(group, func(a, b *record.Run) int { return began[a].Compare(began[b]) })
+			if len(group) > 1 {
+				if one, ok := record.Join(group); ok {
+					d.Run = one
+					for _, g := range group {
+						taken[g], d.also = true, append(d.also, g.Meta.ID)
+					}
 				}
-				out = append(out, d)
-				continue
 			}
 		}
-		out = append(out, nodeRun{Run: r})
+		out = append(out, d)
 	}
 	return out
-}
-
-// sameLead are the leaders' records of the node and life of r, by time.
-func sameLead(r *record.Run, runs []*record.Run) (group []*record.Run) {
-	if _, led := r.Recorded(); !led || r.Meta.Job == nil {
-		return nil
-	}
-	for _, o := range runs {
-		if _, led := o.Recorded(); led && o.Meta.Job != nil && o.Meta.Node == r.Meta.Node && o.Meta.Job.ID == r.Meta.Job.ID && o.Meta.Job.Restarts == r.Meta.Job.Restarts {
-			group = append(group, o)
-		}
-	}
-	slices.SortStableFunc(group, func(a, b *record.Run) int {
-		x, _ := a.Recorded()
-		y, _ := b.Recorded()
-		return a.Wall(x).Compare(b.Wall(y))
-	})
-	return group
 }
 
 // choose keeps the runs to draw where there are too many: those that broke off, and

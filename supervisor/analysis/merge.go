@@ -3,7 +3,6 @@ package analysis
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -12,23 +11,20 @@ import (
 // mergeRoles takes of each role the run in which it had most: memory of two
 // nodes is under no common limit, so it is not added up.
 func mergeRoles(looks []*RunScan) []Role {
-	most := map[rss.Role]*Role{}
+	out := []Role{}
 	for _, k := range looks {
 		for _, g := range k.roles {
-			if old := most[g.most.Role]; g.seen && (old == nil || g.most.Peak > old.Peak) {
-				most[g.most.Role] = &g.most
+			switch i := slices.IndexFunc(out, func(r Role) bool { return r.Role == g.most.Role }); {
+			case !g.seen:
+			case i < 0:
+				out = append(out, g.most)
+			case g.most.Peak > out[i].Peak:
+				out[i] = g.most
 			}
 		}
 	}
-	out := make([]Role, 0, len(most))
-	for _, r := range most {
-		out = append(out, *r)
-	}
 	slices.SortFunc(out, func(a, b Role) int {
-		if d := slices.Index(roleOrder, a.Role) - slices.Index(roleOrder, b.Role); d != 0 {
-			return d
-		}
-		return strings.Compare(string(a.Role), string(b.Role))
+		return cmp.Or(slices.Index(roleOrder, a.Role)-slices.Index(roleOrder, b.Role), cmp.Compare(a.Role, b.Role))
 	})
 	return out
 }
@@ -51,26 +47,20 @@ func mergePeaks(looks []*RunScan) Peaks {
 
 // mergeActions adds up what was done in all runs, from mild to hard.
 func mergeActions(looks []*RunScan) ([]Action, *Budget) {
-	all := map[event.Action]*Action{}
+	out := []Action{}
 	var budget Budget
 	for _, k := range looks {
 		budget.Times, budget.Freed = budget.Times+k.Actions.budget.Times, budget.Freed+k.Actions.budget.Freed
 		for kind, a := range k.Actions.kinds {
-			sum := all[kind]
-			if sum == nil {
-				sum = &Action{Action: kind}
-				all[kind] = sum
+			i := slices.IndexFunc(out, func(o Action) bool { return o.Action == kind })
+			if i < 0 {
+				i = len(out)
+				out = append(out, Action{Action: kind})
 			}
-			sum.add(a)
+			out[i].add(a)
 		}
 	}
-	out := make([]Action, 0, len(all))
-	for _, a := range all {
-		out = append(out, *a)
-	}
-	slices.SortFunc(out, func(a, b Action) int {
-		return a.Action.Severity() - b.Action.Severity()
-	})
+	slices.SortFunc(out, func(a, b Action) int { return a.Action.Severity() - b.Action.Severity() })
 	if budget.Times == 0 {
 		return out, nil
 	}

@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -274,24 +273,18 @@ type Attempt struct {
 
 // LastNodes are the nodes of the last life.
 func (j *MultiNode) LastNodes() []Node {
-	if len(j.Nodes) == 0 {
-		return nil
-	}
-	n := slices.IndexFunc(j.Nodes, func(n Node) bool { return n.Restart != j.Nodes[0].Restart })
-	if n < 0 {
-		return j.Nodes
+	n := 0
+	for n < len(j.Nodes) && j.Nodes[n].Restart == j.Nodes[0].Restart {
+		n++
 	}
 	return j.Nodes[:n]
 }
 
 // LastRanks are the ranks of the last life.
 func (j *MultiNode) LastRanks() []Rank {
-	if len(j.Nodes) == 0 {
-		return nil
-	}
-	n := slices.IndexFunc(j.Ranks, func(r Rank) bool { return r.Restart != j.Nodes[0].Restart })
-	if n < 0 {
-		return j.Ranks
+	n := 0
+	for n < len(j.Ranks) && len(j.Nodes) > 0 && j.Ranks[n].Restart == j.Nodes[0].Restart {
+		n++
 	}
 	return j.Ranks[:n]
 }

@@ -1,11 +1,11 @@
 package analysis
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -241,13 +241,13 @@ func Seconds(s float64) time.Duration {
 
 // several does something for each of n, a few at a time.
 func several(n int, do func(i int)) {
-	var next atomic.Int64
 	var all sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0), mostAtOnce) {
+	free := make(chan bool, min(runtime.GOMAXPROCS(0), mostAtOnce))
+	for i := range n {
+		free <- true
 		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				do(i)
-			}
+			do(i)
+			<-free
 		})
 	}
 	all.Wait()
@@ -275,22 +275,10 @@ func Distinct(runs []*record.Run) []*record.Run {
 		out = append(out, r)
 	}
 	slices.SortStableFunc(out, func(a, b *record.Run) int {
-		if c := strings.Compare(a.Meta.Node, b.Meta.Node); c != 0 {
-			return c
-		}
-		if d := task(a) - task(b); d != 0 {
-			return d
-		}
-		return a.Meta.Start.Compare(b.Meta.Start)
+		x, y := cmp.Or(a.Meta.Job, &record.Job{}), cmp.Or(b.Meta.Job, &record.Job{})
+		return cmp.Or(strings.Compare(a.Meta.Node, b.Meta.Node), x.Task-y.Task, a.Meta.Start.Compare(b.Meta.Start))
 	})
 	return out
-}
-
-func task(r *record.Run) int {
-	if r.Meta.Job == nil {
-		return 0
-	}
-	return r.Meta.Job.Task
 }
 
 // restarts is how often the job had been requeued when its last runs started.
@@ -429,9 +417,4 @@ func (k *RunScan) from() time.Duration {
 	return 0
 }
 
-func (k *RunScan) Restarts() int {
-	if k.Run.Meta.Job == nil {
-		return 0
-	}
-	return k.Run.Meta.Job.Restarts
-}
+func (k *RunScan) Restarts() int { return cmp.Or(k.Run.Meta.Job, &record.Job{}).Restarts }

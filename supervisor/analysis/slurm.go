@@ -35,35 +35,29 @@ func Requested(s *SlurmSays) rss.Bytes {
 // job ran into its time limit.
 func causeOf(s *SlurmSays, step *StepSays) event.Cause {
 	if step != nil {
-		switch {
-		case step.State == "OUT_OF_MEMORY":
-			return event.CauseKernelOOM
-		case step.State == "COMPLETED":
-			return event.CauseEnded
-		case step.State == "TIMEOUT":
-			return event.CauseTimeLimit
-		case step.State == "CANCELLED" && step.By != "" && step.By != "0":
+		if step.State == "CANCELLED" && step.By != "" && step.By != "0" {
 			return event.CauseCancelled
-		case step.State == "FAILED":
-			return ""
 		}
-	}
-	switch s.State {
-	case "OUT_OF_MEMORY":
-		return event.CauseKernelOOM
-	case "TIMEOUT", "DEADLINE":
-		return event.CauseTimeLimit
-	case "CANCELLED", "PREEMPTED", "REVOKED":
-		return event.CauseCancelled
-	case "NODE_FAIL", "BOOT_FAIL":
-		return event.CauseNodeLost
-	case "COMPLETED":
-		if step == nil {
-			return event.CauseEnded
+		if cause, ok := stepCauses[step.State]; ok {
+			return cause
 		}
+	} else if s.State == "COMPLETED" {
+		return event.CauseEnded
 	}
-	return ""
+	return jobCauses[s.State]
 }
+
+// stepCauses and jobCauses are what the states of a step and of a job stand for.
+var (
+	stepCauses = map[string]event.Cause{
+		"OUT_OF_MEMORY": event.CauseKernelOOM, "COMPLETED": event.CauseEnded, "TIMEOUT": event.CauseTimeLimit, "FAILED": "",
+	}
+	jobCauses = map[string]event.Cause{
+		"OUT_OF_MEMORY": event.CauseKernelOOM, "TIMEOUT": event.CauseTimeLimit, "DEADLINE": event.CauseTimeLimit,
+		"CANCELLED": event.CauseCancelled, "PREEMPTED": event.CauseCancelled, "REVOKED": event.CauseCancelled,
+		"NODE_FAIL": event.CauseNodeLost, "BOOT_FAIL": event.CauseNodeLost,
+	}
+)
 
 // reconcile puts what the record shows and what Slurm says together. Where they say
 // the same, Slurm makes it certain; where they do not, both are kept.
