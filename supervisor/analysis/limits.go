@@ -214,15 +214,14 @@ func (c *CountScan) Fullest(end time.Duration) CountUse {
 // sameLimit says that two are readings of one limit of one run, or of leaders that
 // followed each other.
 func sameLimit(a, b *Limit) bool {
-	return a.Name == b.Name && a.Scope == b.Scope && a.Accounting == b.Accounting && a.Level == b.Level &&
-		(a.Run == b.Run || a.line != nil && a.line == b.line)
+	return a.ID() == b.ID() && (a.Run == b.Run || a.line != nil && a.line == b.line)
 }
 
 // raise takes in the most that the run itself told of: it looks more often than it keeps
 // a sample, and the two must not differ on one page. When that was is told no nearer than
 // by the greatest sample.
 func (l *Limit) raise(b *event.Limit) {
-	if b == nil || b.Name != l.Name || b.Scope != l.Scope || b.Accounting != l.Accounting || b.Level != l.Level || b.Used <= l.Used {
+	if b == nil || b.ID() != l.ID() || b.Used <= l.Used {
 		return
 	}
 	l.Used, l.UsedMax = b.Used, max(l.UsedMax, b.Used)

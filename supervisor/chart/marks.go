@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,14 +48,14 @@ func writeMarks(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries)
 
 // graver says that of two marks in one place this is the one to show.
 func graver(k, than analysis.MarkKind) bool {
-	rank := map[analysis.MarkKind]int{analysis.MarkLimit: 1, analysis.MarkDecision: 2, analysis.MarkFinding: 3, analysis.MarkFault: 4, analysis.MarkSignal: 5, analysis.MarkRank: 6, analysis.MarkExit: 7, analysis.MarkOOM: 8}
-	return rank[k] > rank[than]
+	order := []analysis.MarkKind{analysis.MarkLimit, analysis.MarkDecision, analysis.MarkFinding, analysis.MarkFault, analysis.MarkSignal, analysis.MarkRank, analysis.MarkExit, analysis.MarkOOM}
+	return slices.Index(order, k) > slices.Index(order, than)
 }
 
 func markText(m *analysis.Mark, n int) string {
-	text := clean(Happened(m))
+	text := values.Plain(Happened(m))
 	if result := CameOf(m); result != "" {
-		text += ": " + clean(result)
+		text += ": " + values.Plain(result)
 	}
 	if n > 1 {
 		text += fmt.Sprintf(" (and %d more)", n-1)

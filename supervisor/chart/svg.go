@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 //go:embed theme.css
@@ -39,7 +40,7 @@ const (
 // several runs. It is drawn dark where the viewer prefers that.
 func SVG(w io.Writer, headline, title string, t *analysis.Timeline) error {
 	runs := Panels(t)
-	verdict := wrap(clean(title), 118, 2)
+	verdict := wrap(values.Plain(title), 118, 2)
 	head := headHeight + 20*float64(len(verdict))
 	height := head + PanelHeight*float64(len(runs)) + 40
 	var b strings.Builder

@@ -13,7 +13,7 @@ func LimitTitle(l *event.Limit) string {
 	if l.Scope != "" && string(l.Scope) != title {
 		title += ", " + string(l.Scope)
 	}
-	if who, _, _ := strings.Cut(clean(l.Enforcer), ","); who != "" {
+	if who, _, _ := strings.Cut(values.Plain(l.Enforcer), ","); who != "" {
 		title += " · " + who
 	}
 	return title
@@ -33,7 +33,7 @@ func UsedMeans(l *event.Limit) string {
 
 // escape makes text safe inside an element and inside an attribute in double
 // quotes, in HTML and XML alike.
-func escape(s string) string { return escaper.Replace(clean(s)) }
+func escape(s string) string { return escaper.Replace(values.Plain(s)) }
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
@@ -50,6 +50,3 @@ func wrap(s string, width, most int) []string {
 	}
 	return lines
 }
-
-// clean is [values.Plain], shorter for what stands in nearly every line.
-func clean(s string) string { return values.Plain(s) }

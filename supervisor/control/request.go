@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -34,11 +35,12 @@ var errGone = errors.New("the client has gone")
 // of this server needs. goOn is called where the client waits to be told to send
 // the body. The error is errGone or a *problem.
 func readRequest(r io.Reader, goOn func() error) (request, error) {
-	head, rest, err := readHead(r)
+	b := bufio.NewReaderSize(r, maxHead)
+	lines, err := readHead(b)
 	if err != nil {
 		return request{}, err
 	}
-	h, p := parseHead(head)
+	h, p := parseHead(lines)
 	q := request{method: h.method, path: h.path}
 	if p != nil {
 		return q, p
@@ -46,62 +48,40 @@ func readRequest(r io.Reader, goOn func() error) (request, error) {
 	if h.length == 0 {
 		return q, nil
 	}
-	q.body = make([]byte, h.length)
-	n := copy(q.body, rest)
-	if h.waits && n == 0 {
+	if h.waits && b.Buffered() == 0 {
 		if err := goOn(); err != nil {
 			return q, errGone
 		}
 	}
-	if _, err := io.ReadFull(r, q.body[n:]); err != nil {
+	q.body = make([]byte, h.length)
+	if _, err := io.ReadFull(b, q.body); err != nil {
 		return q, cut(err)
 	}
 	return q, nil
 }
 
-// readHead reads up to the empty line and returns what stands before it, and what
-// was read of the rest.
-func readHead(r io.Reader) (head, rest []byte, err error) {
-	buf := make([]byte, 0, 1<<10)
-	for {
-		if len(buf) == cap(buf) {
-			buf = append(make([]byte, 0, min(2*cap(buf), maxHead+4)), buf...)
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		from := max(0, len(buf)-3)
-		if buf = buf[:len(buf)+n]; from == 0 {
-			// A line break in front is tolerated, as RFC 9112 asks.
-			buf = append(buf[:0], bytes.TrimLeft(buf, "\r\n")...)
-		}
-		if end, next := headEnd(buf, from); end >= 0 {
-			return buf[:end], buf[next:], nil
+// readHead reads the lines before the first empty one. Line breaks in front are tolerated,
+// as RFC 9112 asks.
+func readHead(r *bufio.Reader) (lines []string, err error) {
+	for size := 0; ; {
+		b, err := r.ReadSlice('\n')
+		line := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+		if size > 0 || line != "" {
+			size += len(b)
 		}
 		switch {
-		case len(buf) >= maxHead:
-			return nil, nil, &problem{status: 431, text: "request line and headers are longer than 8 KiB"}
-		case err != nil && len(buf) == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, nil, errGone
+		case size > maxHead, errors.Is(err, bufio.ErrBufferFull):
+			return nil, &problem{status: 431, text: "request line and headers are longer than 8 KiB"}
+		case err != nil && size == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, errGone
 		case err != nil:
-			return nil, nil, cut(err)
+			return nil, cut(err)
+		case line != "":
+			lines = append(lines, line)
+		case len(lines) > 0:
+			return lines, nil
 		}
 	}
-}
-
-// headEnd finds the empty line, looking from a place on: where the head ends, and
-// where the body begins; -1 where it is not there yet.
-func headEnd(b []byte, from int) (end, next int) {
-	for i := from; i < len(b); i++ {
-		if b[i] != '\n' {
-			continue
-		}
-		switch rest := b[i+1:]; {
-		case bytes.HasPrefix(rest, []byte("\n")):
-			return i, i + 2
-		case bytes.HasPrefix(rest, []byte("\r\n")):
-			return i, i + 3
-		}
-	}
-	return -1, -1
 }
 
 // cut is what a request comes to that did not come whole.
@@ -121,12 +101,10 @@ type head struct {
 	waits        bool // for "100 Continue"
 }
 
-func parseHead(b []byte) (head, *problem) {
+func parseHead(lines []string) (head, *problem) {
 	var h head
-	lines := strings.Split(string(b), "\n")
-	for i, l := range lines {
-		lines[i] = strings.TrimSuffix(l, "\r")
-		if strings.ContainsFunc(lines[i], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+	for _, l := range lines {
+		if strings.ContainsFunc(l, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return h, malformed("there is a control character in the head")
 		}
 	}

@@ -262,11 +262,9 @@ func (t *textReport) limits(rep *analysis.Result) {
 // they are under the same one.
 func fullestOnNode(rep *analysis.Result) []analysis.Limit {
 	type place struct {
-		node, level string
-		name        event.LimitName
-		scope       event.Scope
-		accounting  event.Accounting
-		each        int
+		node string
+		event.LimitID
+		each int
 	}
 	at := map[place]int{}
 	var out []analysis.Limit
@@ -274,7 +272,7 @@ func fullestOnNode(rep *analysis.Result) []analysis.Limit {
 		if len(rep.Lives) > 0 && runOf(rep, l.Run).Restart != rep.Lives[len(rep.Lives)-1].Restart {
 			continue // that life has its line
 		}
-		p := place{runOf(rep, l.Run).Node, l.Level, l.Name, l.Scope, l.Accounting, 0}
+		p := place{runOf(rep, l.Run).Node, l.ID(), 0}
 		if analysis.ApartOf(l.Scope) {
 			p.each = n
 		}

@@ -119,15 +119,10 @@ func (t *textReport) ranks(rep *analysis.Result) {
 	list := slices.Clone(all)
 	if len(list) > mostShown {
 		slices.SortStableFunc(list, func(a, b analysis.Rank) int {
-			switch {
-			case a.Failed() != b.Failed() && a.Failed():
-				return -1
-			case a.Failed() != b.Failed():
-				return 1
-			case a.Failed():
+			if a.Failed() && b.Failed() {
 				return a.End.Compare(b.End)
 			}
-			return cmp.Compare(b.Most(), a.Most())
+			return cmp.Or(b2i(b.Failed())-b2i(a.Failed()), cmp.Compare(b.Most(), a.Most()))
 		})
 	}
 	t.section("ranks, each with the most by RSS that its processes had together")
@@ -150,16 +145,14 @@ func (t *textReport) ranks(rep *analysis.Result) {
 	}
 	if n := len(list) - mostShown; n > 0 {
 		failed := 0
-		for i := range list[mostShown:] {
-			if list[mostShown+i].Failed() {
-				failed++
-			}
+		for _, r := range list[mostShown:] {
+			failed += b2i(r.Failed())
 		}
-		of := "none of them failed"
+		of := "none"
 		if failed > 0 {
-			of = fmt.Sprintf("%d of them failed", failed)
+			of = fmt.Sprint(failed)
 		}
-		t.line("  and %s, %s; --json has all", values.Count(n, "more rank"), of)
+		t.line("  and %s, %s of them failed; --json has all", values.Count(n, "more rank"), of)
 	}
 }
 

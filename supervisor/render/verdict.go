@@ -189,11 +189,7 @@ func (q *caseText) kernelKill(f *analysis.Ending) string {
 // 0.4 s before".
 func (q *caseText) kernelText(b analysis.LimitState) string {
 	where := "cgroup " + q.level(b)
-	when := "at its highest"
-	if b.At >= 0 {
-		when = q.when(b.At)
-	}
-	held := fmt.Sprintf("%v of %v could not be reclaimed %s", b.Used, b.Limit.Limit, when)
+	held := fmt.Sprintf("%v of %v could not be reclaimed %s", b.Used, b.Limit.Limit, q.when(b.At))
 	switch {
 	case b.Ratio() >= analysis.NearFull:
 		return where + " was full: " + held
@@ -272,14 +268,11 @@ func (q *caseText) nodeText(b analysis.LimitState) string {
 
 // jobKill is OverMemoryKill of all steps of the job.
 func (q *caseText) jobKill(b analysis.LimitState) string {
-	who, when := "slurmd (OverMemoryKill)", "at its highest"
+	who := "slurmd (OverMemoryKill)"
 	if strings.Contains(b.Enforcer, "perhaps") {
 		who = "slurmd, which here may use OverMemoryKill"
 	}
-	if b.At >= 0 {
-		when = q.when(b.At)
-	}
-	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, b.Used, b.Limit.Limit, when, b.Compared())
+	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, b.Used, b.Limit.Limit, q.when(b.At), b.Compared())
 	if b.Rate > 0 {
 		text += q.grew(b)
 	}
@@ -539,10 +532,12 @@ func (q *caseText) clockOf(t time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
-// when is a moment near the end, and how near: "at 14:03:22, 400 ms before".
+// when is a moment near the end, negative for between two samples, and how near: "at 14:03:22, 400 ms before".
 func (q *caseText) when(at time.Duration) string {
 	text := "at " + q.clock(at)
 	switch left := q.End - at; {
+	case at < 0:
+		return "at its highest"
 	case q.Exit == nil && left < 100*time.Millisecond:
 		return text + ", the last that was recorded"
 	case q.Exit == nil:
