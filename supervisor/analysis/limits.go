@@ -17,19 +17,14 @@ type LimitScan struct {
 	maxAt, LastAt time.Duration
 	spark         spark
 	Tail          tail
-	most          rankShare // at max
+	most          *RankSeen // that had most at max, nil for none
+	mostRSS       rss.Bytes // … and how much
 	// Peak is the reading with the highest use, whatever the limit's size was then.
 	Peak     record.Reading
 	PeakAt   time.Duration
 	Used     course
 	Workers  Sum // at the peak
 	Trainers int
-}
-
-// rankShare is the rank that had most at one moment, and how much by RSS.
-type rankShare struct {
-	rank *RankSeen
-	rss  rss.Bytes
 }
 
 // add takes in one reading and says whether it is the highest so far.

@@ -52,8 +52,8 @@ func (k *RunScan) nearestOf(l *LimitScan, zone *time.Location) *Nearest {
 		Run: k.Run.Meta.ID, Limit: l.Name, Scope: l.Scope, Used: l.Max.Used, Size: l.Max.Size, Share: l.Max.Ratio(),
 		Headroom: l.Max.Size.Sub(l.Max.Used), At: k.Wall(l.maxAt).In(zone), Task: -1,
 	}
-	if r := l.most.rank; r != nil {
-		n.Step, n.Task, n.RankRSS = r.Step, r.Task, l.most.rss
+	if r := l.most; r != nil {
+		n.Step, n.Task, n.RankRSS = r.Step, r.Task, l.mostRSS
 	}
 	return n
 }

@@ -73,9 +73,15 @@ type RunScan struct {
 	Signals   []SignalSeen
 	JobEnd    time.Time // when Slurm ends the job, zero where it was not known
 	Faults    []string
-	Unreached []string // why the loader hook did not reach a process
-	nodeScan
-	first time.Duration // the first sample, -1 where there is none
+	Unreached []string      // why the loader hook did not reach a process
+	first     time.Duration // the first sample, -1 where there is none
+
+	// The other ranks of the node.
+	Ranks   RanksSeen
+	Line    *record.Run // that of the first of the leaders that followed each other, nil for who led nobody
+	Follows bool        // what was before it is in another record
+	Handing *Handover   // to another rank's record, nil where none goes on from this one
+	fallen  *failedRank // the first rank but its own that failed
 }
 
 // mostUnreached bounds the reasons that are kept why the hook did not reach a process.
@@ -87,7 +93,7 @@ type SignalSeen struct {
 }
 
 func newRunScan(r *record.Run) *RunScan {
-	k := &RunScan{Run: r, inner: -1, first: -1, nodeScan: nodeScan{Ranks: ranksOf(r)}, limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
+	k := &RunScan{Run: r, inner: -1, first: -1, Ranks: ranksOf(r), limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
 	k.Recorded = r.Exit()
 	for i := range k.Limits {
 		k.Limits[i].Limit = &r.Limits[i]
@@ -137,9 +143,8 @@ func (k *RunScan) sample(s *record.Sample) {
 			l.Peak, l.PeakAt, l.Workers, l.Trainers = *r, s.At, k.Workers.now, k.Trainers.now.Count
 		}
 		if l.add(s.At, r) {
-			l.most = rankShare{}
-			if most := k.Ranks.most(); most != nil {
-				l.most = rankShare{most, most.now}
+			if l.most = k.Ranks.most(); l.most != nil {
+				l.mostRSS = l.most.now
 			}
 		}
 		k.forecast.add(r.Limit, s.At, r)
@@ -341,15 +346,6 @@ func (k *RunScan) binding() event.Accounting {
 		}
 	}
 	return ""
-}
-
-// nodeScan is what is known of the other ranks of the node.
-type nodeScan struct {
-	Ranks   RanksSeen
-	Line    *record.Run // that of the first of the leaders that followed each other, nil for who led nobody
-	Follows bool        // what was before it is in another record
-	Handing *Handover   // to another rank's record, nil where none goes on from this one
-	fallen  *failedRank // the first rank but its own that failed
 }
 
 // limitScans are the limits, and what was done about them.

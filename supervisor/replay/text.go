@@ -39,23 +39,14 @@ func (r *Result) WriteText(w io.Writer) error {
 // head says which run it is, in the first line, and in the next what becomes of it.
 func (r *Result) head(b *strings.Builder) {
 	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", text.Plain(r.Run), text.Command(r.Command, mostCommand), text.Seconds(r.End), r.Start.Format(time.DateTime))
-	switch {
-	case r.Estimate && r.Fate == Lives:
-		b.WriteString("estimate: the job would have lived: ")
-	case r.Estimate && r.Fate == Dies && r.Death.Limit == event.LimitUser:
-		b.WriteString("estimate: the limit would have been passed: ")
-	case r.Estimate && r.Fate == Dies:
-		b.WriteString("estimate: the job would have died: ")
-	case r.Estimate:
-		b.WriteString("whether the job would have lived is not known: ")
-	case r.Fate == Lives:
-		b.WriteString("the job lived: ")
-	case r.Fate == Dies:
-		b.WriteString("the job died: ")
-	default:
-		b.WriteString("how the job ended is not known: ")
+	fate := map[Fate]string{Lives: "the job lived", Dies: "the job died", Unknown: "how the job ended is not known"}
+	if r.Estimate {
+		fate = map[Fate]string{Lives: "estimate: the job would have lived", Dies: "estimate: the job would have died", Unknown: "whether the job would have lived is not known"}
+		if r.Fate == Dies && r.Death.Limit == event.LimitUser {
+			fate[Dies] = "estimate: the limit would have been passed"
+		}
 	}
-	b.WriteString(r.Why + "\n")
+	b.WriteString(fate[r.Fate] + ": " + r.Why + "\n")
 	if l := r.Limit; l != nil {
 		size := "no such limit in the record"
 		switch {
