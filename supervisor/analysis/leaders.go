@@ -253,26 +253,30 @@ func perNode(runs []*record.Run) (out []nodeRun) {
 	return out
 }
 
-// choose keeps the runs to draw where there are too many: those that broke off, and
-// those that came nearest to a limit by their exit events.
-func choose(runs []nodeRun, most int) []nodeRun {
-	if len(runs) <= most {
-		return runs
+// weight is how much a run is worth to be drawn where there are too many: those that broke
+// off come first, then those that came nearest to a limit by their exit events.
+func (d nodeRun) weight() float64 {
+	switch e := d.Exit(); {
+	case e == nil, e.Verdict == event.VerdictOOM:
+		return 2
+	case e.Binding != nil:
+		return e.Binding.Ratio()
 	}
-	weight := make(map[*record.Run]float64, len(runs))
-	order := slices.Clone(runs)
-	for _, d := range runs {
-		switch e := d.Exit(); {
-		case e == nil, e.Verdict == event.VerdictOOM:
-			weight[d.Run] = 2
-		case e.Binding != nil:
-			weight[d.Run] = e.Binding.Ratio()
-		}
+	return 0
+}
+
+// Foremost keeps of a list the n of the greatest weight, in their order.
+func Foremost[T any](list []T, n int, weight func(T) float64) (out []T) {
+	if len(list) <= n {
+		return list
 	}
-	slices.SortStableFunc(order, func(a, b nodeRun) int { return cmp.Compare(weight[b.Run], weight[a.Run]) })
-	keep := map[*record.Run]bool{}
-	for _, d := range order[:most] {
-		keep[d.Run] = true
+	of, order := make([]float64, len(list)), make([]int, len(list))
+	for i, x := range list {
+		of[i], order[i] = weight(x), i
 	}
-	return slices.DeleteFunc(slices.Clone(runs), func(d nodeRun) bool { return !keep[d.Run] })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(of[b], of[a]) })
+	for _, i := range slices.Sorted(slices.Values(order[:n])) {
+		out = append(out, list[i])
+	}
+	return out
 }

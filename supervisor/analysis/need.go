@@ -205,26 +205,21 @@ func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 		if l.Scope == event.ScopeTree && key.Name == event.LimitUser {
 			p.line = cmp.Or(f.Line, f.Run) // where nobody else led it is a limit of the run's own
 		}
-		n := byPlace[p]
-		if n == nil {
-			n = &JobNeed{Limit: l, Facts: f, Open: f}
-			byPlace[p] = n
-			order = append(order, p)
+		one := &JobNeed{Fate: f.Fate(l), Peak: l.Used, Size: l.Limit, Limit: l, Facts: f, Open: f, Runs: 1}
+		if n := byPlace[p]; n != nil {
+			n.join(one, func(a, b rss.Bytes) rss.Bytes { return max(a, b) })
+			continue
 		}
-		n.take(f, l)
-		if fate := f.Fate(l); fate > n.Fate || fate == n.Fate && n.Facts == f {
-			n.Fate, n.Open = fate, f
-		}
-		n.Runs++
+		byPlace[p], order = one, append(order, p)
 	}
 	byNode := map[string]*JobNeed{}
 	for _, p := range order {
-		n := byNode[p.node]
-		if n == nil {
-			byNode[p.node] = byPlace[p]
+		if n := byNode[p.node]; n != nil {
+			// under another limit of the node at the same time
+			n.join(byPlace[p], func(a, b rss.Bytes) rss.Bytes { return a + b })
 			continue
 		}
-		n.beside(byPlace[p])
+		byNode[p.node] = byPlace[p]
 	}
 	for _, n := range byNode {
 		if !ok || n.Least() > o.Least() || n.Least() == o.Least() && n.Facts.Run.Meta.ID < o.Facts.Run.Meta.ID {
@@ -240,17 +235,9 @@ func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 	return o, ok
 }
 
-// take takes in what a run had of a limit that it shares with the others.
-func (o *JobNeed) take(f *RunScan, l *event.Limit) {
-	o.Peak, o.Size = max(o.Peak, l.Used), max(o.Size, l.Limit)
-	if l.Used > o.Limit.Used {
-		o.Limit, o.Facts = l, f
-	}
-}
-
-// beside takes in what was used under another limit of the node at the same time.
-func (o *JobNeed) beside(n *JobNeed) {
-	o.Peak, o.Size, o.Runs = o.Peak+n.Peak, o.Size+n.Size, o.Runs+n.Runs
+// join takes in what others need: their sum, or the most, of a limit that all share.
+func (o *JobNeed) join(n *JobNeed, of func(a, b rss.Bytes) rss.Bytes) {
+	o.Peak, o.Size, o.Runs = of(o.Peak, n.Peak), of(o.Size, n.Size), o.Runs+n.Runs
 	if n.Limit.Used > o.Limit.Used {
 		o.Limit, o.Facts = n.Limit, n.Facts
 	}
@@ -374,13 +361,8 @@ func Programs(all []*RunScan) []Program {
 
 // Newest is the run that began last.
 func (k *Program) Newest() *RunScan {
-	newest := k.Jobs[0].Last()
-	for i := range k.Jobs {
-		if f := k.Jobs[i].Last(); f.Run.Meta.Start.After(newest.Run.Meta.Start) {
-			newest = f
-		}
-	}
-	return newest
+	newest := slices.MaxFunc(k.Jobs, func(a, b job) int { return a.Last().Run.Meta.Start.Compare(b.Last().Run.Meta.Start) })
+	return newest.Last()
 }
 
 // scripts are the ends of names of programs that another program runs.

@@ -119,7 +119,7 @@ type drawing struct {
 
 func newDrawing(runs []*record.Run) *drawing {
 	all := perNode(runs)
-	d := &drawing{runs: choose(all, mostRuns), ofRun: map[*record.Run]*seriesScan{}}
+	d := &drawing{runs: Foremost(all, mostRuns, nodeRun.weight), ofRun: map[*record.Run]*seriesScan{}}
 	d.line.LeftOut = len(all) - len(d.runs)
 	for i, r := range d.runs {
 		if i == 0 || r.Meta.Start.Before(d.line.Start) {

@@ -2,7 +2,6 @@
 package chart
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -72,18 +71,11 @@ func SVG(w io.Writer, headline, title string, t *analysis.Timeline) error {
 // Panels are the runs that have a static chart: where there are too many those that
 // came nearest to their limits, in their order.
 func Panels(t *analysis.Timeline) []*analysis.RunSeries {
-	all := make([]*analysis.RunSeries, len(t.Runs))
-	share := map[*analysis.RunSeries]float64{}
+	var all []*analysis.RunSeries
 	for i := range t.Runs {
-		all[i] = &t.Runs[i]
-		share[all[i]] = t.Runs[i].Share()
+		all = append(all, &t.Runs[i])
 	}
-	if len(all) <= mostPanels {
-		return all
-	}
-	order := slices.Clone(all)
-	slices.SortStableFunc(order, func(a, b *analysis.RunSeries) int { return cmp.Compare(share[b], share[a]) })
-	return slices.DeleteFunc(all, func(s *analysis.RunSeries) bool { return !slices.Contains(order[:mostPanels], s) })
+	return analysis.Foremost(all, mostPanels, (*analysis.RunSeries).Share)
 }
 
 // WritePanel draws one run, its plot, axes and legend, into panelHeight.

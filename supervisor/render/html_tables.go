@@ -75,16 +75,7 @@ func (p *page) RunName(id string) string {
 }
 
 // TogetherNotes is what a job of several ranks, nodes or lives came to.
-func (p *page) TogetherNotes() (notes []string) {
-	if p.Binding != nil {
-		notes = append(notes, bindingSentence(p.Binding, p.at.start.Location()))
-	}
-	notes = append(notes, missingNotes(p.Result)...)
-	for i := range p.Leads[:min(len(p.Leads), mostShown)] {
-		notes = append(notes, leadSentence(&p.Leads[i]))
-	}
-	return notes
-}
+func (p *page) TogetherNotes() []string { return togetherNotes(p.Result, p.at.start.Location()) }
 
 // ShownRanks are the ranks: those that failed first where there are too many.
 func (p *page) ShownRanks() []analysis.Rank {

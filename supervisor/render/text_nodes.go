@@ -34,15 +34,11 @@ func (t *textReport) together(rep *analysis.Result) {
 	if !rep.Told {
 		return
 	}
-	if b := rep.Binding; b != nil {
+	if rep.Binding != nil {
 		t.b.WriteByte('\n')
-		t.para("", "  ", values.Plain(bindingSentence(b, t.zone)))
 	}
-	for _, note := range missingNotes(rep) {
+	for _, note := range togetherNotes(rep, t.zone) {
 		t.para("", "  ", values.Plain(note))
-	}
-	for i := range rep.Leads[:min(len(rep.Leads), mostShown)] {
-		t.para("", "  ", values.Plain(leadSentence(&rep.Leads[i])))
 	}
 	if n := len(rep.Leads) - mostShown; n > 0 {
 		t.para("", "  ", "and "+values.Count(n, "more change")+" of lead")
@@ -50,6 +46,18 @@ func (t *textReport) together(rep *analysis.Result) {
 	t.lives(rep)
 	t.nodes(rep)
 	t.ranks(rep)
+}
+
+// togetherNotes say which limit came nearest, which nodes have no record, and who led.
+func togetherNotes(rep *analysis.Result, zone *time.Location) (notes []string) {
+	if rep.Binding != nil {
+		notes = append(notes, bindingSentence(rep.Binding, zone))
+	}
+	notes = append(notes, missingNotes(rep)...)
+	for i := range rep.Leads[:min(len(rep.Leads), mostShown)] {
+		notes = append(notes, leadSentence(&rep.Leads[i]))
+	}
+	return notes
 }
 
 // bindingSentence says which limit on which node the job came to, and whose memory it was.
