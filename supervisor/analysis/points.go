@@ -82,10 +82,16 @@ type bucket struct {
 func (c *buckets) add(at time.Duration, row []int64) {
 	n := len(c.list) - 1
 	if n < 0 || c.list[n].first/c.width != at/c.width {
-		c.list = append(c.list, bucket{first: at, held: slices.Clone(row)})
+		c.list = append(c.list, bucket{first: at, last: at})
 		n++
+		c.list[n].join(row)
+		c.list[n].held = c.list[n].row
+		return
 	}
 	l := &c.list[n]
+	if l.last == l.first {
+		l.held = slices.Clone(row) // the first is held no more
+	}
 	l.last = at
 	copy(l.held, row)
 	l.join(row)
