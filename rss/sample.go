@@ -37,7 +37,6 @@ var Roles = []Role{RoleAgent, RoleTrainer, RoleWorker, RolePinThread, RoleShmMan
 type Proc struct {
 	ID     ProcID
 	Parent int    // PPID as the kernel has it now: an orphan's is its adopter
-	Group  int    // process group, field 5 of /proc/PID/stat
 	Comm   string // field 2 of /proc/PID/stat, at most 15 bytes, any byte
 	State  byte   // field 3 of /proc/PID/stat: R, S, D, Z, T, t, X, I
 	Reaped bool   // it has waited for a child that ended, by field 11 of /proc/PID/stat

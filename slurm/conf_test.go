@@ -60,7 +60,7 @@ func FuzzParseConf(f *testing.F) {
 		conf, err := ReadConf("/slurm.conf", files{"/slurm.conf": text}.read)
 		must(t, err)
 		e := enforcement(conf.Get)
-		if e.Interval < 0 || e.VSizeFactor < 0 || e.AllowedRAMSpace < 0 {
+		if e.Interval < 0 || e.VSizeFactor < 0 {
 			t.Errorf("%+v of %q", e, text)
 		}
 	})

@@ -42,22 +42,17 @@ type Enforcement struct {
 	// Interval is how often slurmstepd polls: task= of JobAcctGatherFrequency,
 	// or what --acctg-freq made of it. 0 means only when a task starts or ends
 	// and when somebody asks, who may be slurmd.
-	Interval       time.Duration
-	IntervalSource string // "JobAcctGatherFrequency", "default", or the variable that overrode it
+	Interval time.Duration
 
 	// ConstrainRAM and ConstrainSwap are cgroup.conf's, and false without
 	// task/cgroup in TaskPlugin. The cgroup itself says more: read that first.
 	ConstrainRAM  bool
 	ConstrainSwap bool
-	// AllowedRAMSpace and AllowedSwapSpace are in percent of the memory given.
-	AllowedRAMSpace  float64
-	AllowedSwapSpace float64
 	// SelectMemory says that memory is a consumable resource: without it a job
 	// has the whole node.
 	SelectMemory bool
 
 	SelectTypeParameters string
-	ProctrackType        string
 	TaskPlugin           string
 	Version              string // of scontrol show config or scontrol --version; empty where only files were read
 }
@@ -135,8 +130,6 @@ const (
 	keySelect    = "selecttypeparameters"
 	keyRAM       = "constrainramspace"
 	keySwap      = "constrainswapspace"
-	keyAllowRAM  = "allowedramspace"
-	keyAllowSwap = "allowedswapspace"
 	keyVersion   = "slurm_version"
 )
 
@@ -145,7 +138,7 @@ const defaultInterval = 30 * time.Second
 
 // enforcement makes sense of parameters, whichever source they came from.
 func enforcement(get func(key string) (string, bool)) Enforcement {
-	e := Enforcement{Known: true, AllowedRAMSpace: 100, Interval: defaultInterval, IntervalSource: "default"}
+	e := Enforcement{Known: true, Interval: defaultInterval}
 	text := func(key, name string, open bool) string {
 		v, ok := get(key)
 		if !ok && open {
@@ -168,12 +161,12 @@ func enforcement(get func(key string) (string, bool)) Enforcement {
 	e.Gather = strings.TrimPrefix(strings.ToLower(text(keyGather, "JobAcctGatherType", true)), "jobacct_gather/")
 	if v, ok := get(keyFrequency); ok {
 		if d, ok := ParseFrequency(v); ok {
-			e.Interval, e.IntervalSource = d, "JobAcctGatherFrequency"
+			e.Interval = d
 		}
 	}
-	e.VSizeFactor = int(percent(text(keyVSize, "", false), 0))
+	e.VSizeFactor = percent(text(keyVSize, "", false))
 	e.TaskPlugin = text(keyTask, "TaskPlugin", true)
-	e.ProctrackType = text(keyProctrack, "ProctrackType", true)
+	text(keyProctrack, "ProctrackType", true)
 	e.SelectTypeParameters = text(keySelect, "SelectTypeParameters", true)
 	e.SelectMemory = strings.Contains(strings.ToLower(e.SelectTypeParameters), "memory")
 	e.Version = text(keyVersion, "", false)
@@ -182,8 +175,6 @@ func enforcement(get func(key string) (string, bool)) Enforcement {
 		e.ConstrainRAM = truth(text(keyRAM, "", false))
 		e.ConstrainSwap = truth(text(keySwap, "", false))
 	}
-	e.AllowedRAMSpace = percent(text(keyAllowRAM, "", false), 100)
-	e.AllowedSwapSpace = percent(text(keyAllowSwap, "", false), 0)
 	return e
 }
 
@@ -217,17 +208,17 @@ func truth(s string) bool {
 	return false
 }
 
-// percent reads "100", "100.0%" and "101 percent".
-func percent(s string, otherwise float64) float64 {
+// percent reads "100", "100.0%" and "101 percent", 0 where it says nothing.
+func percent(s string) int {
 	fields := strings.Fields(strings.ReplaceAll(s, "%", " "))
 	if len(fields) == 0 {
-		return otherwise
+		return 0
 	}
 	v, err := strconv.ParseFloat(fields[0], 64)
 	if err != nil || !(v >= 0 && v <= 1e6) {
-		return otherwise
+		return 0
 	}
-	return v
+	return int(v)
 }
 
 // ConfPaths is where Slurm keeps its configuration when SLURM_CONF does not
@@ -358,7 +349,7 @@ func (s Search) override(e Enforcement) Enforcement {
 	for _, name := range []string{"SLURM_ACCTG_FREQ", "SBATCH_ACCTG_FREQ"} {
 		if v, ok := s.Lookup(name); ok {
 			if d, ok := ParseFrequency(v); ok {
-				e.Interval, e.IntervalSource = d, name
+				e.Interval = d
 				break
 			}
 		}

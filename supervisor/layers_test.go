@@ -81,7 +81,7 @@ var layers = map[string][]string{
 		"rss", "rss/cgroup", "rss/procfile", "rss/proctree", "slurm", "golang.org/x/sys", "supervisor/event", "supervisor/view", "supervisor/settings", "supervisor/text", "supervisor/phrase",
 		"supervisor/attach", "supervisor/control", "supervisor/counts", "supervisor/fault", "supervisor/hold", "supervisor/memfile", "supervisor/observe", "supervisor/policy", "supervisor/population", "supervisor/probe", "supervisor/record", "supervisor/tell", "supervisor/trim", "supervisor/workers",
 	},
-	"supervisor/loader":           {"rss", "rss/procfile", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/loader/hook", "golang.org/x/sys"},
+	"supervisor/loader":           {"rss", "rss/procfile", "rss/proctree", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/loader/hook", "golang.org/x/sys"},
 	"supervisor/loader/torchtest": {"rss/rsstest/debian", "supervisor/wardentest"},
 	"supervisor/node":             {"rss", "rss/procfile", "rss/proctree", "slurm", "supervisor/event", "supervisor/fault", "supervisor/nodedir", "supervisor/probe", "supervisor/text", "supervisor/view", "supervisor/wake", "golang.org/x/sys"},
 	"supervisor/nodejobs":         {"rss", "rss/procfile", "rss/cgroup", "slurm", "golang.org/x/sys"},

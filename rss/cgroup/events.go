@@ -28,9 +28,6 @@ type Events struct {
 	Hit uint64
 	// High counts allocations slowed down above memory.high, v2 only.
 	High uint64
-	// UnderOOM says that v1's OOM killer is at work, or is switched off with
-	// the level's processes waiting.
-	UnderOOM bool
 }
 
 // Events reads the counters. On v1, and on v2 before Linux 5.2, it reads one file for
@@ -48,7 +45,7 @@ func (l *Level) Events() (Events, error) {
 		if l.countsBelow() {
 			return e, nil
 		}
-		e.OOMKill, _, err = l.kills("memory.events")
+		e.OOMKill, err = l.kills("memory.events")
 		return e, err
 	}
 	var e Events
@@ -59,7 +56,7 @@ func (l *Level) Events() (Events, error) {
 	if err == nil {
 		e.Hit = uint64(n)
 	}
-	e.OOMKill, e.UnderOOM, err = l.kills("memory.oom_control")
+	e.OOMKill, err = l.kills("memory.oom_control")
 	return e, err
 }
 
@@ -77,7 +74,7 @@ func CountsBelow(dir string) bool {
 }
 
 // kills sums up what the files of that name say at this level and below.
-func (l *Level) kills(file string) (kills uint64, underOOM bool, err error) {
+func (l *Level) kills(file string) (kills uint64, err error) {
 	var failed error
 	err = walk(l.Dir, func(dir string) {
 		name := filepath.Join(dir, file)
@@ -95,9 +92,8 @@ func (l *Level) kills(file string) (kills uint64, underOOM bool, err error) {
 			return
 		}
 		kills += c.OOMKill
-		underOOM = underOOM || c.UnderOOM
 	})
-	return kills, underOOM, errors.Join(failed, err)
+	return kills, errors.Join(failed, err)
 }
 
 // parseEvents reads memory.events or memory.oom_control: "name value" lines.
@@ -124,8 +120,6 @@ func parseEvents(b []byte) (Events, error) {
 			e.Hit = n
 		case "high":
 			e.High = n
-		case "under_oom":
-			e.UnderOOM = n != 0
 		}
 	}
 	if !found {

@@ -15,7 +15,7 @@ func TestParseEvents(t *testing.T) {
 		t.Errorf("v2: %+v, %v", got, err)
 	}
 	got, err = parseEvents([]byte("oom_kill_disable 0\nunder_oom 1\noom_kill 2\n"))
-	if err != nil || got != (Events{OOMKill: 2, UnderOOM: true}) {
+	if err != nil || got != (Events{OOMKill: 2}) {
 		t.Errorf("v1: %+v, %v", got, err)
 	}
 	for _, in := range []string{"", "oom_kill", "oom_kill x", "a 1 2"} {

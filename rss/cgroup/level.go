@@ -45,8 +45,6 @@ type Limits struct {
 	Swap rss.Bytes
 	// High is memory.high, v2 only: above it allocations are slowed down.
 	High rss.Bytes
-	// Soft is memory.soft_limit_in_bytes, v1 only; it kills nothing.
-	Soft rss.Bytes
 	// Swappable is false where memory.swappiness is 0, v1 only: its anonymous
 	// memory is then never swapped out to keep a limit.
 	Swappable bool
@@ -58,7 +56,6 @@ var (
 	maxFile   = [3]string{1: "memory.limit_in_bytes", 2: "memory.max"}
 	swapLimit = [3]string{1: "memory.memsw.limit_in_bytes", 2: "memory.swap.max"}
 	swapUsage = [3]string{1: "memory.memsw.usage_in_bytes", 2: "memory.swap.current"}
-	peakFile  = [3]string{1: "memory.max_usage_in_bytes", 2: "memory.peak"}
 )
 
 // UsageFile, MaxFile, SwapFile, HighFile and StatFile are the files a number
@@ -86,7 +83,7 @@ func (l *Level) file(name string) string { return filepath.Join(l.Dir, name) }
 // was at the first call. It fails only where the limit itself cannot be read;
 // every other missing file is no limit.
 func (l *Level) Limits() (Limits, error) {
-	none := Limits{Max: Unlimited, Swap: Unlimited, High: Unlimited, Soft: Unlimited, Swappable: true}
+	none := Limits{Max: Unlimited, Swap: Unlimited, High: Unlimited, Swappable: true}
 	if l.fixed == nil {
 		fixed, err := l.readFixed(none)
 		if err != nil {
@@ -121,22 +118,16 @@ func (l *Level) readFixed(lim Limits) (*Limits, error) {
 	if l.Version != 1 {
 		return &lim, nil
 	}
-	var swappiness, hierarchy rss.Bytes
-	var errs [3]error
-	lim.Soft, errs[0] = readLimit(l.file("memory.soft_limit_in_bytes"))
-	swappiness, errs[1] = readLimit(l.file("memory.swappiness"))
-	hierarchy, errs[2] = readLimit(l.file("memory.use_hierarchy"))
-	for _, err := range errs {
-		if shortage(err) {
-			return nil, err
-		}
+	swappiness, err := readLimit(l.file("memory.swappiness"))
+	if shortage(err) {
+		return nil, err
 	}
-	if errs[1] == nil && swappiness == 0 {
-		lim.Swappable = false
+	lim.Swappable = err != nil || swappiness != 0
+	hierarchy, err := readLimit(l.file("memory.use_hierarchy"))
+	if shortage(err) {
+		return nil, err
 	}
-	if errs[2] == nil && hierarchy == 0 {
-		l.flat = !l.leaf
-	}
+	l.flat = err == nil && hierarchy == 0 && !l.leaf
 	return &lim, nil
 }
 
@@ -149,11 +140,6 @@ func (l *Level) Usage() (rss.Bytes, error) {
 // SwapUsage reads memory.memsw.usage_in_bytes on v1, which is memory and swap
 // together, or memory.swap.current on v2, which is swap alone.
 func (l *Level) SwapUsage() (rss.Bytes, error) { return readLimit(l.file(swapUsage[l.Version])) }
-
-// Peak reads memory.max_usage_in_bytes or memory.peak (Linux 5.19): the
-// highest charge in the life of the cgroup, page cache included. A hint, not a
-// measure of one run.
-func (l *Level) Peak() (rss.Bytes, error) { return readLimit(l.file(peakFile[l.Version])) }
 
 // Close gives the descriptors back; they are opened again when needed.
 func (l *Level) Close() {

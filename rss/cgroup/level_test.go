@@ -103,9 +103,6 @@ func TestRealCgroup(t *testing.T) {
 	if err != nil || events.Hit == 0 || events.OOMKill != 0 {
 		t.Errorf("events %+v, %v", events, err)
 	}
-	if peak, err := l.Peak(); err == nil && peak < usage {
-		t.Errorf("peak %v below usage %v", peak, usage)
-	}
 
 	name := fmt.Sprintf("/dev/shm/rsswarden-test-%d", os.Getpid())
 	t.Cleanup(func() { os.Remove(name) })

@@ -139,16 +139,13 @@ func TestMemoryV1(t *testing.T) {
 	if err != nil || !cmp.Equal(pids, []int{4100, 4101, 4102, 4103, 4104, 4105, 4106}) {
 		t.Errorf("processes %v, %v", pids, err)
 	}
-	if n, err := job.Peak(); err != nil || n < m.Charged/2 {
-		t.Errorf("peak %v, %v", n, err)
-	}
 }
 
 func TestMemoryV2(t *testing.T) {
 	p := open(t, rsstest.Unpack(t, "torch", "slurm-v2"), rsstest.Trainer)
 	user := p.Levels[1]
 	lim, err := user.Limits()
-	want := Limits{Max: 770 * rss.MiB, High: 700 * rss.MiB, Swap: 0, Soft: Unlimited, Swappable: true}
+	want := Limits{Max: 770 * rss.MiB, High: 700 * rss.MiB, Swap: 0, Swappable: true}
 	if err != nil || lim != want {
 		t.Errorf("limits %+v, %v", lim, err)
 	}

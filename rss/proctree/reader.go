@@ -147,7 +147,6 @@ func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
 	p := rss.Proc{
 		ID:      rss.ProcID{PID: pid, Start: s.start},
 		Parent:  s.parent,
-		Group:   s.group,
 		Reaped:  s.reaped,
 		Comm:    e.comm,
 		State:   s.state,

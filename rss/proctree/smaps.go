@@ -404,7 +404,6 @@ func (s *MappedSize) add(t MappedSize) {
 // MappedFile is a file that a process has mapped.
 type MappedFile struct {
 	Path     string // as the process's mount namespace names it
-	Deleted  bool   // has no name any more
 	Kind     FileKind
 	Shared   bool // MAP_SHARED
 	Writable bool // one mapping at least is
@@ -422,27 +421,27 @@ type MappedFiles struct {
 	// Largest are the 8 files with the largest RSS, libraries left out. Mapped
 	// both shared and private, a file is two.
 	Largest []MappedFile
-	// Partial says that there were more than 1,024 files: of the small ones some
-	// mappings may be missing in Largest, never in By.
-	Partial bool
 	By      map[MappedKind]MappedSize // all of them, libraries too
-
-	Cost time.Duration // processor time of the reading
-	Held time.Duration // as in [rss.PSS]: one mapping's walk
+	Cost    time.Duration             // processor time of the reading
 }
 
 func sumMapped(f smapsFile) (MappedFiles, error) {
 	s := newMappedSum()
-	held, err := readPieces(f, s.add)
-	if err != nil {
+	if _, err := readPieces(f, s.add); err != nil {
 		return MappedFiles{}, err
 	}
-	m, ok := s.result()
-	if !ok {
+	return s.result()
+}
+
+// result is what was added up, unless it was cut or is nonsense.
+func (s *mappedSum) result() (MappedFiles, error) {
+	if !s.done() {
 		return MappedFiles{}, errMalformed
 	}
-	m.Held = held
-	return m, nil
+	for _, f := range s.sorted()[:min(len(s.files), maxLargest)] {
+		s.out.Largest = append(s.out.Largest, *f)
+	}
+	return s.out, nil
 }
 
 const (
@@ -472,7 +471,7 @@ func (s *mappedSum) count(r *smapsRecord) {
 	if len(r.path) == 0 || r.path[0] != '/' {
 		return // anonymous, [heap], anon_inode:…
 	}
-	path, deleted := strings.CutSuffix(string(r.path), " (deleted)")
+	path := strings.TrimSuffix(string(r.path), " (deleted)")
 	kind := MappedKind{fileKind(path), r.perms[3] == 's', r.perms[1] == 'w'}
 	if r.perms[2] == 'x' && kind.Kind == FileOther {
 		kind.Kind = FileLibrary
@@ -490,17 +489,16 @@ func (s *mappedSum) count(r *smapsRecord) {
 		if len(s.files) == maxFiles {
 			s.thin()
 		}
-		f = &MappedFile{Path: path, Deleted: deleted, Kind: kind.Kind, Shared: kind.Shared}
+		f = &MappedFile{Path: path, Kind: kind.Kind, Shared: kind.Shared}
 		s.files[key] = f
 	}
 	f.Writable = f.Writable || kind.Writable
 	f.add(size)
 }
 
-// thin forgets the smaller half of the files. Mappings of one file stand side by
-// side as a rule.
+// thin forgets the smaller half of the files, of which some mappings may then be
+// missing in Largest, never in By. Mappings of one file stand side by side as a rule.
 func (s *mappedSum) thin() {
-	s.out.Partial = true
 	for _, f := range s.sorted()[maxFiles/2:] {
 		delete(s.files, fileKey{f.Path, f.Shared})
 	}
@@ -515,17 +513,6 @@ func (s *mappedSum) sorted() []*MappedFile {
 		return cmp.Or(cmp.Compare(b.RSS, a.RSS), cmp.Compare(a.Path, b.Path))
 	})
 	return all
-}
-
-// result is what was added up; false where it was cut or is nonsense.
-func (s *mappedSum) result() (MappedFiles, bool) {
-	if !s.done() {
-		return MappedFiles{}, false
-	}
-	for _, f := range s.sorted()[:min(len(s.files), maxLargest)] {
-		s.out.Largest = append(s.out.Largest, *f)
-	}
-	return s.out, true
 }
 
 // FileKind is what a mapped file is, as its name tells.

@@ -25,14 +25,11 @@ type stat struct {
 	comm    []byte // valid as long as the buffer that was parsed
 	state   byte
 	parent  int
-	group   int
 	reaped  bool // a child has ended and was waited for
 	kernel  bool // PF_KTHREAD of include/linux/sched.h: a thread of the kernel
 	cpu     time.Duration
 	threads int
 	start   uint64 // clock ticks since boot
-	virtual rss.Bytes
-	rss     rss.Bytes
 }
 
 // parseStat reads one line of /proc/PID/stat. The command name may hold any
@@ -45,7 +42,7 @@ func parseStat(b []byte) (stat, error) {
 	}
 	s.comm = b[open+1 : last]
 	rest := b[last+1:]
-	const first, needed = 3, 24
+	const first, needed = 3, 22
 	const kthread = 0x00200000
 	const tick = time.Second / 100 // USER_HZ is 100 on every architecture that Go knows
 	for i := first; i <= needed; i++ {
@@ -65,9 +62,6 @@ func parseStat(b []byte) (stat, error) {
 		case 4:
 			n, ok = number(w)
 			s.parent = int(n)
-		case 5:
-			n, ok = number(w)
-			s.group = int(n)
 		case 9:
 			n, ok = number(w)
 			s.kernel = n&kthread != 0
@@ -82,12 +76,6 @@ func parseStat(b []byte) (stat, error) {
 			s.threads = int(n)
 		case 22:
 			s.start, ok = number(w)
-		case 23:
-			n, ok = number(w)
-			s.virtual = rss.Bytes(n)
-		case 24:
-			n, ok = number(w)
-			s.rss = rss.Bytes(n) * pageSize
 		}
 		if !ok {
 			return s, errMalformed

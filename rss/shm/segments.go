@@ -6,14 +6,12 @@ import (
 	"cmp"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,13 +41,7 @@ type Segment struct {
 // many do, the largest first. What is under way in a socket is held by nobody.
 type Held struct {
 	Segments []Segment
-	// More says that the reading stopped at what it may read at most: there may
-	// be others.
-	More bool
-	// Vanished and Denied are processes, ended or not ours, whose part is not in
-	// it.
-	Vanished, Denied int
-	Cost             time.Duration // processor time of the reading
+	Cost     time.Duration // processor time of the reading
 }
 
 // Sum adds up the segments on one file system, or on all with dev 0. It is an
@@ -72,8 +64,8 @@ func (h *Held) Sum(dev uint64) map[Kind]Total {
 // exactly by /proc/PID/map_files, which takes CAP_CHECKPOINT_RESTORE or
 // CAP_SYS_ADMIN, else only bounded.
 //
-// The error says that there is no procfs. A process that cannot be read is
-// counted, and is none.
+// The error says that there is no procfs. What a process holds that cannot be read is
+// not in it.
 func Segments(proc string, pids []int, most int) (Held, error) {
 	if most <= 0 {
 		most = 400_000
@@ -86,21 +78,11 @@ func Segments(proc string, pids []int, most int) (Held, error) {
 	began := threadTime()
 	r := reading{left: most, found: map[key]*Segment{}, buf: bufio.NewReaderSize(nil, 16<<10)}
 	var h Held
-	failed := make([]error, len(pids))
+	failed := make([]bool, len(pids))
 	// Descriptors of all come first: they are few, and tell sizes exactly.
 	for _, part := range []func(string, int) error{r.descriptors, r.maps} {
 		for i, pid := range pids {
-			if failed[i] == nil {
-				failed[i] = part(filepath.Join(proc, strconv.Itoa(pid)), pid)
-			}
-		}
-	}
-	for _, err := range failed {
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
-			h.Vanished++
-		case err != nil:
-			h.Denied++
+			failed[i] = failed[i] || part(filepath.Join(proc, strconv.Itoa(pid)), pid) != nil
 		}
 	}
 	for _, s := range r.found {
@@ -111,7 +93,6 @@ func Segments(proc string, pids []int, most int) (Held, error) {
 	slices.SortFunc(h.Segments, func(a, b Segment) int {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Inode, b.Inode))
 	})
-	h.More = r.left < 0
 	h.Cost = threadTime() - began
 	return h, nil
 }

@@ -51,9 +51,6 @@ type Options struct {
 type Status struct {
 	Code   int // exit status, when Signal is 0
 	Signal int // the signal it died of
-	// Stopped: the watcher's stop ended it, Code is what it asked for.
-	Stopped bool
-	PID     int
 }
 
 // StartError says that the command could not be executed. It unwraps to the

@@ -44,7 +44,7 @@ type ending struct {
 // final is the status that this process ends with.
 func (e *ending) final() Status {
 	if e.override >= 0 {
-		e.status.Code, e.status.Signal, e.status.Stopped = e.override, 0, true
+		e.status.Code, e.status.Signal = e.override, 0
 	}
 	return e.status
 }

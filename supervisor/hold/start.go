@@ -68,7 +68,7 @@ func (h *holder) start() error {
 	if execErr != 0 {
 		return &StartError{Name: h.opts.Args[0], Errno: execErr}
 	}
-	h.pid, h.status.PID = pid, pid
+	h.pid = pid
 	h.early, h.began = c.before()
 	h.leftOut = c.leftOut()
 	if fd, err := pidfdOpen(pid, 0); err == nil {

@@ -52,8 +52,6 @@ type Kills struct {
 	// "rose" or "did not": a group kill counts some twice, and on v1 kills in
 	// directories that are gone are lost.
 	OOMKill uint64
-	// Hit counts how often the charge met the limit, page cache included.
-	Hit uint64
 	// High counts allocations slowed down above memory.high.
 	High uint64
 }
@@ -73,7 +71,7 @@ func (s *cgroups) OOMKills() []Kills {
 		}
 		out = append(out, Kills{
 			Level: k.level.Dir, Scope: event.ScopeOfCgroup(k.level.Name), Leaf: k.leaf,
-			OOMKill: less(e.OOMKill, k.was.OOMKill), Hit: less(e.Hit, k.was.Hit), High: less(e.High, k.was.High),
+			OOMKill: less(e.OOMKill, k.was.OOMKill), High: less(e.High, k.was.High),
 		})
 	}
 	return out

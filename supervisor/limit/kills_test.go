@@ -10,7 +10,7 @@ import (
 func TestByKernel(t *testing.T) {
 	got := ByKernel([]Kills{
 		{Level: "/c/job_1", Scope: event.ScopeJob, OOMKill: 3},
-		{Level: "/c", Scope: event.ScopeCgroup, Hit: 5},
+		{Level: "/c", Scope: event.ScopeCgroup, High: 5},
 		{Level: "/c/job_1/step_0", Scope: event.ScopeStep, OOMKill: 2, Leaf: true},
 		{Level: "/c/job_1/step_1", Scope: event.ScopeStep, OOMKill: 1},
 	})
@@ -22,7 +22,7 @@ func TestByKernel(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
 	}
-	if ByKernel([]Kills{{Level: "/c", Hit: 1}}) != nil {
+	if ByKernel([]Kills{{Level: "/c", High: 1}}) != nil {
 		t.Error("a level without kills is told")
 	}
 }

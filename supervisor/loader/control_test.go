@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
@@ -159,7 +160,7 @@ func TestTrainerEnds(t *testing.T) {
 	s := script(t)
 	cmd := exec.Command("sleep", "60")
 	must(t, cmd.Start())
-	start, err := startTime("/proc", cmd.Process.Pid)
+	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
 	must(t, err)
 	s.id = rss.ProcID{PID: cmd.Process.Pid, Start: start}
 	s.hello(s.id)

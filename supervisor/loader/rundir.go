@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
@@ -36,7 +36,7 @@ func identify(pid int) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	start, err := startTime("/proc", pid)
+	start, err := proctree.StartTime("/proc", pid)
 	if err != nil {
 		return identity{}, err
 	}
@@ -205,7 +205,7 @@ func Owner(dir string) (owner rss.ProcID, lives bool, err error) {
 	case i.BootID != me.BootID || i.PIDNS != me.PIDNS:
 		return owner, false, fmt.Errorf("cannot use run directory %s: it is of another boot or PID namespace", dir)
 	}
-	start, err := startTime("/proc", i.Owner.PID)
+	start, err := proctree.StartTime("/proc", i.Owner.PID)
 	return i.Owner, err == nil && start == i.Owner.Start, nil
 }
 
@@ -219,32 +219,9 @@ func readIdentity(dir string) (identity, error) {
 
 // lives is true also where that cannot be read.
 func lives(proc string, id rss.ProcID) bool {
-	start, err := startTime(proc, id.PID)
+	start, err := proctree.StartTime(proc, id.PID)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return false
 	}
 	return err != nil || start == id.Start
-}
-
-// startTime reads field 22 of PROC/PID/stat (proc(5)): clock ticks since boot.
-func startTime(proc string, pid int) (uint64, error) {
-	data, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "stat"), procfile.Small)
-	if err != nil {
-		return 0, err
-	}
-	return parseStartTime(data)
-}
-
-func parseStartTime(stat []byte) (uint64, error) {
-	// The name, field 2, may hold any byte: count from its closing parenthesis.
-	i := bytes.LastIndexByte(stat, ')')
-	fields := bytes.Fields(stat[i+1:])
-	if i < 0 || len(fields) < 20 {
-		return 0, fmt.Errorf("%w: stat of %d fields", errMalformed, len(fields))
-	}
-	start, err := strconv.ParseUint(string(fields[19]), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: start time %q", errMalformed, fields[19])
-	}
-	return start, nil
 }

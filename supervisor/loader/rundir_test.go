@@ -245,23 +245,6 @@ func FuzzParseIdentity(f *testing.F) {
 	})
 }
 
-func FuzzParseStartTime(f *testing.F) {
-	f.Add([]byte("1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 42 1 1"))
-	f.Fuzz(func(t *testing.T, data []byte) { parseStartTime(data) })
-}
-
-func TestParseStartTime(t *testing.T) {
-	start, err := parseStartTime([]byte("1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 42 1 1"))
-	if err != nil || start != 42 {
-		t.Errorf("%d, %v", start, err)
-	}
-	for _, bad := range []string{"", "1 (a", "1 (a) S 0", "1 (a) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 x 1 1"} {
-		if _, err := parseStartTime([]byte(bad)); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
-	}
-}
-
 // TestPlantedTemporary: whatever a training script puts where the watcher writes, the
 // watcher neither waits for it nor writes through it.
 func TestPlantedTemporary(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func TestSlowed(t *testing.T) {
 	limits := []event.Limit{{Name: event.LimitThrottle, Level: "/c/job_1", Limit: 100 * rss.MiB, LimitSource: "/sys/c/job_1/memory.high"}}
 	for want, levels := range map[string][]limit.Kills{
-		"": {{Level: "/c/job_1", Hit: 3}},
+		"": {{Level: "/c/job_1"}},
 		"allocations above 100 MiB were slowed down 7 times (limit from job_1/memory.high); nothing is killed for that": {
 			{Level: "/c/job_1/step_0"}, {Level: "/c/job_1", High: 7}, {Level: "/c", High: 9},
 		},
