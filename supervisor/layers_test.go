@@ -28,10 +28,10 @@ var layers = map[string][]string{
 	},
 
 	"rss":                {},
-	"rss/procfile":       {},
+	"rss/procfile":       {"golang.org/x/sys"},
 	"rss/proctree":       {"rss", "rss/procfile", "golang.org/x/sys", "github.com/prometheus/procfs"},
 	"rss/cgroup":         {"rss", "rss/procfile", "golang.org/x/sys"},
-	"rss/shm":            {"rss", "golang.org/x/sys"},
+	"rss/shm":            {"rss", "rss/procfile", "golang.org/x/sys"},
 	"rss/rsstest":        {"rss", "golang.org/x/tools/txtar"},
 	"rss/rsstest/debian": {},
 	"rss/rsstest/guest":  {},
@@ -99,7 +99,7 @@ var layers = map[string][]string{
 	// It tries every part as a run would have it.
 	"supervisor/doctor":       {"rss", "rss/cgroup", "rss/procfile", "rss/proctree", "slurm", "supervisor/alert", "supervisor/event", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/nodedir", "supervisor/record", "supervisor/text", "supervisor/trim", "golang.org/x/sys"},
 	"supervisor/trim/once":    {"rss", "rss/proctree", "supervisor/trim", "golang.org/x/sys"},
-	"supervisor/trim":         {"rss", "rss/procfile", "supervisor/event", "golang.org/x/sys"},
+	"supervisor/trim":         {"rss", "rss/procfile", "rss/proctree", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/saveratetest": {"rss"},
 	"supervisor/textfile":     {"supervisor/fault", "supervisor/wake", "supervisor/nodedir", "rss/procfile", "rss/proctree", "golang.org/x/sys"},
 	"supervisor/roff":         {},

@@ -340,7 +340,9 @@ func parseTaskUser(b []byte) (taskUser, error) {
 			u.threads = int(n)
 			has |= hasThreads
 		case "CapEff":
-			u.caps, ok = hexadecimal(w)
+			var err error
+			u.caps, err = strconv.ParseUint(string(w), 16, 64)
+			ok = err == nil
 		}
 		if !ok || n > 1<<32 {
 			return taskUser{}, errMalformed

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // PSS reads /proc/PID/smaps_rollup (Linux 4.14; ptrace access needed). It
@@ -262,7 +263,7 @@ func (p *smapsParser) parse(line []byte) {
 		to = &p.now.anon
 	default:
 		if !bytes.HasSuffix(word, []byte(":")) {
-			p.begin(word, rest)
+			p.begin(line)
 		}
 		return
 	}
@@ -274,30 +275,22 @@ func (p *smapsParser) parse(line []byte) {
 	*to = n
 }
 
-// begin begins the record of a mapping: "START-END PERMS OFFSET DEV INODE PATH", the
-// addresses in hexadecimal.
-func (p *smapsParser) begin(word, rest []byte) {
-	a, b, _ := bytes.Cut(word, []byte("-"))
-	start, ok := hexadecimal(a)
-	end, ok2 := hexadecimal(b)
-	perms, rest := field(rest)
-	if !ok || !ok2 || end < start || len(perms) != 4 {
+func (p *smapsParser) begin(line []byte) {
+	m, ok := procfile.ParseMapping(line)
+	if !ok {
 		p.bad = true
 		return
 	}
 	// Where the mapping has merged with the last one between two reads, the kernel
 	// shows both as one, and the last a second time.
-	if start < p.end {
+	if m.Start < p.end {
 		p.maps--
 	} else {
 		p.finish()
 	}
-	p.end = max(p.end, end)
+	p.end = max(p.end, m.End)
 	p.maps++
-	for range 3 {
-		_, rest = field(rest)
-	}
-	p.now = smapsRecord{perms: [4]byte(perms), path: append(p.now.path[:0], bytes.TrimLeft(rest, " ")...)}
+	p.now = smapsRecord{perms: m.Perms, path: append(p.now.path[:0], m.Path...)}
 }
 
 func (p *smapsParser) finish() {
@@ -311,24 +304,6 @@ func (p *smapsParser) finish() {
 func (p *smapsParser) done() bool {
 	p.finish()
 	return !p.bad && p.maps > 0 && len(p.line) == 0
-}
-
-func hexadecimal(w []byte) (n uint64, ok bool) {
-	if len(w) == 0 || len(w) > 16 {
-		return 0, false
-	}
-	for _, c := range w {
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		default:
-			return 0, false
-		}
-		n = n<<4 | uint64(c)
-	}
-	return n, true
 }
 
 // smapsSum adds up smaps. Hugetlb pages are in neither Rss nor Pss.

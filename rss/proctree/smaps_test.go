@@ -226,7 +226,7 @@ func naive(in string) (size, pss rss.Bytes, ok bool) {
 func FuzzSmaps(f *testing.F) {
 	f.Add([]byte(twoMappings), 7)
 	f.Add([]byte("1000-2000 r--p 0 00:00 0 "+strings.Repeat("x", 100)+"\nRss: 4 kB\nPss: 2 kB\n"), 1)
-	f.Add([]byte("1000-3000 r--p\nRss: 4 kB\nPss: 2 kB\n2000-4000 r--p\nRss: 5 kB\nPss: 3 kB\n"), 64)
+	f.Add([]byte("1000-3000 r--p 0 00:00 0\nRss: 4 kB\nPss: 2 kB\n2000-4000 r--p 0 00:00 0\nRss: 5 kB\nPss: 3 kB\n"), 64)
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
 		whole, pieces := newSmapsSum(), newSmapsSum()
 		whole.add(b)
@@ -568,7 +568,7 @@ func TestMappedFiles(t *testing.T) {
 	if _, err := New(fs.Proc).MappedFiles(rss.ProcID{PID: 8}); !Vanished(err) {
 		t.Errorf("no process: %v", err)
 	}
-	for _, in := range []string{"x", mappedText[:len(mappedText)-5], "400000-500000 r-xp\nRss: 4 kB\n", "Rss: 4 kB\nPss: 4 kB\n", "400000-500000 r-xp 0 0 0\nRss: 4 kB\nPss: -\n"} {
+	for _, in := range []string{"x", mappedText[:len(mappedText)-5], "400000-500000 r-xp\nRss: 4 kB\n", "Rss: 4 kB\nPss: 4 kB\n", "400000-500000 r-xp 0 0:0 0\nRss: 4 kB\nPss: -\n"} {
 		if m, err := sumMapped(strings.NewReader(in)); err == nil {
 			t.Errorf("%q: %+v", in, m)
 		}
@@ -628,7 +628,7 @@ func TestMappedFilesOfThisProcess(t *testing.T) {
 
 func FuzzMapped(f *testing.F) {
 	f.Add([]byte(mappedText), 7)
-	f.Add([]byte("1000-3000 r--p 0 0 1 /a\nRss: 4 kB\nPss: 2 kB\n2000-4000 r--s 0 0 1 /a (deleted)\nRss: 5 kB\nPss: 3 kB\n"), 64)
+	f.Add([]byte("1000-3000 r--p 0 0:0 1 /a\nRss: 4 kB\nPss: 2 kB\n2000-4000 r--s 0 0:0 1 /a (deleted)\nRss: 5 kB\nPss: 3 kB\n"), 64)
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
 		whole, pieces := newMappedSum(), newMappedSum()
 		whole.add(b)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Spans is what a process has mapped of files, in bytes, whether or not it was read yet: of
@@ -45,23 +46,24 @@ func (r *Reader) Spans(id rss.ProcID) (s Spans, err error) {
 		lines := bufio.NewScanner(f)
 		lines.Buffer(nil, 64<<10)
 		for lines.Scan() {
-			m, ok := parseMapping(lines.Bytes())
-			if !ok {
+			m, ok := procfile.ParseMapping(lines.Bytes())
+			if !ok || !onDisk(&m) {
 				continue
 			}
-			of := files[string(m.name)]
+			of := files[string(m.Path)]
 			if of == nil {
 				if len(files) == maxFiles {
 					continue
 				}
 				of = &file{}
-				files[string(m.name)] = of
+				files[string(m.Path)] = of
 			}
-			of.code = of.code || m.code
-			if m.length >= askSize {
-				m.length = m.within(filepath.Join(dir, "root"))
+			of.code = of.code || m.Perms[2] == 'x'
+			length := rss.Bytes(m.End - m.Start)
+			if length >= askSize {
+				length = within(&m, filepath.Join(dir, "root"))
 			}
-			of.size += m.length
+			of.size += length
 		}
 		for _, of := range files {
 			if of.code {
@@ -75,53 +77,27 @@ func (r *Reader) Spans(id rss.ProcID) (s Spans, err error) {
 	return s, err
 }
 
-// mapping is one line of /proc/PID/maps.
-type mapping struct {
-	length, offset rss.Bytes
-	code           bool
-	inode          uint64
-	name           []byte
-}
-
-// parseMapping reads "7f00-7f40 r--s 00000000 fe:00 247278   /data/train.mdb"; false for what
-// is not of a file on a disk.
-func parseMapping(line []byte) (m mapping, ok bool) {
-	var fields [5][]byte
-	rest := line
-	for i := range fields {
-		var found bool
-		if fields[i], rest, found = bytes.Cut(rest, []byte{' '}); !found {
-			return m, false
+// onDisk says that a mapping is of a file on a disk, as its path tells.
+func onDisk(m *procfile.Mapping) bool {
+	for _, foreign := range []string{"/dev/", "/memfd:", "/SYSV"} {
+		if bytes.HasPrefix(m.Path, []byte(foreign)) {
+			return false
 		}
 	}
-	m.name = bytes.TrimLeft(rest, " ")
-	if !bytes.HasPrefix(m.name, []byte("/")) || bytes.HasPrefix(m.name, []byte("/dev/")) ||
-		bytes.HasPrefix(m.name, []byte("/memfd:")) || bytes.HasPrefix(m.name, []byte("/SYSV")) || len(fields[1]) < 4 {
-		return m, false
-	}
-	from, to, _ := bytes.Cut(fields[0], []byte{'-'})
-	begin, err1 := strconv.ParseUint(string(from), 16, 64)
-	end, err2 := strconv.ParseUint(string(to), 16, 64)
-	offset, err3 := strconv.ParseUint(string(fields[2]), 16, 64)
-	inode, err4 := strconv.ParseUint(string(fields[4]), 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || end < begin || inode == 0 {
-		return m, false
-	}
-	m.length, m.offset, m.inode, m.code = rss.Bytes(end-begin), rss.Bytes(offset), inode, fields[1][2] == 'x'
-	return m, true
+	return m.Inode != 0 && bytes.HasPrefix(m.Path, []byte("/"))
 }
 
 // within is the part of the mapping that lies within the file as it is now, below root; all of
 // it where the file cannot be asked.
-func (m *mapping) within(root string) rss.Bytes {
-	name := filepath.Join(root, string(m.name))
+func within(m *procfile.Mapping, root string) rss.Bytes {
+	name, length := filepath.Join(root, string(m.Path)), rss.Bytes(m.End-m.Start)
 	var st syscall.Stat_t
-	if err := syscall.Stat(name, &st); err != nil || st.Ino != m.inode {
-		return m.length
+	if err := syscall.Stat(name, &st); err != nil || st.Ino != m.Inode {
+		return length
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(name, &fs); err == nil && (fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC) {
 		return 0
 	}
-	return min(m.length, rss.Bytes(max(st.Size, 0)).Sub(m.offset))
+	return min(length, rss.Bytes(max(st.Size, 0)).Sub(rss.Bytes(m.Offset)))
 }

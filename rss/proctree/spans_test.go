@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // TestSpans: an LMDB's map is longer than its file, and only the file counts.
@@ -44,21 +45,17 @@ func onTmpfs(t *testing.T, dir string) bool {
 	return fs.Type == 0x01021994
 }
 
-func TestParseMapping(t *testing.T) {
-	for line, want := range map[string]mapping{
-		"7f00000000-7f00400000 r--s 00100000 fe:00 247278                     /data/my train.mdb": {4 * rss.MiB, rss.MiB, false, 247278, []byte("/data/my train.mdb")},
-		"00400000-00452000 r-xp 00000000 fe:00 12                     /usr/bin/python3":           {0x52000, 0, true, 12, []byte("/usr/bin/python3")},
-		"7f00000000-7f00400000 rw-p 00000000 00:00 0 ":                                            {},
-		"7f00000000-7f00400000 rw-p 00000000 00:00 0                          [heap]":             {},
-		"7f00000000-7f00400000 rw-s 00000000 00:01 7                          /dev/shm/torch_1":   {},
-		"7f00000000-7f00400000 rw-s 00000000 00:01 7                          /memfd:x (deleted)": {},
-		"7f00400000-7f00000000 r--s 00000000 fe:00 7                          /backwards":         {},
-		"7f00000000 r--s 00000000 fe:00 7 /x":                                                     {},
-		"":                                                                                        {},
+func TestOnDisk(t *testing.T) {
+	for line, want := range map[string]bool{
+		"7f00000000-7f00400000 r--s 00100000 fe:00 247278                     /data/my train.mdb": true,
+		"00400000-00452000 r-xp 00000000 fe:00 12                     /usr/bin/python3":           true,
+		"7f00000000-7f00400000 rw-p 00000000 00:00 0 ":                                            false,
+		"7f00000000-7f00400000 rw-p 00000000 00:00 0                          [heap]":             false,
+		"7f00000000-7f00400000 rw-s 00000000 00:01 7                          /dev/shm/torch_1":   false,
+		"7f00000000-7f00400000 rw-s 00000000 00:01 7                          /memfd:x (deleted)": false,
 	} {
-		got, ok := parseMapping([]byte(line))
-		if ok != (want.inode != 0) || ok && (got.length != want.length || got.offset != want.offset || got.code != want.code || got.inode != want.inode || string(got.name) != string(want.name)) {
-			t.Errorf("%q: %+v, %v", line, got, ok)
+		if m, ok := procfile.ParseMapping([]byte(line)); !ok || onDisk(&m) != want {
+			t.Errorf("%q: %+v, %v", line, m, ok)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Segment is one file in shared memory that processes hold.
@@ -194,8 +195,8 @@ func (r *reading) maps(dir string, pid int) error {
 		if len(line) > 0 && !r.next() {
 			return nil
 		}
-		if m, ok := parseMapping(bytes.TrimSuffix(line, []byte("\n"))); ok && err == nil {
-			r.mapping(dir, pid, m)
+		if addresses, s, ok := parseMapping(bytes.TrimSuffix(line, []byte("\n"))); ok && err == nil {
+			r.mapping(dir, pid, addresses, s)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // no path is as long
 			_, err = r.buf.ReadSlice('\n')
@@ -209,16 +210,13 @@ func (r *reading) maps(dir string, pid int) error {
 	}
 }
 
-func (r *reading) mapping(dir string, pid int, m mapping) {
-	if s := r.found[key{m.dev, m.inode}]; s != nil && !s.Bound {
-		r.hold(*s, pid)
-		return
+func (r *reading) mapping(dir string, pid int, addresses string, s Segment) {
+	if known := r.found[key{s.Dev, s.Inode}]; known != nil && !known.Bound {
+		s = *known
+	} else if told, ok := stated(filepath.Join(dir, "map_files", addresses), s.Name, s.Kind); ok && told.Inode == s.Inode {
+		s = told
 	}
-	if s, ok := stated(filepath.Join(dir, "map_files", m.addresses), m.name, m.kind); ok && s.Inode == m.inode {
-		r.hold(s, pid)
-		return
-	}
-	r.hold(Segment{Dev: m.dev, Inode: m.inode, Name: m.name, Kind: m.kind, Deleted: m.deleted, Size: m.reach, Bound: true}, pid)
+	r.hold(s, pid)
 }
 
 // threadTime is the processor's time that the calling thread has taken.
@@ -288,54 +286,17 @@ type Total struct {
 	Size  rss.Bytes
 }
 
-// mapping is one line of /proc/PID/maps of a file in shared memory.
-type mapping struct {
-	addresses  string // "START-END", as a name in map_files
-	dev, inode uint64
-	reach      rss.Bytes // the offset of its end in the file
-	name       string
-	kind       Kind
-	deleted    bool
-}
-
-// parseMapping reads "START-END PERMS OFFSET MAJOR:MINOR INODE PATH", addresses,
-// offset and device in hexadecimal; ok where PATH lies in shared memory.
-func parseMapping(line []byte) (mapping, bool) {
+// parseMapping reads a line of /proc/PID/maps, as the segment that it bounds; ok where that
+// lies in shared memory. The addresses are its name in map_files.
+func parseMapping(line []byte) (addresses string, s Segment, ok bool) {
 	// Nearly every line is another file's, or no file's.
 	if !bytes.Contains(line, []byte(below)) && !bytes.Contains(line, []byte(memfd)) {
-		return mapping{}, false
+		return "", s, false
 	}
-	var f [5]string
-	rest := string(line)
-	for i := range f {
-		var ok bool
-		if f[i], rest, ok = strings.Cut(strings.TrimLeft(rest, " "), " "); !ok {
-			return mapping{}, false
-		}
-	}
-	m := mapping{addresses: f[0]}
-	path := strings.TrimLeft(rest, " ")
-	var ok bool
-	if m.name, m.kind, ok = nameOf(path); !ok {
-		return mapping{}, false
-	}
-	m.deleted = strings.HasSuffix(path, deleted)
-	low, high, _ := strings.Cut(f[0], "-")
-	start, err1 := strconv.ParseUint(low, 16, 64)
-	end, err2 := strconv.ParseUint(high, 16, 64)
-	offset, err3 := strconv.ParseUint(f[2], 16, 64)
-	major, minor, _ := strings.Cut(f[3], ":")
-	ma, err4 := strconv.ParseUint(major, 16, 32)
-	mi, err5 := strconv.ParseUint(minor, 16, 32)
-	inode, err6 := strconv.ParseUint(f[4], 10, 64)
-	for _, err := range []error{err1, err2, err3, err4, err5, err6} {
-		if err != nil {
-			return mapping{}, false
-		}
-	}
-	if end < start || offset+(end-start) < offset {
-		return mapping{}, false
-	}
-	m.dev, m.inode, m.reach = unix.Mkdev(uint32(ma), uint32(mi)), inode, rss.Bytes(offset+(end-start))
-	return m, true
+	m, whole := procfile.ParseMapping(line)
+	s = Segment{Dev: m.Dev, Inode: m.Inode, Size: rss.Bytes(m.Offset + (m.End - m.Start)), Bound: true}
+	s.Deleted = bytes.HasSuffix(m.Path, []byte(deleted))
+	s.Name, s.Kind, ok = nameOf(string(m.Path))
+	addresses, _, _ = strings.Cut(string(line), " ")
+	return addresses, s, ok && whole && uint64(s.Size) >= m.Offset
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,28 +44,28 @@ func TestNames(t *testing.T) {
 }
 
 func TestParseMapping(t *testing.T) {
-	m, ok := parseMapping([]byte("7f0000001000-7f0000003000 rw-s 00004000 00:1a 4711                       /dev/shm/torch_1 (deleted)"))
-	want := mapping{"7f0000001000-7f0000003000", unix.Mkdev(0, 0x1a), 4711, 0x6000, "torch_1", Torch, true}
-	if !ok || m != want {
-		t.Errorf("%+v, %v", m, ok)
+	addresses, s, ok := parseMapping([]byte("7f0000001000-7f0000003000 rw-s 00004000 00:1a 4711                       /dev/shm/torch_1 (deleted)"))
+	want := Segment{Dev: unix.Mkdev(0, 0x1a), Inode: 4711, Name: "torch_1", Kind: Torch, Deleted: true, Size: 0x6000, Bound: true}
+	if !ok || addresses != "7f0000001000-7f0000003000" || !reflect.DeepEqual(s, want) {
+		t.Errorf("%q, %+v, %v", addresses, s, ok)
 	}
 	for _, line := range []string{
 		"", "/dev/shm/x", "7f0-7f1 r--p 0 00:1a 1 /lib/x.so", "7f1-7f0 rw-s 0 00:1a 1 /dev/shm/x", "x-y rw-s 0 00:1a 1 /dev/shm/x",
 		"7f0-7f1 rw-s ffffffffffffffff 00:1a 1 /dev/shm/x", "7f0-7f1 rw-s 0 001a 1 /dev/shm/x", "7f0-7f1 rw-s 0 00:1a  /dev/shm/x",
 	} {
-		if m, ok := parseMapping([]byte(line)); ok {
-			t.Errorf("%q: %+v", line, m)
+		if _, s, ok := parseMapping([]byte(line)); ok {
+			t.Errorf("%q: %+v", line, s)
 		}
 	}
 }
 
 func FuzzParseMapping(f *testing.F) {
 	f.Add([]byte("7f0000001000-7f0000003000 rw-s 00004000 00:1a 4711                       /dev/shm/torch_1 (deleted)"))
-	f.Add([]byte("1-2 r 0 0:0 1 /memfd:x"))
+	f.Add([]byte("1-2 r--s 0 0:0 1 /memfd:x"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, ok := parseMapping(b)
-		if ok && (strings.ContainsAny(m.addresses, " /") || m.kind == "" || !strings.Contains(string(b), m.name)) {
-			t.Errorf("%+v from %q", m, b)
+		addresses, s, ok := parseMapping(b)
+		if ok && (strings.ContainsAny(addresses, " /") || s.Kind == "" || !strings.Contains(string(b), s.Name)) {
+			t.Errorf("%q, %+v from %q", addresses, s, b)
 		}
 	})
 }

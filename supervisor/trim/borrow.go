@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // borrowed is a thread that makes system calls for us. The rest of its process
@@ -94,7 +96,7 @@ func (b *borrowed) call(nr, a1, a2, a3 uint64) (result int64, r Refusal) {
 	regs := b.t.regs
 	regs.make(nr, a1, a2, a3)
 	if err := setRegisters(b.t.tid, &regs); err != nil {
-		return 0, vanishedOr(err, Failed)
+		return 0, vanishedOrFailed(err)
 	}
 	if r := b.step(unix.PTRACE_SYSCALL); r != None {
 		return 0, r
@@ -113,7 +115,7 @@ func (b *borrowed) call(nr, a1, a2, a3 uint64) (result int64, r Refusal) {
 	}
 	b.inside = time.Since(began)
 	if err := getRegisters(b.t.tid, &regs); err != nil {
-		return 0, vanishedOr(err, Failed)
+		return 0, vanishedOrFailed(err)
 	}
 	_, result, _ = regs.call()
 	return result, None
@@ -160,7 +162,7 @@ func (b *borrowed) end() Refusal {
 		return Vanished // or not to be brought back, which release sees
 	}
 	if err := setRegisters(t.tid, &t.regs); err != nil {
-		return vanishedOr(err, Failed)
+		return vanishedOrFailed(err)
 	}
 	return None
 }
@@ -195,7 +197,7 @@ func (s *session) verify(p Piece) Refusal {
 		return Undumpable
 	}
 	if err != nil {
-		return vanishedOr(err, Failed)
+		return vanishedOrFailed(err)
 	}
 	defer unix.Close(fd)
 	if !s.listed {
@@ -203,7 +205,7 @@ func (s *session) verify(p Piece) Refusal {
 		switch _, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), procmapQueryRequest, uintptr(unsafe.Pointer(&q))); e {
 		case 0:
 			const kind = vmaReadable | vmaWritable | vmaExecutable | vmaShared
-			m := Mapping{Lo: q.start, Hi: q.end, Offset: q.offset, Inode: q.inode, Dev: unix.Mkdev(q.major, q.minor)}
+			m := procfile.Mapping{Start: q.start, End: q.end, Offset: q.offset, Inode: q.inode, Dev: unix.Mkdev(q.major, q.minor)}
 			return p.within(&m, q.flags&kind == vmaReadable|vmaShared)
 		case unix.ENOENT:
 			return Changed
@@ -224,7 +226,7 @@ func (s *session) search(fd int, p Piece) Refusal {
 	for total := 0; total < maxMaps; {
 		n, err := unix.Read(fd, s.buf[kept:])
 		if err != nil {
-			return vanishedOr(err, Failed)
+			return vanishedOrFailed(err)
 		}
 		if n == 0 {
 			return Changed
@@ -241,8 +243,8 @@ func (s *session) search(fd int, p Piece) Refusal {
 			if !ok {
 				return Failed
 			}
-			if h.m.Hi > p.Lo {
-				return p.within(&h.m, string(h.perms) == readOnlyShared)
+			if h.End > p.Lo {
+				return p.within(&h.Mapping, h.readOnlyShared())
 			}
 		}
 		kept = copy(s.buf[:], rest)
@@ -250,9 +252,9 @@ func (s *session) search(fd int, p Piece) Refusal {
 	return Crowded
 }
 
-func (p *Piece) within(m *Mapping, readOnlyShared bool) Refusal {
-	if m.Lo <= p.Lo && p.Hi <= m.Hi && readOnlyShared && m.Dev == p.Dev && m.Inode == p.Inode &&
-		m.Inode != 0 && m.Offset+(p.Lo-m.Lo) == p.Offset {
+func (p *Piece) within(m *procfile.Mapping, readOnlyShared bool) Refusal {
+	if m.Start <= p.Lo && p.Hi <= m.End && readOnlyShared && m.Dev == p.Dev && m.Inode == p.Inode &&
+		m.Inode != 0 && m.Offset+(p.Lo-m.Start) == p.Offset {
 		return None
 	}
 	return Changed

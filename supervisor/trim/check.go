@@ -73,7 +73,7 @@ func refusalOf(err error) Refusal {
 	case errors.Is(err, fs.ErrPermission):
 		return Undumpable
 	}
-	return vanishedOr(err, Failed)
+	return vanishedOrFailed(err)
 }
 
 // check is one look at one process.
@@ -412,8 +412,8 @@ func mappedDevice(maps io.Reader) (device string, err error) {
 		switch {
 		case !ok:
 			return errMalformed
-		case device == "" && isDevice(h.path):
-			device = string(h.path)
+		case device == "" && isDevice(h.Path):
+			device = string(h.Path)
 		}
 		return nil
 	})

@@ -98,8 +98,8 @@ func mapsAs(fd int, dev, inode uint64) error {
 	defer maps.Close()
 	same := false
 	err = eachMapping(maps, func(h header, ok bool) error {
-		if ok && h.m.Lo <= at && at < h.m.Hi {
-			same = h.m.Dev == dev && h.m.Inode == inode
+		if ok && h.Start <= at && at < h.End {
+			same = h.Dev == dev && h.Inode == inode
 		}
 		return nil
 	})

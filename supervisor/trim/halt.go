@@ -42,7 +42,7 @@ const (
 func (s *session) look() Refusal {
 	b, err := s.read(-1, "/proc/", strconv.Itoa(s.id.PID), "/stat")
 	if err != nil {
-		return vanishedOr(err, Failed)
+		return vanishedOrFailed(err)
 	}
 	st, ok := parseStat(b)
 	if !ok {
@@ -70,7 +70,7 @@ func (s *session) look() Refusal {
 func (s *session) halt() Refusal {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(s.id.PID)+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return vanishedOr(err, Failed)
+		return vanishedOrFailed(err)
 	}
 	s.task = fd
 	s.power.lower()
@@ -100,7 +100,7 @@ func (s *session) seizeAll() (fresh bool, r Refusal) {
 	for {
 		n, err := unix.Getdents(s.task, s.buf[:])
 		if err != nil {
-			return fresh, vanishedOr(err, Failed)
+			return fresh, vanishedOrFailed(err)
 		}
 		if n <= 0 {
 			return fresh, None
@@ -149,7 +149,7 @@ func (s *session) seize(tid int) Refusal {
 	default:
 		b, err := s.read(s.task, strconv.Itoa(tid), "/status")
 		if err != nil {
-			return vanishedOr(err, Failed)
+			return vanishedOrFailed(err)
 		}
 		st, _ := parseThreadStatus(b) // its first lines: s.small may cut the others
 		switch {
@@ -298,11 +298,11 @@ func (s *session) letGo() (killed bool) {
 	return killed
 }
 
-func vanishedOr(err error, other Refusal) Refusal {
+func vanishedOrFailed(err error) Refusal {
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
 		return Vanished
 	}
-	return other
+	return Failed
 }
 
 // What ptrace(2) reports beside signals.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Least is the least resident memory for which a mapping is worth a stop.
@@ -148,17 +149,16 @@ func (s *smaps) begin(line []byte) {
 	h, ok := parseHeader(line)
 	// A mapping that has merged with the last one between two reads is shown
 	// whole, and its beginning a second time. Nothing else goes back.
-	if !ok || h.m.Hi <= s.end {
+	if !ok || h.End <= s.end {
 		s.spoil()
 		return
 	}
-	for n := len(s.found); n > 0 && s.found[n-1].Hi > h.m.Lo; n-- {
+	for n := len(s.found); n > 0 && s.found[n-1].Hi > h.Start; n-- {
 		s.found = s.found[:n-1]
 	}
-	s.end = h.m.Hi
+	s.end = h.End
 	if h.trimmable() {
-		s.m, s.open = h.m, true
-		s.m.Path = pathOf(h.path)
+		s.m, s.open = h.mapping(), true
 	}
 }
 
@@ -221,34 +221,6 @@ func (s *smaps) finish() {
 	s.open, s.hasRSS, s.hasFlags, s.harmful = false, false, false, false
 }
 
-// header is the line that /proc/PID/maps has for each mapping, and with which
-// a record of smaps begins. Its slices live as long as the line.
-type header struct {
-	m           Mapping // without Path and sizes
-	perms, path []byte
-}
-
-// parseHeader reads "LO-HI PERMS OFFSET MAJOR:MINOR INODE   PATH"
-// (proc_pid_maps(5)).
-func parseHeader(line []byte) (h header, ok bool) {
-	bad := false
-	next := func(end string, base, bits int) uint64 {
-		w, rest, found := bytes.Cut(line, []byte(end))
-		n, err := strconv.ParseUint(string(w), base, bits)
-		// The inode ends the line of a mapping without a name on some kernels.
-		bad = bad || err != nil || !found && base == 16
-		line = rest
-		return n
-	}
-	h.m.Lo, h.m.Hi = next("-", 16, 64), next(" ", 16, 64)
-	h.perms, line, _ = bytes.Cut(line, []byte(" "))
-	h.m.Offset = next(" ", 16, 64)
-	h.m.Dev = unix.Mkdev(uint32(next(":", 16, 32)), uint32(next(" ", 16, 32)))
-	h.m.Inode = next(" ", 10, 64)
-	h.path = bytes.TrimLeft(line, " ")
-	return h, !bad && len(h.perms) == 4 && h.m.Lo < h.m.Hi && (h.m.Lo|h.m.Hi|h.m.Offset)%pageBytes == 0
-}
-
 // mappedNow returns the mappings of a process that [Plan] would look at, by
 // /proc/PID/maps: without sizes, flags or a word on whether the process may be
 // touched, and so without a walk through its page tables. It may hang, for as
@@ -262,8 +234,7 @@ func mappedNow(proc string, id rss.ProcID) ([]Mapping, error) {
 	var found []Mapping
 	err = eachMapping(f, func(h header, ok bool) error {
 		if ok && h.trimmable() {
-			h.m.Path = pathOf(h.path)
-			found = append(found, h.m)
+			found = append(found, h.mapping())
 		}
 		return nil
 	})
@@ -284,11 +255,21 @@ func eachMapping(maps io.Reader, take func(h header, ok bool) error) error {
 	})
 }
 
-const readOnlyShared = "r--s"
+// header is the first line of a record of smaps, a line of maps.
+type header struct{ procfile.Mapping }
 
-// trimmable says that a mapping may be trimmed as far as its first line tells.
-func (h *header) trimmable() bool {
-	return string(h.perms) == readOnlyShared && h.m.Inode != 0 && ofFile(h.path)
+func parseHeader(line []byte) (header, bool) {
+	m, ok := procfile.ParseMapping(line)
+	return header{m}, ok && m.Start < m.End && (m.Start|m.End|m.Offset)%pageBytes == 0
 }
 
-func pathOf(path []byte) string { return string(bytes.ReplaceAll(path, []byte(`\012`), []byte("\n"))) }
+func (h *header) readOnlyShared() bool { return string(h.Perms[:]) == "r--s" }
+
+// trimmable says that a mapping may be trimmed as far as its first line tells.
+func (h *header) trimmable() bool { return h.readOnlyShared() && h.Inode != 0 && ofFile(h.Path) }
+
+// mapping is what that line tells of it.
+func (h *header) mapping() Mapping {
+	path := string(bytes.ReplaceAll(h.Path, []byte(`\012`), []byte("\n")))
+	return Mapping{Lo: h.Start, Hi: h.End, Offset: h.Offset, Dev: h.Dev, Inode: h.Inode, Path: path}
+}

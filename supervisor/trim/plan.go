@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
 // Target is a process and what of it could be trimmed.
@@ -139,18 +139,11 @@ func (m *Mapping) whole(id rss.ProcID) Piece {
 
 // sameProcess says that the PID is still that process's.
 func sameProcess(proc string, id rss.ProcID) error {
-	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(id.PID), "stat"), procfile.Small)
-	if err != nil {
-		return fmt.Errorf("cannot read stat of process %d: %w", id.PID, err)
+	start, err := proctree.StartTime(proc, id.PID)
+	if err == nil && start != id.Start {
+		err = fmt.Errorf("process %v has ended: %w", id, unix.ESRCH)
 	}
-	st, ok := parseStat(b)
-	switch {
-	case !ok:
-		return fmt.Errorf("cannot read stat of process %d: %w", id.PID, errMalformed)
-	case st.start != id.Start:
-		return fmt.Errorf("process %v has ended: %w", id, unix.ESRCH)
-	}
-	return nil
+	return err
 }
 
 // Pace says how much of a file may be dropped in one stop of a process. That

@@ -242,11 +242,11 @@ func piecesOf(pid int, path string) (all []Piece, err error) {
 	}
 	defer maps.Close()
 	err = eachMapping(maps, func(h header, ok bool) error {
-		if !ok || string(h.path) != path {
+		if !ok || string(h.Path) != path {
 			return nil
 		}
-		for lo, offset := h.m.Lo, h.m.Offset; lo < h.m.Hi; lo, offset = lo+maxPiece, offset+maxPiece {
-			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: st.start}, Lo: lo, Hi: min(h.m.Hi, lo+maxPiece), Offset: offset, Dev: h.m.Dev, Inode: h.m.Inode})
+		for lo, offset := h.Start, h.Offset; lo < h.End; lo, offset = lo+maxPiece, offset+maxPiece {
+			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: st.start}, Lo: lo, Hi: min(h.End, lo+maxPiece), Offset: offset, Dev: h.Dev, Inode: h.Inode})
 		}
 		return nil
 	})
