@@ -82,17 +82,21 @@ type Message struct {
 	Scope  event.Scope     `json:"scope,omitempty"`
 	Rung   string          `json:"rung"`   // "80%"
 	Action event.Action    `json:"action"` // what the rule does
-	// Of the two pairs one is there: numbers of things are in no bytes. The limit
-	// time has neither.
-	UsedBytes  *uint64  `json:"used_bytes,omitempty"`
-	LimitBytes *uint64  `json:"limit_bytes,omitempty"`
-	Used       *uint64  `json:"used,omitempty"`
-	LimitCount *uint64  `json:"limit_count,omitempty"`
-	ETA        *float64 `json:"eta_s"` // to the limit, null without a forecast
+	amounts
+	ETA *float64 `json:"eta_s"` // to the limit, null without a forecast
 
 	StartsAt time.Time  `json:"starts_at"`
 	EndsAt   *time.Time `json:"ends_at,omitempty"` // of a resolved one
 	Text     string     `json:"text"`
+}
+
+// amounts has one of the two pairs: numbers of things are in no bytes. The limit time has
+// neither.
+type amounts struct {
+	UsedBytes  *uint64 `json:"used_bytes,omitempty"`
+	LimitBytes *uint64 `json:"limit_bytes,omitempty"`
+	Used       *uint64 `json:"used,omitempty"`
+	LimitCount *uint64 `json:"limit_count,omitempty"`
 }
 
 func hookBody(e *entry) (json.RawMessage, error) {

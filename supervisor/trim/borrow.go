@@ -107,7 +107,7 @@ func (b *borrowed) call(nr, a1, a2, a3 uint64) (result int64, r Refusal) {
 	// It goes through the call and stops behind it: one turn less on a processor
 	// than a stop at the call's end would take.
 	if e := ptrace(unix.PTRACE_INTERRUPT, b.t.tid, 0, 0); e != 0 {
-		return 0, vanishedOr(e, Failed)
+		return 0, vanishedOrFailed(e)
 	}
 	began := time.Now()
 	if r := b.step(unix.PTRACE_CONT); r != None {
@@ -125,7 +125,7 @@ func (b *borrowed) call(nr, a1, a2, a3 uint64) (result int64, r Refusal) {
 func (b *borrowed) step(request int) Refusal {
 	t := b.t
 	if e := ptrace(request, t.tid, 0, 0); e != 0 {
-		return vanishedOr(e, Failed)
+		return vanishedOrFailed(e)
 	}
 	t.state = inCall
 	stop, end, late := b.s.expect(t, time.Now().Add(callPatience))
@@ -152,7 +152,7 @@ func (b *borrowed) end() Refusal {
 	t := b.t
 	if t.state == stopped && !b.out {
 		if e := ptrace(unix.PTRACE_INTERRUPT, t.tid, 0, 0); e != 0 {
-			return vanishedOr(e, Failed)
+			return vanishedOrFailed(e)
 		}
 		if r := b.step(unix.PTRACE_CONT); r != None {
 			return r
