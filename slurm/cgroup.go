@@ -214,7 +214,6 @@ func head(dir *os.Root, name string) []byte {
 	return b[:n]
 }
 
-// isRoots says that a directory is root's.
 func isRoots(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {

@@ -17,7 +17,6 @@ const (
 	maxOurs   = 200
 )
 
-// Errors of [SetComment].
 var (
 	errCommentLong  = errors.New("the job's own comment is too long to be kept beside ours")
 	errCommentLines = errors.New("the job's own comment has several lines, which cannot be told from what scontrol prints after it")

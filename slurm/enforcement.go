@@ -100,7 +100,6 @@ func (e Enforcement) JobKill() (kills, known bool) {
 // withoutMemory says for certain that memory is no consumable resource.
 func (e Enforcement) withoutMemory() bool { return e.SelectTypeParameters != "" && !e.SelectMemory }
 
-// String describes e in one line, for people.
 func (e Enforcement) String() string {
 	if !e.Known {
 		return "not known"

@@ -86,7 +86,6 @@ func mebibytes(lookup func(string) (string, bool), name string, times uint64) (u
 	return n * times << 20, true
 }
 
-// countOf reads a variable that is a number.
 func countOf(lookup func(string) (string, bool), name string) (n uint64, ok bool) {
 	if v, set := lookup(name); set {
 		n, err := strconv.ParseUint(v, 10, 32)

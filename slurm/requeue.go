@@ -111,7 +111,6 @@ type Room struct {
 	Says string // "RealMemory of node n1"
 }
 
-// Least is the smaller of two.
 func (r Room) Least(o Room) Room {
 	if r.MiB == 0 || o.MiB != 0 && o.MiB < r.MiB {
 		return o
@@ -190,7 +189,6 @@ const (
 	StepRelease = "release"     // a job that stays held never starts again
 )
 
-// RequeueStep says how one step ended.
 type RequeueStep struct {
 	Step  string        `json:"step"`
 	OK    bool          `json:"ok"`
@@ -246,7 +244,6 @@ var requeuePatience = RequeuePatience{
 	Hold: 2 * time.Second, Update: 4 * time.Second, Release: time.Minute,
 }
 
-// RequeueResult says what came of it.
 type RequeueResult struct {
 	// Requeued says that the job was put back by this. Gone says that it did not
 	// run any more and nothing was done.

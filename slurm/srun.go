@@ -19,7 +19,6 @@ type Running struct {
 	Nodes []string
 }
 
-// Errors of [FindRunning].
 var (
 	ErrNotRunning = errors.New("the job does not run")
 	ErrArray      = errors.New("the job is an array")

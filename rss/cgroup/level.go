@@ -60,22 +60,12 @@ var (
 
 // UsageFile, MaxFile, SwapFile, HighFile and StatFile are the files a number
 // was read from, for people.
-func (l *Level) UsageFile() string { return l.file(usageFile[l.Version]) }
-
-// MaxFile is the file of Limits.Max.
-func (l *Level) MaxFile() string { return l.file(maxFile[l.Version]) }
-
-// SwapFile is the file of Limits.Swap.
-func (l *Level) SwapFile() string { return l.file(swapLimit[l.Version]) }
-
-// SwapUsageFile is the file of SwapUsage.
+func (l *Level) UsageFile() string     { return l.file(usageFile[l.Version]) }
+func (l *Level) MaxFile() string       { return l.file(maxFile[l.Version]) }
+func (l *Level) SwapFile() string      { return l.file(swapLimit[l.Version]) }
 func (l *Level) SwapUsageFile() string { return l.file(swapUsage[l.Version]) }
-
-// HighFile is the file of Limits.High.
-func (l *Level) HighFile() string { return l.file("memory.high") }
-
-// StatFile is the file that Memory reads beside the usage.
-func (l *Level) StatFile() string { return l.file("memory.stat") }
+func (l *Level) HighFile() string      { return l.file("memory.high") }
+func (l *Level) StatFile() string      { return l.file("memory.stat") }
 
 func (l *Level) file(name string) string { return filepath.Join(l.Dir, name) }
 

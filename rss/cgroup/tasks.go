@@ -34,7 +34,6 @@ type Tasks struct {
 	Max     uint64 // pids.max
 }
 
-// MaxFile is the file of Tasks.Max.
 func (l *TaskLevel) MaxFile() string { return filepath.Join(l.Dir, "pids.max") }
 
 // CurrentFile is the file of Tasks.Current.

@@ -17,7 +17,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
-// Count is how many of something a process has.
 type Count struct {
 	N    int
 	Cost time.Duration // processor time of the counting
@@ -36,7 +35,6 @@ func NewCounter(proc string) *Counter {
 	return &Counter{proc: proc, f: newFiles(proc), page: make([]byte, os.Getpagesize())}
 }
 
-// Close gives the counter's descriptor back.
 func (c *Counter) Close() { c.f.close() }
 
 // Maps counts the memory mappings of a process: the lines of /proc/PID/maps

@@ -60,7 +60,6 @@ func (e *Ending) Wait(most time.Duration) bool {
 	return true
 }
 
-// Close gives the descriptor back.
 func (e *Ending) Close() {
 	if e.fd >= 0 {
 		unix.Close(e.fd)

@@ -11,7 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
-// Identity says what it is that has a PID.
 type Identity struct {
 	ID      rss.ProcID
 	Parent  int

@@ -37,7 +37,6 @@ func NewNode(proc string) *Node {
 	return &Node{keptFile{name: filepath.Join(proc, "meminfo"), buf: make([]byte, 4<<10)}}
 }
 
-// Close gives the descriptor back.
 func (n *Node) Close() { n.file.close() }
 
 // Read reads /proc/meminfo. MemAvailable exists since Linux 3.14; without it
@@ -92,7 +91,6 @@ func (k *keptFile) close() {
 	}
 }
 
-// ReadMemInfo reads /proc/meminfo once.
 func ReadMemInfo(proc string) (MemInfo, error) {
 	n := NewNode(proc)
 	defer n.Close()

@@ -397,7 +397,6 @@ func (f *files) read(pid int, name string) ([]byte, error) {
 	return f.buf[:n], nil
 }
 
-// openFile opens PID/name.
 func (f *files) openFile(pid int, name string) (int, error) {
 	f.path = strconv.AppendInt(f.path[:0], int64(pid), 10)
 	f.path = append(f.path, '/')

@@ -376,7 +376,6 @@ func (s *MappedSize) add(t MappedSize) {
 	s.Size, s.RSS, s.PSS, s.Anon = s.Size+t.Size, s.RSS+t.RSS, s.PSS+t.PSS, s.Anon+t.Anon
 }
 
-// MappedFile is a file that a process has mapped.
 type MappedFile struct {
 	Path     string // as the process's mount namespace names it
 	Kind     FileKind
@@ -385,13 +384,11 @@ type MappedFile struct {
 	MappedSize
 }
 
-// MappedKind is how files of a kind are mapped.
 type MappedKind struct {
 	Kind             FileKind
 	Shared, Writable bool
 }
 
-// MappedFiles is what files a process has mapped.
 type MappedFiles struct {
 	// Largest are the 8 files with the largest RSS, libraries left out. Mapped
 	// both shared and private, a file is two.
@@ -424,7 +421,6 @@ const (
 	maxLargest = 8
 )
 
-// mappedSum adds smaps up by file.
 type mappedSum struct {
 	smapsParser
 	files map[fileKey]*MappedFile

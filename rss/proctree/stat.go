@@ -292,7 +292,6 @@ func ResidentOf(proc string, pid int) (Resident, error) {
 	return Resident{RSS: s.rss, File: s.file, Shmem: s.shmem}, err
 }
 
-// readStatus reads /proc/PID/status once.
 func readStatus[T any](proc string, pid int, parse func([]byte) (T, error)) (T, error) {
 	f := newFiles(proc)
 	defer f.close()

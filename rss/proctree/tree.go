@@ -153,7 +153,6 @@ func (r *Reader) gather() {
 	slices.SortFunc(r.tree, func(a, b *entry) int { return a.pid - b.pid })
 }
 
-// forget drops what is known of a PID.
 func (r *Reader) forget(pid int) {
 	e := r.known[pid]
 	if e == nil {

@@ -56,13 +56,11 @@ func (a *Alert) Name() string {
 	return "RsswardenMemoryNearLimit"
 }
 
-// The severities.
 const (
 	SeverityWarning  = "warning"
 	SeverityCritical = "critical" // the job is about to be ended, by us
 )
 
-// Severity is how bad it is.
 func (a *Alert) Severity() string {
 	if a.Action.Row().Ends {
 		return SeverityCritical

@@ -58,7 +58,6 @@ func managerBody(list []*entry, now time.Time, holds time.Duration, heard func(i
 // MessageVersion is "v" of a [Message]. Fields are only ever added.
 const MessageVersion = 1
 
-// The states of a [Message].
 const (
 	Firing   = "firing"
 	Resolved = "resolved"

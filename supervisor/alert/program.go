@@ -128,7 +128,6 @@ func (p *Program) begin(r Request, death syscall.Signal) (*exec.Cmd, *os.File, e
 	return cmd, out, nil
 }
 
-// listen reads the answer.
 func listen(out *os.File) <-chan Answer {
 	c := make(chan Answer, 1)
 	go func() {
@@ -164,7 +163,6 @@ type Request struct {
 	Timeout   time.Duration     `json:"timeout_ns"`
 }
 
-// Answer says what came of it.
 type Answer struct {
 	Taken  int           `json:"taken"`            // how many of the bodies, from the first on
 	Status int           `json:"status,omitempty"` // HTTP's, of the last

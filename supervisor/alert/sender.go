@@ -16,7 +16,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
-// Options are what a Sender works with.
 type Options struct {
 	Targets []Target
 	// Token, or the first line of TokenFile, goes to those that [Target.TakesToken].
@@ -48,7 +47,6 @@ type Sender struct {
 // else is counted.
 type Room int
 
-// The rooms.
 const (
 	Plenty Room = iota
 	Near        // it may soon be None: what Alertmanager is told is to outlast that
@@ -86,7 +84,6 @@ func RoomOf(limits []event.Limit) Room {
 	return room
 }
 
-// Standing is how one receiver stands.
 type Standing struct {
 	Target Target
 	Firing int // alerts
@@ -102,7 +99,6 @@ type Standing struct {
 	FailedAt time.Time
 }
 
-// New returns a Sender with its goroutine.
 func New(opt Options) *Sender {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sender{
@@ -247,7 +243,6 @@ func (s *Sender) pick(now time.Time) (best *receiver, l load, wait time.Duration
 	return best, l, 0
 }
 
-// took takes in what came of a request.
 func (s *Sender) took(r *receiver, l load, a Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +258,6 @@ func (s *Sender) took(r *receiver, l load, a Answer) {
 	}
 }
 
-// Standing tells how the receivers stand.
 func (s *Sender) Standing() []Standing {
 	if s == nil {
 		return nil
@@ -320,7 +314,6 @@ type Counts struct {
 	Lost      int // states that were given up: untold for too long
 }
 
-// load is what one request carries.
 type load struct {
 	bodies []json.RawMessage
 	// of are the alerts of each body, with their change.
@@ -404,7 +397,6 @@ func (r *receiver) refusal(e *entry) int {
 	return 0
 }
 
-// load makes what it is told now.
 func (r *receiver) load(b *Store, now time.Time) (l load, err error) {
 	if r.target.Kind == Alertmanager {
 		list := b.sorted()

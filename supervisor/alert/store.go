@@ -38,7 +38,6 @@ type entry struct {
 
 func (e *entry) firing() bool { return e.ends.IsZero() }
 
-// NewStore returns an empty store.
 func NewStore() *Store { return &Store{entries: map[string]*entry{}, dropped: map[string]bool{}} }
 
 // Set takes in the rungs that are crossed now. Of two with the same labels the
@@ -159,7 +158,6 @@ func (b *Store) End(now time.Time) {
 	}
 }
 
-// Firing counts the alerts that fire.
 func (b *Store) Firing() (n int) {
 	for _, e := range b.entries {
 		if e.firing() {

@@ -12,10 +12,8 @@ import (
 	"unicode"
 )
 
-// Kind is what a receiver understands.
 type Kind string
 
-// The kinds of receivers.
 const (
 	Alertmanager Kind = "alertmanager" // POST /api/v2/alerts
 	Webhook      Kind = "webhook"      // POST of one object, see [Message]
@@ -24,7 +22,6 @@ const (
 // APIPath is where Alertmanager takes alerts.
 const APIPath = "/api/v2/alerts"
 
-// Target is a receiver.
 type Target struct {
 	Kind Kind   `json:"kind"`
 	URL  string `json:"url"`

@@ -184,7 +184,6 @@ func (c *Client) connect(ctx context.Context) (*os.File, error) {
 	return conn, nil
 }
 
-// Status asks what stands on the node.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var st Status
 	err := c.ask(ctx, "GET", "status", nil, func(_ *os.File, body io.Reader) error {

@@ -22,7 +22,6 @@ const (
 	maxBody    = 64 << 10
 )
 
-// request is what is needed of one.
 type request struct {
 	method, path string
 	body         []byte
@@ -223,7 +222,6 @@ type asked struct {
 	command        Command
 }
 
-// route finds out what is asked for.
 func route(q request) (asked, *problem) {
 	version, name, _ := strings.Cut(strings.TrimPrefix(q.path, "/"), "/")
 	if number, ok := strings.CutPrefix(version, "v"); ok && version != "v1" && number != "" && strings.Trim(number, "0123456789") == "" {

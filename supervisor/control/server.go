@@ -53,7 +53,6 @@ const (
 // SocketName is the socket's name in the directory of whoever leads.
 const SocketName = "control"
 
-// Server answers on one socket.
 type Server struct {
 	source  Source
 	at      *socket.Listener
@@ -261,7 +260,6 @@ func (s *Server) drain(c *os.File) {
 	}
 }
 
-// serve asks the source and passes on what it says.
 func (s *Server) serve(c *os.File, a asked) *problem {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -402,7 +400,6 @@ func guarded[T any](ctx context.Context, call func(context.Context) (T, error)) 
 	return call(ctx)
 }
 
-// refusal is what an error of the source comes to.
 func refusal(err error) *problem {
 	var refused *Refused
 	switch {
@@ -520,7 +517,6 @@ func readAnswer(r *bufio.Reader) (status int, length int64, err error) {
 	}
 }
 
-// badAnswer is the error that an answer tells of.
 func badAnswer(status int, r io.Reader) error {
 	var f failure
 	_ = json.NewDecoder(io.LimitReader(r, maxBody)).Decode(&f) // without it the status says enough

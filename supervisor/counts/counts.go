@@ -32,7 +32,6 @@ func New(set *probe.Set, proc, sys string, pid int) *Counts {
 	return &Counts{processes: newProcessReader(set, proc), shared: newSharedReader(set, proc, sys, pid)}
 }
 
-// countQuestion asks for one count that is due.
 type countQuestion struct {
 	id   rss.ProcID
 	kind Kind
@@ -94,7 +93,6 @@ func (c *Counts) Read(now time.Duration, procs []rss.Proc, command int, loads bo
 	return append(c.ofProcesses(now), c.shared.update(now, Sharers(procs, command), loads)...)
 }
 
-// Ask asks for what is due.
 func (c *Counts) Ask(now time.Duration) {
 	c.askCounts(now)
 	c.shared.ask(now)
@@ -221,7 +219,6 @@ type Count struct {
 	Maps, FDs, MaxMaps, MaxFDs int
 }
 
-// All returns the last counts of each process.
 func (c *Counts) All() []Count {
 	all := make([]Count, 0, len(c.schedule.entries))
 	for _, e := range c.schedule.entries {

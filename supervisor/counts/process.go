@@ -45,7 +45,6 @@ func (f *fullestLimits) offerResources(p *rss.Proc, r rss.ResourceLimits, locks 
 	}
 }
 
-// limits returns them in the order of the documentation.
 func (f *fullestLimits) limits() []event.Limit {
 	slices.SortFunc(f.list, func(a, b event.Limit) int {
 		return cmp.Compare(slices.Index(event.Limits, a.Name), slices.Index(event.Limits, b.Name))

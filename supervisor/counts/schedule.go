@@ -11,7 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
-// Kind is what is counted in a process.
 type Kind int
 
 const (
@@ -71,7 +70,6 @@ const (
 	limitHolds = time.Minute
 )
 
-// update takes in the processes of a full read.
 func (c *schedule) update(now time.Duration, procs []rss.Proc) {
 	if c.entries == nil {
 		c.entries = map[rss.ProcID]*entry{}
@@ -235,7 +233,6 @@ func (c *schedule) due(now time.Duration) []countQuestion {
 	return asks
 }
 
-// done takes in one count.
 func (c *schedule) done(r countAnswer) {
 	c.buckets[r.ask.kind].Spend(r.count.Cost)
 	e := c.entries[r.ask.id]

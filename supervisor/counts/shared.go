@@ -52,7 +52,6 @@ func NewShared(proc, sys string, pid int) *Shared {
 	return s
 }
 
-// Close gives the descriptors back.
 func (s *Shared) Close() {
 	if s.path != nil {
 		s.path.Close()
@@ -312,7 +311,6 @@ func (r *sharedReader) pause(now time.Duration) time.Duration {
 	return pause
 }
 
-// ask asks for what is due.
 func (r *sharedReader) ask(now time.Duration) {
 	if r.Reader == nil || r.Busy() || r.pids == nil {
 		return

@@ -224,7 +224,6 @@ func (l *Loader) copies(accounting event.Accounting) (event.Diagnosis, bool) {
 	return d, true
 }
 
-// startedBy says how the workers were started, and who chose that.
 func (l *Loader) startedBy() string {
 	switch l.By {
 	case "default":

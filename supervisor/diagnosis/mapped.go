@@ -30,7 +30,6 @@ type mappedFiles struct {
 	trimmed rss.Bytes
 }
 
-// take takes in the mapped files of one process.
 func (f *mappedFiles) take(s *State, read *Files) {
 	t := s.known[read.ID]
 	if t == nil || t.series.n == 0 {

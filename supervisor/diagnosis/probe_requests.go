@@ -8,7 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// Reading is what may be wanted.
 type Reading string
 
 // The readings, from cheap to expensive.

@@ -92,14 +92,12 @@ func (s *series) most(m int, from, before time.Duration) (most rss.Bytes) {
 	return most
 }
 
-// growth is how something grew.
 type growth struct {
 	gain rss.Bytes
 	over time.Duration
 	end  rss.Bytes // where it stood in the last quarter
 }
 
-// perMinute is the rate.
 func (g growth) perMinute() rss.Bytes {
 	if g.over <= 0 {
 		return 0
@@ -217,7 +215,6 @@ func whose(g *group) string {
 	return fmt.Sprintf("process %d and %d more", g.most.id.PID, g.n-1)
 }
 
-// track is what is known of one process.
 type track struct {
 	id     rss.ProcID
 	role   rss.Role

@@ -13,7 +13,6 @@ import (
 // sharedMemory finds what waits in shared memory and what is page-locked.
 type sharedMemory struct{ mounts []*mount }
 
-// mount is what is known of one /dev/shm.
 type mount struct {
 	of     rss.ProcID
 	size   rss.Bytes

@@ -15,7 +15,6 @@ type countTrack struct {
 	maps, fds tally
 }
 
-// tally is how one number grew.
 type tally struct {
 	first, last, max int
 	at               time.Duration

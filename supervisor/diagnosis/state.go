@@ -59,7 +59,6 @@ type key struct {
 	role    rss.Role
 }
 
-// New returns a state that has seen nothing.
 func New() *State {
 	return &State{
 		known:   map[rss.ProcID]*track{},
@@ -162,7 +161,6 @@ func (s *State) keep(d event.Diagnosis) {
 	}
 }
 
-// follow takes in one process.
 func (s *State) follow(p *rss.Proc) {
 	t := s.known[p.ID]
 	judged := p.Role == rss.RoleTrainer || p.Role == rss.RoleWorker || p.Role == rss.RoleShmManager
@@ -196,7 +194,6 @@ func (s *State) follow(p *rss.Proc) {
 	}
 }
 
-// startLoading notes that there are workers.
 func (s *State) startLoading() {
 	if s.loads {
 		return
@@ -237,7 +234,6 @@ func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 // manyTold bounds what is kept of what processes tell, some of which have ended.
 const manyTold = 1024
 
-// judge updates the findings.
 func (s *State) judge() {
 	s.judged = s.now
 	s.current = s.current[:0]

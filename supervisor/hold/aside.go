@@ -67,7 +67,6 @@ func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
 // killWait is for a killed process whose last thread waits for a processor on a busy node.
 const killWait = 500 * time.Millisecond
 
-// takeWithin takes a child's end.
 func takeWithin(pid int, patience time.Duration) bool {
 	for end := time.Now().Add(patience); ; unix.Nanosleep(&unix.Timespec{Nsec: 1e5}, nil) {
 		if _, _, ok := takeEnd(pid); ok {
@@ -131,7 +130,6 @@ func Asked() ([]byte, error) {
 	return io.ReadAll(asideLink{})
 }
 
-// Answer sends the result.
 func Answer(answer []byte) error {
 	_, err := asideLink{}.Write(answer)
 	return err

@@ -111,7 +111,6 @@ func waitFor(fd int, events int16, end time.Time) bool {
 	}
 }
 
-// Begin is what the holder said at the start.
 func (l *Link) Begin() Begin { return l.begin }
 
 // Messages yields what the holder says, in its order. Gone is the last.

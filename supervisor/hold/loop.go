@@ -188,7 +188,6 @@ func (h *holder) mirrorStop() {
 	stopSelf(int(sig), h.pid)
 }
 
-// receive handles the watcher's messages.
 func (h *holder) receive() {
 	for h.watcher.link >= 0 {
 		n, err := readNow(h.watcher.link, h.packet[:])

@@ -7,7 +7,6 @@ import (
 	"fmt"
 )
 
-// Begin is the first message on the link.
 type Begin struct {
 	Setup   json.RawMessage `json:"setup,omitempty"`
 	PID     int             `json:"pid"`    // the command
@@ -25,7 +24,6 @@ type Begin struct {
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
-// Exit says how the command ended.
 type Exit struct {
 	Code   int // when Signal is 0
 	Signal int

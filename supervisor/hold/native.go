@@ -254,16 +254,13 @@ func withMask(m signalSet, f func() error) error {
 // maskThread has a thread of this watcher block what a witness must block.
 func maskThread(tid int) { C.hold_mask_thread(C.pid_t(tid)) }
 
-// infoSize is the size of one signalfd record.
 const infoSize = int(unsafe.Sizeof(unix.SignalfdSiginfo{}))
 
-// pendingSignals are those pending for this process or thread.
 func pendingSignals() (s signalSet) {
 	unix.RawSyscall(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&s)), unsafe.Sizeof(s), 0)
 	return s
 }
 
-// takePending takes one pending copy of a signal, if there is one.
 func takePending(sig int) {
 	set, now := bit(sig), unix.Timespec{}
 	unix.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&now)), unsafe.Sizeof(set), 0, 0)

@@ -78,7 +78,6 @@ func (h *holder) lastResort() Status {
 	return h.final()
 }
 
-// outlast returns when the command has ended.
 func (h *holder) outlast() {
 	deaf := false
 	for {

@@ -16,7 +16,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
-// record is hold_record.
 type record struct {
 	signo, code, pid int32
 	uid              uint32
@@ -48,7 +47,6 @@ func newHolder(o Options) (*holder, error) {
 	return h, nil
 }
 
-// start starts the command and asks for its watcher.
 func (h *holder) start() error {
 	if h.opts.Subreaper {
 		// Before there is a command: it may make an orphan at once. Exec takes it back.

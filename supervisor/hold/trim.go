@@ -82,7 +82,6 @@ func (t *trims) ask(r TrimRequest) {
 	}
 }
 
-// answer tells the watcher what came of the last one.
 func (t *trims) answer(h *holder) {
 	select {
 	case a := <-t.answers:

@@ -150,7 +150,6 @@ func wake(fd int) {
 	}
 }
 
-// turn does what is due.
 func (w *watcher) turn(h *holder) {
 	w.take(h)
 	if w.death != "" && (h.ended || time.Now().After(w.next)) { // at once where there is no next
@@ -219,7 +218,6 @@ func (w *watcher) died(h *holder, code, status int32) {
 	}
 }
 
-// sayDeath says that the watcher died, and what follows.
 func (w *watcher) sayDeath(h *holder) {
 	then := "; it is started again"
 	switch {

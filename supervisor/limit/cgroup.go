@@ -94,7 +94,6 @@ func findCgroups(in *search, n *node) *cgroups {
 	return s
 }
 
-// limited says that a level sets a limit.
 func limited(lim cgroup.Limits) bool {
 	return lim.Max != cgroup.Unlimited || lim.Swap != cgroup.Unlimited || lim.High != cgroup.Unlimited
 }
@@ -129,7 +128,6 @@ func ended(l *cgroup.Level, err error) bool {
 // only a part of the tree is in it.
 const restful = 16
 
-// limits returns the limits of every level that has one.
 func (s *cgroups) limits(now time.Duration) []event.Limit {
 	s.tick++
 	var out []event.Limit

@@ -15,7 +15,6 @@ type fastState struct {
 	rss   rss.Bytes   // sum of the tree's RSS in the last full reading
 }
 
-// Fast is what a fast tick saw of the binding limit.
 type Fast struct {
 	// Limit is the binding limit of the last full reading, with Used and
 	// UsedMax as of now.
@@ -108,7 +107,6 @@ func (s *Set) fastCgroup(f Fast, now time.Duration, threshold rss.Bytes) (Fast, 
 	return f, true
 }
 
-// remember keeps what the fast tick needs.
 func (s *Set) remember(sample *rss.Sample, binding event.Limit) {
 	s.fast = fastState{limit: binding}
 	if binding.Accounting == event.AccountingCgroup {

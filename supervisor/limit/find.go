@@ -123,7 +123,6 @@ func Find(ctx context.Context, cfg Config) (*Set, []Warning) {
 	return s, s.Warnings()
 }
 
-// Close gives back the descriptors that the set keeps.
 func (s *Set) Close() {
 	s.meminfo.Close()
 	s.sum.close()

@@ -8,7 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// node is the node's own memory.
 type node struct {
 	*search
 	meminfo *proctree.Node
@@ -32,7 +31,6 @@ func findNode(in *search) *node {
 	return s
 }
 
-// update reads meminfo.
 func (s *node) update() {
 	if m, err := s.meminfo.Read(); err == nil {
 		s.mem, s.memOK = m, true

@@ -129,7 +129,6 @@ func (t *total) add(p *rss.Proc, acc event.Accounting) {
 	}
 }
 
-// put sets what a limit stands at.
 func (t *total) put(e *event.Limit, now time.Duration) {
 	e.Used, e.UsedMax, e.Age, e.Files = t.bytes, t.bytes, 0, t.files
 	if e.Accounting != event.AccountingPSS {

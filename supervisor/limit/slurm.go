@@ -115,10 +115,8 @@ func (s *step) settle(e slurm.Enforcement, err error) {
 // SetEnd says when Slurm ends the job, for a caller that asked scontrol.
 func (s *step) SetEnd(t time.Time) { s.end = t }
 
-// Job returns the Slurm job, and false outside one.
 func (s *step) Job() (slurm.Job, bool) { return s.job, s.inJob }
 
-// Enforcement returns what is known of slurmstepd's doings.
 func (s *step) Enforcement() slurm.Enforcement { return s.rules }
 
 // LeftOpen says that only scontrol can tell whether slurmstepd kills, and on
@@ -150,7 +148,6 @@ func (s *step) SumsByPPID() bool {
 	return by
 }
 
-// limits returns what slurmstepd compares, as of this sample.
 func (s *step) limits(sample *rss.Sample) []event.Limit {
 	acc, assumed := s.sums(sample.Mono)
 	if !s.inStep || acc == "" || len(s.given) == 0 {

@@ -65,7 +65,6 @@ func (u *Union) Step(l *event.Limit) string {
 	return ""
 }
 
-// Close closes every part.
 func (u *Union) Close() {
 	for _, p := range u.parts {
 		p.Close()
@@ -167,10 +166,8 @@ func (u *Union) NodeKills() (n uint64) {
 	return n
 }
 
-// NeedsPSS says that some limit is compared in PSS.
 func (u *Union) NeedsPSS() bool { return u.any((*Set).NeedsPSS) }
 
-// SumsByPPID is [Set.SumsByPPID] of any part.
 func (u *Union) SumsByPPID() bool { return u.any((*Set).SumsByPPID) }
 
 // Outside is [Set.Outside]. Of several steps each has a limit of its own: 0.
@@ -181,7 +178,6 @@ func (u *Union) Outside(l *event.Limit, sample *rss.Sample) rss.Bytes {
 	return u.parts[0].Outside(l, sample)
 }
 
-// LeftOpen is [Set.LeftOpen] of any part.
 func (u *Union) LeftOpen() bool { return u.any((*Set).LeftOpen) }
 
 func (u *Union) any(f func(*Set) bool) bool {
@@ -191,14 +187,12 @@ func (u *Union) any(f func(*Set) bool) bool {
 // Job returns the Slurm job, of the first part where there are several.
 func (u *Union) Job() (slurm.Job, bool) { return u.parts[0].Job() }
 
-// SetEnforcement is [Set.SetEnforcement] of all parts.
 func (u *Union) SetEnforcement(e slurm.Enforcement, err error) {
 	for _, p := range u.parts {
 		p.SetEnforcement(e, err)
 	}
 }
 
-// SetEnd is [Set.SetEnd] of all parts.
 func (u *Union) SetEnd(t time.Time) {
 	for _, p := range u.parts {
 		p.SetEnd(t)

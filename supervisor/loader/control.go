@@ -159,7 +159,6 @@ func (c *Control) Poll(told bool) []Said {
 	return said
 }
 
-// find looks for trainers that are new.
 func (c *Control) find(d *runDir) []Said {
 	info, err := os.Stat(d.path)
 	if err != nil || (info.ModTime().Equal(d.listed) && !d.recent) {
@@ -222,7 +221,6 @@ func (c *Control) welcome(dir string, id rss.ProcID, name string) (Said, bool) {
 	return s, true
 }
 
-// read returns what the trainer and its workers added to their log.
 func (c *Control) read(t *trainer) []Said {
 	lines, dropped, err := t.log.next()
 	c.bad += dropped
@@ -249,7 +247,6 @@ func (c *Control) read(t *trainer) []Said {
 	return said
 }
 
-// forget drops a trainer that has ended, and its files.
 func (c *Control) forget(t *trainer) []Said {
 	t.log.close()
 	delete(c.trainers, t.ID)

@@ -15,7 +15,6 @@ const (
 	EnvRuntime = "RSSWARDEN_RUNTIME" // where run directories are made, before TMPDIR and /tmp
 )
 
-// Options describe the run that a directory is made for.
 type Options struct {
 	// Env is the environment the command is to get, as os.Environ has it. The
 	// places for the run directory and for the hook are looked up in it.
@@ -27,7 +26,6 @@ type Options struct {
 	Owner int
 }
 
-// Prepared is what Prepare did.
 type Prepared struct {
 	// Dir is the run directory.
 	Dir string

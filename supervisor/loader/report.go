@@ -214,7 +214,6 @@ func checkSharing(s *event.Sharing) error {
 	return nil
 }
 
-// said turns the line into a report about a loader of trainer.
 func (l *line) said(trainer rss.ProcID) Said {
 	s := Said{
 		Request: l.ID, Trainer: trainer, New: l.New, Exit: l.Exit, Mode: l.Mode,

@@ -70,7 +70,6 @@ func (c *Control) SetBudget(budget rss.Bytes) error {
 	return c.writeToAll()
 }
 
-// Budget returns what SetBudget set.
 func (c *Control) Budget() rss.Bytes { return c.budget }
 
 // SetPrivate says whether a trim, asked for or by the budget, also takes
@@ -184,7 +183,6 @@ func (c *Control) ask(r *request) (uint64, error) {
 	return id, nil
 }
 
-// answered takes pid off the request.
 func (c *Control) answered(id uint64, pid int) {
 	r, ok := c.pending[id]
 	if !ok {
@@ -201,7 +199,6 @@ func (c *Control) answered(id uint64, pid int) {
 	}
 }
 
-// write gives the trainer what is asked of it now.
 func (c *Control) write(t *trainer) error {
 	if !t.met {
 		return nil // it gets this when all that it has said is read

@@ -17,7 +17,6 @@ type (
 	Unforked = event.Unforked
 )
 
-// trainer is what is known of one process that said hello.
 type trainer struct {
 	Trainer
 	dir     string // its run directory
@@ -30,7 +29,6 @@ type trainer struct {
 	own     map[int]rss.Bytes // what workers said of their private memory, by PID
 }
 
-// apply updates what is known of the trainer by the line.
 func (t *trainer) apply(l *line) {
 	if l.What == event.LoaderOff && l.PID == t.ID.PID {
 		t.Off, t.OffWhy = true, l.Why
@@ -123,7 +121,6 @@ func (l *line) unforked() *Unforked {
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// replaceWorker puts the worker added in the place of the worker left.
 func replaceWorker(d *Loader, left, added int) {
 	if added != 0 && d.Starting == added {
 		d.Starting = 0

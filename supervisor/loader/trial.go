@@ -94,13 +94,11 @@ func (c *Control) Tried(key string, v Verdict) error {
 	return nil
 }
 
-// Verdict is what came of a trial of recycling.
 type Verdict struct {
 	What VerdictWhat `json:"verdict"`
 	Why  string      `json:"why,omitempty"` // where it is not [VerdictOK]
 }
 
-// VerdictWhat is a verdict in a word.
 type VerdictWhat string
 
 // The verdicts. After VerdictFailed a trial is made again, [failedKept] later: it
@@ -111,7 +109,6 @@ const (
 	VerdictFailed  VerdictWhat = "failed"
 )
 
-// OK says that recycling went as promised.
 func (v Verdict) OK() bool { return v.What == VerdictOK }
 
 const (

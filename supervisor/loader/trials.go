@@ -34,7 +34,6 @@ type Trials struct {
 	cancel  context.CancelFunc     // ends the trial that runs, nil for none
 }
 
-// torchTrial is what is known of one torch.
 type torchTrial struct {
 	since   time.Duration // when it was first met
 	asked   bool          // the cache was looked into

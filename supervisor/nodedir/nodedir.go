@@ -279,7 +279,6 @@ func makeIn(dir int, name string, mode uint32) (fd int, st unix.Stat_t, err erro
 	return fd, st, nil
 }
 
-// readLink reads a link that was opened.
 func readLink(fd int) (string, error) {
 	var buf [unix.PathMax]byte
 	n, err := unix.Readlinkat(fd, "", buf[:])

@@ -32,7 +32,6 @@ const (
 	mostBlock = 256 << 10
 )
 
-// Flags of a sample.
 const (
 	flagDecision = 1 << iota
 	flagSameLimits
@@ -124,7 +123,6 @@ func (e *Encoder) changes() {
 	e.mask, e.diff = 0, e.diff[:0]
 }
 
-// Add appends a sample.
 func (e *Encoder) Add(s *Sample) {
 	e.before = len(e.buf)
 	l := &e.last

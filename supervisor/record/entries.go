@@ -38,13 +38,11 @@ func BlockItem(first time.Duration, block []byte) Item {
 	return Item{KindBlock, uint64(first / time.Millisecond), block}
 }
 
-// Key is the key under which an entry is stored.
 func (it *Item) Key() []byte { return binary.BigEndian.AppendUint64([]byte{it.Kind}, it.N) }
 
 // Sealed is the value as it is stored, with a checksum of key and value in front.
 func (it *Item) Sealed() []byte { return seal(it.Key(), it.Value) }
 
-// SplitKey returns what a key was made of.
 func SplitKey(k []byte) (kind byte, n uint64, ok bool) {
 	if len(k) != 9 {
 		return 0, 0, false
@@ -152,10 +150,8 @@ type numbered struct {
 	Entry
 }
 
-// NewAssembly begins a run.
 func NewAssembly() *Assembly { return &Assembly{limits: map[int]int{}, procs: map[int]int{}} }
 
-// Damage notes something that could not be read.
 func (a *Assembly) Damage(text string) { a.run.Damage = append(a.run.Damage, text) }
 
 // Until is the last moment of which there is an entry, as time of day.

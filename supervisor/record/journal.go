@@ -103,7 +103,6 @@ func NewJournal(places []string, m Meta, fault func(error)) *Journal {
 	}
 }
 
-// Event takes one event, with its JSON.
 func (j *Journal) Event(name event.Name, v any, line []byte) {
 	warns := false // what may end the run in a moment is not one of many
 	switch e := v.(type) {

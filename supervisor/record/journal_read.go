@@ -112,7 +112,6 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// line takes in one line and says whether it was understood.
 func (r *Run) line(line []byte, p *parts) bool {
 	var h event.Head
 	if json.Unmarshal(line, &h) != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Look is what the watcher has seen at one moment.
 type Look struct {
 	At         time.Duration // since Meta.Start
 	AtDecision bool
@@ -214,7 +213,6 @@ func (t *Sampler) usage(p *rss.Proc, extra bool, l *Look) Usage {
 	return u
 }
 
-// roleSums adds up by role.
 func roleSums(s *rss.Sample) []RoleSum {
 	var sums []RoleSum
 	for i := range s.Procs {

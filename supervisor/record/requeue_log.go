@@ -51,7 +51,6 @@ const (
 	requeueLogOld = 90 * 24 * time.Hour
 )
 
-// requeueLogName is the name of the file of a job.
 func requeueLogName(job string) string { return requeuePrefix + filepath.Base(job) + journalSuffix }
 
 // OpenRequeueLog opens the file of a job for [RequeueEntry.Write], in the first place that takes

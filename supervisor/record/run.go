@@ -74,7 +74,6 @@ type Proc struct {
 	Ours  bool `json:"ours,omitempty"` // rsswarden's own
 }
 
-// Reading is one limit at one moment.
 type Reading struct {
 	Limit int // index in Run.Limits
 	// Used to WorkingSet and Size (its limit_bytes) are those of [event.Limit]. They are
@@ -97,7 +96,6 @@ type Usage struct {
 	Maps, FDs         int       // lines of /proc/PID/maps, entries of /proc/PID/fd; 0 where not read
 }
 
-// RSS is the sum of the parts.
 func (u *Usage) RSS() rss.Bytes { return u.Anon + u.File + u.Shmem }
 
 // RoleSum is what all processes of one role have together: a journal has no processes.
@@ -110,7 +108,6 @@ type RoleSum struct {
 	RSS   rss.Bytes `json:"rss_bytes"`
 }
 
-// Sample is everything at one moment.
 type Sample struct {
 	At time.Duration // since Meta.Start, by CLOCK_MONOTONIC
 	// AtDecision says that a rule fired on it, a rung was left or an action has ended. It is
@@ -282,22 +279,18 @@ type Builder struct {
 	enc Encoder
 }
 
-// NewBuilder begins a run.
 func NewBuilder(m Meta) *Builder { return &Builder{run: Run{Meta: m}} }
 
-// Proc adds a process and returns its index.
 func (b *Builder) Proc(p Proc) int {
 	b.run.Procs = append(b.run.Procs, p)
 	return len(b.run.Procs) - 1
 }
 
-// Limit adds a limit and returns its index.
 func (b *Builder) Limit(l event.Limit) int {
 	b.run.Limits = append(b.run.Limits, l)
 	return len(b.run.Limits) - 1
 }
 
-// Event adds an event.
 func (b *Builder) Event(e Entry) { b.run.Events = append(b.run.Events, e) }
 
 // Sample adds a sample, which must not be earlier than the last.

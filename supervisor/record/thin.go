@@ -16,7 +16,6 @@ var gaps = [...]time.Duration{0, 10 * time.Second, time.Minute, 10 * time.Minute
 // Tiers is how many tiers there are. The oldest blocks of the last are deleted.
 const Tiers = len(gaps)
 
-// TierOf returns the tier of a sealed block.
 func TierOf(sealed []byte) int {
 	if len(sealed) <= crcSize || int(sealed[crcSize]) >= Tiers {
 		return Tiers - 1 // damaged: nothing is ever thinned from there
@@ -28,7 +27,6 @@ func TierOf(sealed []byte) int {
 // be a decision each second for days.
 const mostDecided = 8
 
-// Thin makes blocks of a coarser tier.
 func Thin(blocks [][]byte, tier int) []Item {
 	var out []Item
 	var enc Encoder

@@ -45,7 +45,6 @@ const (
 	tmpSuffix = ".tmp"
 )
 
-// Of returns the name of the file of a process.
 func Of(proc string, pid int, job, step, node string) Name {
 	n := Name{Job: clean(job, "none"), Step: clean(step, "none"), Node: clean(node, "none"), PID: pid, Space: "none", Boot: "none"}
 	n.Start, _ = proctree.StartTime(proc, pid)
@@ -74,7 +73,6 @@ func clean(text, empty string) string {
 	}, text)
 }
 
-// String is the name in a directory.
 func (n Name) String() string {
 	return fmt.Sprintf("%s%s_%s_%s_%d_%d_%s_%s%s", prefix, n.Job, n.Step, n.Node, n.PID, n.Start, n.Space, n.Boot, Suffix)
 }

@@ -76,7 +76,6 @@ func (s *session) still(t *thread) bool {
 	return unix.Fstatat(s.task, strconv.Itoa(t.tid), &st, 0) == nil
 }
 
-// advise has the thread drop the range.
 func (b *borrowed) advise(p Piece) Refusal {
 	switch n, r := b.call(unix.SYS_MADVISE, p.Lo, p.Hi-p.Lo, unix.MADV_DONTNEED); {
 	case r != None:
@@ -91,7 +90,6 @@ func (b *borrowed) advise(p Piece) Refusal {
 	return Failed
 }
 
-// call makes one system call on the thread.
 func (b *borrowed) call(nr, a1, a2, a3 uint64) (result int64, r Refusal) {
 	regs := b.t.regs
 	regs.make(nr, a1, a2, a3)

@@ -51,7 +51,6 @@ func Check(o CheckOptions) (Refusal, string) {
 	return None, ""
 }
 
-// refused is an error that says which refusal it is.
 type refused struct {
 	refusal Refusal
 	detail  string
@@ -76,7 +75,6 @@ func refusalOf(err error) Refusal {
 	return vanishedOrFailed(err)
 }
 
-// check is one look at one process.
 type check struct {
 	CheckOptions
 	dir     string // /proc/PID

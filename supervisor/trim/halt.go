@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thread is one thread of the process.
 type thread struct {
 	tid     int
 	state   threadState
@@ -243,7 +242,6 @@ func (t *thread) undoStop() {
 	}
 }
 
-// ready judges the process that stands still.
 func (s *session) ready() Refusal {
 	r := Vanished
 	for i := range s.threads {

@@ -244,7 +244,6 @@ func mappedNow(proc string, id rss.ProcID) ([]Mapping, error) {
 	return found, sameProcess(proc, id)
 }
 
-// eachMapping has take called for each line of a /proc/PID/maps.
 func eachMapping(maps io.Reader, take func(h header, ok bool) error) error {
 	n := 0
 	return eachLine(maps, 4<<10, func(line []byte) error {

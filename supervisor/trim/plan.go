@@ -17,7 +17,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
-// Target is a process and what of it could be trimmed.
 type Target struct {
 	ID      rss.ProcID
 	Refusal Refusal // why nothing, None otherwise
@@ -50,7 +49,6 @@ type judgement struct {
 
 const judgedFor = time.Minute
 
-// Plan is [Plan].
 func (p *Planner) Plan(o CheckOptions) (Target, error) {
 	t := Target{ID: o.ID}
 	if t.Refusal, t.Detail = Check(o); t.Refusal == None {

@@ -74,7 +74,6 @@ func resident(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
 	return c.pieces, nil
 }
 
-// read cuts it by reading.
 func read(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
 	f, err := openPagemap(proc, id)
 	if err != nil {

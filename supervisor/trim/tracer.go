@@ -58,7 +58,6 @@ func (t *Tracer) Do(p Piece) Answer {
 	return a
 }
 
-// Close ends the thread.
 func (t *Tracer) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +197,6 @@ func (e *ends) watch() {
 	}
 }
 
-// expect adds a thread.
 func (e *ends) expect(tid int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

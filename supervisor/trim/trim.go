@@ -53,7 +53,6 @@ type Piece struct {
 	Inode  uint64
 }
 
-// Answer is what came of a piece.
 type Answer struct {
 	// Refusal says why nothing was done, None where it was.
 	Refusal Refusal
@@ -73,7 +72,6 @@ type Answer struct {
 // between watcher and holder, which are one program.
 type Refusal uint8
 
-// The refusals.
 const (
 	None        Refusal = iota
 	Vanished            // the process has ended

@@ -60,7 +60,6 @@ func (b *baseline) own() (most rss.Bytes, known bool) {
 	return most, known
 }
 
-// baselines are those of all loaders.
 type baselines map[loaderKey]*baseline
 
 // need is what a worker of a loader needs of its own: as those of its loader do, or, while

@@ -5,7 +5,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// The arithmetic of budgets.
 const (
 	// budgetFloor is the least budget: a worker that trims itself more often
 	// than every 32 MiB does little else.

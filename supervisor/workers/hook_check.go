@@ -44,7 +44,6 @@ type hookCheck struct {
 	why  string // of the first that was found, in short
 }
 
-// hookChecked is what is known of one process without a hook.
 type hookChecked struct {
 	since time.Duration // when it was first met
 	next  time.Duration // when it is to be looked into (again)
@@ -286,7 +285,6 @@ func ignores(proc string, pid int) string {
 // vm.max_map_count allows where nobody has raised it.
 const longestMaps = 16 << 20
 
-// hasTorch says whether a process has loaded PyTorch.
 func hasTorch(proc string, pid int) bool {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "maps"))
 	if err != nil {

@@ -30,7 +30,6 @@ type poolMatcher struct {
 	seen map[rss.ProcID]*match
 }
 
-// match is what is known of one process.
 type match struct {
 	id      rss.ProcID
 	comm    string // execve(2) nearly always changes it, and the command line with it

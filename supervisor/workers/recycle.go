@@ -159,7 +159,6 @@ func (w *Workers) RecycleTime() time.Duration {
 	return min(2*cmp.Or(w.recycleTook, firstRecycleTime), mostRecycleTime)
 }
 
-// RecycleTook notes how long a recycle took that was done.
 func (w *Workers) RecycleTook(d time.Duration) { w.recycleTook = d }
 
 // Acted is on whom an action acts, as they were before it.
@@ -176,7 +175,6 @@ func (w *Workers) ActOn(pid int, l *event.Limit) Acted {
 	return Acted{Procs: []rss.Proc{*w.last.Find(pid)}, shared: e.shared, hurried: w.hurriedAfter(e, l)}
 }
 
-// Replaced notes that a worker has another's place.
 func (w *Workers) Replaced(worker, replacement int) {
 	if replacement != 0 {
 		w.took[worker] = replacement

@@ -12,7 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
-// Trainers are the processes that said hello.
 type Trainers []event.Trainer
 
 // Hello says whether the hook is in a process.
@@ -83,10 +82,8 @@ func (all Trainers) NotRecycled(pid int) (line, why string) {
 	return "", ""
 }
 
-// Trainers returns them as of the last SetTrainers.
 func (w *Workers) Trainers() Trainers { return w.trainers }
 
-// SetTrainers takes in what the hooks have said by now.
 func (w *Workers) SetTrainers(all []event.Trainer) { w.trainers = all }
 
 // Training returns those of the processes that said hello which train, by PID:

@@ -59,7 +59,6 @@ type worker struct {
 	hurried int
 }
 
-// Options are what Workers works with.
 type Options struct {
 	Proc   string // "/proc"
 	From   uint64 // when this watcher started, in clock ticks since boot

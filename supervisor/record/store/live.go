@@ -54,7 +54,6 @@ func listen(s *database) *live {
 	return v
 }
 
-// serve says whether a reader is to be answered.
 func (v *live) serve(c *os.File) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,7 +85,6 @@ func (v *live) close() {
 	}
 }
 
-// mayRead says that the other end is this user or root.
 func mayRead(c *os.File) bool {
 	_, uid, err := socket.Peer(c)
 	return err == nil && (uid == 0 || uid == os.Geteuid())

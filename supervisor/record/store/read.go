@@ -119,7 +119,6 @@ func (s *source) run(a *record.Assembly, writer bool) (*record.Run, error) {
 	return run, err
 }
 
-// crash says how a child that reads a record has ended.
 func crash(err error, said string) string {
 	for _, end := range []struct{ word, means string }{
 		{"SIGBUS", "LMDB reached for pages that are not there (SIGBUS)"},

@@ -30,7 +30,6 @@ const (
 	vanishEvery = 5 * time.Second
 )
 
-// Options are what a recorder works with.
 type Options struct {
 	Meta   record.Meta
 	Places record.Places
@@ -74,7 +73,6 @@ type waiting struct {
 	off   bool // the writer has ended
 }
 
-// New returns a recorder that has written nothing.
 func New(opt Options) *Recorder {
 	if opt.Fault == nil {
 		opt.Fault = func(string, error) {}

@@ -19,7 +19,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// lockFile is the file that LMDB locks.
 const lockFile = "lock.mdb"
 
 // database is the full record as its writer has it. One goroutine uses it.
