@@ -115,54 +115,53 @@ var vsyscall = []byte(" [vsyscall]\n")
 
 // countLines counts lines until the end. seq_file gives out one page of whole
 // lines at a time at most, so a larger buffer would not save a call.
-func countLines(read func([]byte) (int, error), buf []byte) (int, error) {
-	lines := 0
+func countLines(read func([]byte) (int, error), buf []byte) (lines int, err error) {
 	gate := false
-	for {
-		n, err := read(buf)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		if n <= 0 {
-			break
-		}
-		lines += bytes.Count(buf[:n], []byte{'\n'})
-		gate = bytes.HasSuffix(buf[:n], vsyscall)
-	}
+	err = inPieces(read, buf, func(b []byte) error {
+		lines += bytes.Count(b, []byte{'\n'})
+		gate = bytes.HasSuffix(b, vsyscall)
+		return nil
+	})
 	if gate {
 		lines--
 	}
-	return lines, nil
+	return lines, err
 }
 
 // countEntries counts the entries of a directory, "." and ".." aside, from
 // struct linux_dirent64 records (getdents64(2)): see appendPIDs.
-func countEntries(read func([]byte) (int, error), buf []byte) (int, error) {
+func countEntries(read func([]byte) (int, error), buf []byte) (entries int, err error) {
 	const head = 19
-	entries := 0
-	for {
-		n, err := read(buf)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		if n <= 0 {
-			return entries, nil
-		}
-		for b := buf[:n]; len(b) > head; {
+	err = inPieces(read, buf, func(b []byte) error {
+		for len(b) > head {
 			size := int(binary.NativeEndian.Uint16(b[16:]))
 			if size <= head || size > len(b) {
-				return 0, errMalformed
+				return errMalformed
 			}
 			if b[head] != '.' {
 				entries++
 			}
 			b = b[size:]
+		}
+		return nil
+	})
+	return entries, err
+}
+
+// inPieces has take called with what each read gives, until the end.
+func inPieces(read func([]byte) (int, error), buf []byte, take func([]byte) error) error {
+	for {
+		n, err := read(buf)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return err
+		case n <= 0:
+			return nil
+		}
+		if err := take(buf[:n]); err != nil {
+			return err
 		}
 	}
 }
@@ -274,7 +273,7 @@ func (c *Counter) userTasks(uid int) (int, error) {
 		if err != nil {
 			continue
 		}
-		if u, err := parseTaskUser(b); err == nil && u.uid == uid {
+		if u, err := parseOwner(b); err == nil && u.uid == uid {
 			tasks += u.threads
 		}
 	}
@@ -294,7 +293,7 @@ type TaskUser struct {
 // exempt from /proc/PID/uid_map (user_namespaces(7)). Its error is [Vanished]
 // where there is no such PID.
 func TaskUserOf(proc string, pid int) (TaskUser, error) {
-	u, err := readStatus(proc, pid, parseTaskUser)
+	u, err := readStatus(proc, pid, parseOwner)
 	if err != nil {
 		return TaskUser{}, err
 	}
@@ -309,48 +308,6 @@ func TaskUserOf(proc string, pid int) (TaskUser, error) {
 
 // Bits of include/uapi/linux/capability.h.
 const capSysAdmin, capSysResource = 21, 24
-
-// taskUser is what of /proc/PID/status says who is limited.
-type taskUser struct {
-	uid, threads int
-	caps         uint64 // CapEff
-}
-
-// parseTaskUser reads Uid (real, effective, saved, file system), CapEff and
-// Threads.
-func parseTaskUser(b []byte) (taskUser, error) {
-	var u taskUser
-	const hasUID, hasThreads = 1, 2
-	has := 0
-	for len(b) > 0 {
-		var name, value []byte
-		name, value, b = cutNamed(b)
-		w, _ := field(value)
-		ok := true
-		var n uint64
-		switch string(name) {
-		case "Uid":
-			n, ok = number(w)
-			u.uid = int(n)
-			has |= hasUID
-		case "Threads":
-			n, ok = number(w)
-			u.threads = int(n)
-			has |= hasThreads
-		case "CapEff":
-			var err error
-			u.caps, err = strconv.ParseUint(string(w), 16, 64)
-			ok = err == nil
-		}
-		if !ok || n > 1<<32 {
-			return taskUser{}, errMalformed
-		}
-	}
-	if has != hasUID|hasThreads {
-		return taskUser{}, errMalformed
-	}
-	return u, nil
-}
 
 // mapsAllUsers says that a process is in the initial user namespace, or one that maps
 // every user to itself as that does, by /proc/PID/uid_map (user_namespaces(7)): "0 0

@@ -321,16 +321,6 @@ func TestUserTasksAsTheKernelCounts(t *testing.T) {
 	}
 }
 
-func FuzzParseTaskUser(f *testing.F) {
-	f.Add([]byte("Uid:\t1000\t0\t0\t0\nThreads:\t1\nCapEff:\t000001fffeffffff\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		u, err := parseTaskUser(b)
-		if err == nil && (u.uid < 0 || u.threads < 0 || !bytes.Contains(b, []byte("Uid:"))) {
-			t.Errorf("%+v from %q", u, b)
-		}
-	})
-}
-
 func BenchmarkTasks(b *testing.B) {
 	b.Run("node", func(b *testing.B) {
 		t := NewTasks("/proc")

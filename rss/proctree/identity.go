@@ -70,36 +70,55 @@ func (f *files) identity(pid int) (Identity, error) {
 	}
 	i.ID.Start, i.Parent, i.Comm, i.State, i.Threads, i.Kernel = s.start, s.parent, string(s.comm), s.state, s.threads, s.kernel
 	o, err := parsed(f, pid, "status", parseOwner)
-	i.Process, i.UID = o.process, o.uid
+	i.Process, i.UID = o.process, o.euid
 	return i, err
 }
 
-type owner struct{ process, uid int }
+// owner is what /proc/PID/status says of whose a process is.
+type owner struct {
+	process, threads int
+	uid, euid        int    // real, effective
+	caps             uint64 // CapEff
+}
 
-// parseOwner reads the thread group and the effective user from
-// /proc/PID/status: "Tgid: N", "Uid: real effective saved file-system".
+// parseOwner reads Tgid, Uid (real, effective, saved, file system), Threads and CapEff, which
+// alone may be missing.
 func parseOwner(b []byte) (o owner, err error) {
-	hasProcess, hasUID := false, false
+	there := 0
+	into := func(value []byte, to ...*int) {
+		for _, to := range to {
+			var w []byte
+			w, value = field(value)
+			n, ok := number(w)
+			if !ok || n > 1<<32 {
+				err = errMalformed
+			}
+			*to = int(n)
+		}
+		there++
+	}
 	for len(b) > 0 {
-		var name, rest []byte
-		name, rest, b = cutNamed(b)
-		var n uint64
+		var name, value []byte
+		name, value, b = cutNamed(b)
 		switch string(name) {
 		case "Tgid":
-			w, _ := field(rest)
-			n, hasProcess = number(w)
-			o.process = int(n)
+			into(value, &o.process)
 		case "Uid":
-			_, rest = field(rest)
-			w, _ := field(rest)
-			n, hasUID = number(w)
-			o.uid = int(n)
+			into(value, &o.uid, &o.euid)
+		case "Threads":
+			into(value, &o.threads)
+		case "CapEff":
+			w, _ := field(value)
+			caps, bad := strconv.ParseUint(string(w), 16, 64)
+			if o.caps = caps; bad != nil {
+				err = errMalformed
+			}
 		}
 	}
-	if !hasProcess || !hasUID {
-		return owner{}, errMalformed
+	if there != 3 {
+		err = errMalformed
 	}
-	return o, nil
+	return o, err
 }
 
 // Environ returns the variables of a process that keep returns true for, as it
@@ -138,7 +157,7 @@ const CapIPCLock = 14
 // by CapEff of /proc/PID/status and by /proc/PID/uid_map. Its error is [Vanished]
 // where there is no such PID.
 func Capable(proc string, pid, capability int) (bool, error) {
-	u, err := readStatus(proc, pid, parseTaskUser)
+	u, err := readStatus(proc, pid, parseOwner)
 	if err != nil || u.caps&(1<<capability) == 0 {
 		return false, err
 	}

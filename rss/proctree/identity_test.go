@@ -50,11 +50,14 @@ func TestIdentifyReal(t *testing.T) {
 }
 
 func TestParseOwner(t *testing.T) {
-	o, err := parseOwner([]byte("Name:\tTgid: 9\nTgid:\t7\nUid:\t1000\t1001\t1002\t1003\n"))
-	if o != (owner{7, 1001}) || err != nil {
+	o, err := parseOwner([]byte("Name:\tTgid: 9\nTgid:\t7\nUid:\t1000\t1001\t1002\t1003\nThreads:\t2\nCapEff:\t000001fffeffffff\n"))
+	if o != (owner{7, 2, 1000, 1001, 0x1fffeffffff}) || err != nil {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for _, in := range []string{"", "Tgid:\t7\n", "Uid:\t1\t1\n", "Tgid:\tx\nUid:\t1\t1\n", "Tgid:\t7\nUid:\t1\n"} {
+	for _, in := range []string{
+		"", "Tgid:\t7\n", "Uid:\t1\t1\n", "Tgid:\tx\nUid:\t1\t1\nThreads:\t1\n", "Tgid:\t7\nUid:\t1\nThreads:\t1\n", "Tgid:\t7\nUid:\t1\t1\n",
+		"Tgid:\tx\nUid:\t1\t1\nThreads:\t1\nCapEff:\t0\n", "Tgid:\t7\nUid:\t1\t1\nThreads:\t1\nCapEff:\tx\n",
+	} {
 		if _, err := parseOwner([]byte(in)); err == nil {
 			t.Errorf("%q: no error", in)
 		}
@@ -62,9 +65,9 @@ func TestParseOwner(t *testing.T) {
 }
 
 func FuzzParseOwner(f *testing.F) {
-	f.Add([]byte("Tgid:\t7\nUid:\t1000\t1001\t1002\t1003\n"))
+	f.Add([]byte("Tgid:\t7\nUid:\t1000\t1001\t1002\t1003\nThreads:\t1\nCapEff:\t000001fffeffffff\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := parseOwner(b); err == nil && !(strings.Contains(string(b), "Tgid") && strings.Contains(string(b), "Uid")) {
+		if o, err := parseOwner(b); err == nil && (o.uid < 0 || o.threads < 0 || !strings.Contains(string(b), "Tgid") || !strings.Contains(string(b), "Uid")) {
 			t.Errorf("read from %q", b)
 		}
 	})
@@ -106,7 +109,7 @@ func FuzzParseEnviron(f *testing.F) {
 
 func TestCapable(t *testing.T) {
 	fs := rsstest.Empty(t)
-	fs.Write("proc/7/status", "Uid:\t0\t0\t0\t0\nThreads:\t1\nCapEff:\t0000000000004000\n") // CAP_IPC_LOCK alone
+	fs.Write("proc/7/status", "Tgid:\t7\nUid:\t0\t0\t0\t0\nThreads:\t1\nCapEff:\t0000000000004000\n") // CAP_IPC_LOCK alone
 	for uidMap, want := range map[string]bool{"         0          0 4294967295\n": true, "0 1000 1\n": false} {
 		fs.Write("proc/7/uid_map", uidMap)
 		if got, err := Capable(fs.Proc, 7, CapIPCLock); got != want || err != nil {

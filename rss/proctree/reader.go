@@ -442,19 +442,11 @@ func (f *files) pids(dst []int) ([]int, error) {
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
 		return dst, err
 	}
-	for {
-		n, err := unix.Getdents(fd, f.buf)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			return dst, err
-		}
-		if n <= 0 {
-			return dst, nil
-		}
-		dst = appendPIDs(dst, f.buf[:n])
-	}
+	err := inPieces(func(b []byte) (int, error) { return unix.Getdents(fd, b) }, f.buf, func(b []byte) error {
+		dst = appendPIDs(dst, b)
+		return nil
+	})
+	return dst, err
 }
 
 // appendPIDs parses struct linux_dirent64 records (getdents64(2)): inode 8

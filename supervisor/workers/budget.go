@@ -46,15 +46,6 @@ func (w *Workers) Budget(bounds []Bound, last rss.Bytes) (each, rung rss.Bytes, 
 	return each, rung, known
 }
 
-// budget returns how many bytes of mapped file pages (RssFile) each worker may
-// hold before it trims itself: last where little differs from that. It returns 0 where no budget makes sense: the limit does not count
-// mapped file pages, or there is no worker. Under pss what stands is left until
-// the workers' PSS was read.
-//
-//	rest   = used − what trims would take of the workers' mapped pages, as the limit counts it
-//	margin = 10 % of the limit
-//	budget = what trims leave, and (rung − rest − margin) / workers, times RssFile per byte counted
-//
 // budget returns how many bytes of mapped file pages (RssFile) each worker may hold before it
 // trims itself: last where little differs from that, 0 where the limit does not count mapped
 // file pages or there is no worker. Under pss what stands is left until the workers' PSS was
