@@ -80,8 +80,7 @@ func ParseComment(b []byte, job string) (string, error) {
 		return "", errComment // none, or several: a comment that begins like a job is none of ours
 	}
 	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
-	f := showFields(lines[0])
-	if task := f["ArrayJobId"] + "_" + f["ArrayTaskId"]; !strings.HasPrefix(lines[0], "JobId=") || f["JobId"] != job && task != job {
+	if !strings.HasPrefix(lines[0], "JobId=") || !showFields(lines[0]).is(job) {
 		return "", errComment
 	}
 	comment := ""

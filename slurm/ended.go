@@ -181,7 +181,7 @@ func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
 		}
 		if isStep {
 			state, by := stateWord(f[2])
-			j.Steps = append(j.Steps, EndedStep{ID: raw + "." + rawStep, State: state, By: by, ExitCode: known(f[4]), MaxRSS: sacctSize(f[7])})
+			j.Steps = append(j.Steps, EndedStep{ID: raw + "." + rawStep, State: state, By: by, ExitCode: known(f[4]), MaxRSS: sizeOf(f[7], 0)})
 			continue
 		}
 		// Of a job that was requeued the last line is the last time it ran.
@@ -197,18 +197,17 @@ func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
 	return j, nil
 }
 
-// sacctSize reads a size as sacct prints it: "146380K", "1.50G", a number alone
-// in bytes. 0 where there is none.
-func sacctSize(s string) uint64 {
+// sizeOf reads a size as Slurm prints it, in bytes: "146380K", "1.50G", or a number alone,
+// in units of 1<<alone. 0 where there is none.
+func sizeOf(s string, alone int) uint64 {
 	s = known(s)
-	shift := 0
 	if n := len(s); n > 0 {
 		if i := strings.IndexByte("KMGTP", s[n-1]); i >= 0 {
-			shift, s = 10*(i+1), s[:n-1]
+			alone, s = 10*(i+1), s[:n-1]
 		}
 	}
 	v, err := strconv.ParseFloat(s, 64)
-	v *= math.Exp2(float64(shift))
+	v *= math.Exp2(float64(alone))
 	if err != nil || !(v >= 0 && v < math.MaxInt64) {
 		return 0
 	}
@@ -228,7 +227,7 @@ func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
 		if IsSLUID(job) && f["JobId"] != "" {
 			job = f["JobId"] // what is answered is that one job
 		}
-		if f["JobId"] == "" || f["JobId"] != job && f.task() != job || state == "" {
+		if f["JobId"] == "" || !f.is(job) || state == "" {
 			continue
 		}
 		j := EndedJob{
@@ -259,8 +258,10 @@ func bounded(b []byte) error {
 // shownJob is one line of what scontrol shows with -o, by the names of its fields.
 type shownJob map[string]string
 
-// task is an array task as its user writes it.
-func (f shownJob) task() string { return f["ArrayJobId"] + "_" + f["ArrayTaskId"] }
+// is says that it is of that job, or of that task of an array.
+func (f shownJob) is(job string) bool {
+	return f["JobId"] == job || f["ArrayJobId"]+"_"+f["ArrayTaskId"] == job
+}
 
 // shownJobs yields what `scontrol show job -o` prints of each job.
 func shownJobs(b []byte) iter.Seq[shownJob] {

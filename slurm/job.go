@@ -35,7 +35,6 @@ type Job struct {
 	Cluster   string // SLURM_CLUSTER_NAME
 	Partition string // SLURM_JOB_PARTITION
 	Name      string // SLURM_JOB_NAME
-	User      string // SLURM_JOB_USER
 	ConfFile  string // SLURM_CONF
 
 	// Restarts is SLURM_RESTART_COUNT, which Slurm sets from the first requeue
@@ -46,7 +45,6 @@ type Job struct {
 
 	ArrayJob  string // SLURM_ARRAY_JOB_ID, empty where the job is no array task
 	ArrayTask string // SLURM_ARRAY_TASK_ID
-	HetSize   int    // SLURM_HET_SIZE: components of a heterogeneous job, else 0
 
 	jobTasks, jobNodes int // Tasks and Nodes of the job, for InCgroup
 }
@@ -78,12 +76,10 @@ func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
 		Cluster:   get("SLURM_CLUSTER_NAME"),
 		Partition: get("SLURM_JOB_PARTITION"),
 		Name:      get("SLURM_JOB_NAME"),
-		User:      get("SLURM_JOB_USER"),
 		ConfFile:  get("SLURM_CONF"),
 		Restarts:  number("SLURM_RESTART_COUNT"),
 		ArrayJob:  get("SLURM_ARRAY_JOB_ID"),
 		ArrayTask: get("SLURM_ARRAY_TASK_ID"),
-		HetSize:   number("SLURM_HET_SIZE", "SLURM_PACK_SIZE"),
 	}
 	if !isDigits(j.ID) {
 		return Job{}, false

@@ -46,7 +46,7 @@ func TestFromEnv(t *testing.T) {
 			},
 			want: Job{
 				ID: "7", StepID: "batch", NodeName: "n1", ConfFile: "/etc/s.conf", Tasks: 2, Nodes: 1,
-				User: "ann", Cluster: "lab", Partition: "debug", Name: "script",
+				Cluster: "lab", Partition: "debug", Name: "script",
 			},
 			ok: true,
 		},
@@ -110,7 +110,7 @@ func TestFromEnv(t *testing.T) {
 		{
 			name: "component of a heterogeneous job",
 			env:  map[string]string{"SLURM_JOB_ID": "11", "SLURM_HET_SIZE": "2", "SLURMD_NODENAME": "n1"},
-			want: Job{ID: "11", StepID: "batch", HetSize: 2, NodeName: "n1"},
+			want: Job{ID: "11", StepID: "batch", NodeName: "n1"},
 			ok:   true,
 		},
 		{

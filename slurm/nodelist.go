@@ -134,7 +134,7 @@ func sacctNodes(out []byte, job string) (list string) {
 
 func shownNodes(out []byte, job string) string {
 	for f := range shownJobs(out) {
-		if f["JobId"] == job || f.task() == job {
+		if f.is(job) {
 			return assigned(f["NodeList"])
 		}
 	}

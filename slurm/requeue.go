@@ -75,21 +75,10 @@ func count(s string) uint64 {
 // shownMiB reads an amount of memory as scontrol shows it: "300M", "1.50G", or a
 // number of MiB. What it does not know is 0. It rounds down.
 func shownMiB(s string) uint64 {
-	unit := 1.0
-	for _, u := range []struct {
-		name string
-		size float64
-	}{{"K", 1.0 / 1024}, {"M", 1}, {"G", 1 << 10}, {"T", 1 << 20}, {"P", 1 << 30}} {
-		if rest, ok := strings.CutSuffix(s, u.name); ok {
-			s, unit = rest, u.size
-			break
-		}
+	if mib := sizeOf(s, 20) >> 20; mib <= math.MaxUint32 {
+		return mib
 	}
-	v, err := strconv.ParseFloat(s, 64)
-	if v *= unit; err != nil || !(v >= 0) || v > math.MaxUint32 {
-		return 0
-	}
-	return uint64(v)
+	return 0
 }
 
 // PerNode is what the job has on each node, in MiB; 0 where that is not known.

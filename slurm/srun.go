@@ -52,13 +52,11 @@ func ParseRunning(b []byte, job string) (Running, error) {
 	var found []Running
 	array := false
 	for f := range shownJobs(b) {
-		task := f.task()
 		if IsSLUID(job) {
-			job, task = f["JobId"], "" // what is answered is that one job
-			f["ArrayJobId"] = ""
+			job, f["ArrayJobId"] = f["JobId"], "" // what is answered is that one job
 		}
 		array = array || f["ArrayJobId"] == job && f["ArrayTaskId"] != ""
-		if !isDigits(f["JobId"]) || f["JobId"] != job && task != job {
+		if !isDigits(f["JobId"]) || !f.is(job) {
 			continue
 		}
 		state, _ := stateWord(f["JobState"])
