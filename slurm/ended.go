@@ -44,7 +44,6 @@ type EndedJob struct {
 	Nodes []string `json:"nodes,omitempty"`
 }
 
-// EndedStep is what sacct says of one step.
 type EndedStep struct {
 	ID string `json:"id"` // "12.batch", "12.0"
 	// State is one word. It is CANCELLED wherever a signal ended the step,

@@ -12,7 +12,6 @@ import (
 // endPause is how often a process is looked at without a pidfd.
 const endPause = 100 * time.Millisecond
 
-// Ending is the end of one process, to be waited for.
 type Ending struct {
 	proc string
 	id   rss.ProcID

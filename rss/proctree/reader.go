@@ -433,7 +433,6 @@ func openat(dir int, path []byte) (int, error) {
 	}
 }
 
-// pids appends the numeric names of the directory to dst.
 func (f *files) pids(dst []int) ([]int, error) {
 	if err := f.open(); err != nil {
 		return dst, err

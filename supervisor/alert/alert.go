@@ -19,7 +19,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Alert is one rung that was crossed on one limit.
 type Alert struct {
 	// Job is empty outside Slurm. Run is short for who tells: two that watch the same
 	// limit, each with options of its own or one from outside, are told of apart, so

@@ -93,10 +93,7 @@ const leastCopied = 32 * rss.MiB
 func copyOnWrite(s *State) {
 	var g, byPSS group
 	workers := 0
-	for _, t := range s.tracks {
-		if t.role != rss.RoleWorker {
-			continue
-		}
+	for t := range s.of(rss.RoleWorker) {
 		workers++
 		if v, ok := t.parts.copied(); ok {
 			g.add(t, v, t.parts.last.At-t.parts.first.At)

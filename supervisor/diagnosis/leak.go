@@ -27,10 +27,7 @@ type leaks struct{ gave map[int]given }
 func (k *leaks) judge(s *State, role rss.Role) {
 	var g, private group
 	back, asked := rss.Bytes(0), 0
-	for _, t := range s.tracks {
-		if t.role != role {
-			continue
-		}
+	for t := range s.of(role) {
 		was, ok := s.grows(t, anon)
 		// What is page-locked has a finding of its own.
 		was.gain = was.gain.Sub(s.lasting(t, pinned) + s.lasting(t, locked))
@@ -97,10 +94,7 @@ func (k *leaks) kept(s *State, role rss.Role) {
 		return
 	}
 	var g group
-	for _, t := range s.tracks {
-		if t.role != role {
-			continue
-		}
+	for t := range s.of(role) {
 		if was, ok := s.grows(t, shmem); ok && s.shm.isBatches(s, t, was.gain) {
 			g.add(t, was.gain, was.over)
 		}

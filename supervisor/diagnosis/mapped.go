@@ -185,8 +185,8 @@ func (f *mappedFiles) judge(s *State, role rss.Role) {
 // dropped is what trims gave back: within a budget there is more mapped between two looks
 // than any of them sees.
 func (f *mappedFiles) dropped(s *State, role rss.Role) (g group) {
-	for _, t := range s.tracks {
-		if t.role == role && t.dropped >= slight {
+	for t := range s.of(role) {
+		if t.dropped >= slight {
 			g.add(t, t.dropped, t.series.last.at-t.since)
 		}
 	}

@@ -18,7 +18,6 @@ const (
 	WantFiles Reading = "smaps"        // Files: as much, and more with many mappings
 )
 
-// Want is a reading that would tell something now.
 type Want struct {
 	Reading Reading
 	ID      rss.ProcID
@@ -145,10 +144,8 @@ const (
 // now and then, and whose that is once when the queue must be full, and where it has grown.
 func (s *State) wantShm() (out []wish) {
 	if len(s.shm.mounts) == 0 {
-		for _, t := range s.tracks {
-			if t.role == rss.RoleTrainer {
-				return []wish{{Want: Want{WantSpace, t.id}}}
-			}
+		for t := range s.of(rss.RoleTrainer) {
+			return []wish{{Want: Want{WantSpace, t.id}}}
 		}
 	}
 	for _, m := range s.shm.mounts {

@@ -97,10 +97,8 @@ func (h *sharedMemory) queue(s *State) {
 
 // ofTrainers is by how much RssShmem of all trainers grew.
 func (h *sharedMemory) ofTrainers(s *State) (sum rss.Bytes) {
-	for _, t := range s.tracks {
-		if t.role == rss.RoleTrainer {
-			sum += s.lasting(t, shmem)
-		}
+	for t := range s.of(rss.RoleTrainer) {
+		sum += s.lasting(t, shmem)
 	}
 	return sum
 }
@@ -122,10 +120,7 @@ func (h *sharedMemory) isBatches(s *State, t *track, gain rss.Bytes) bool {
 // pin finds page-locked memory of trainers.
 func (h *sharedMemory) pin(s *State) {
 	var held, lock, shared group
-	for _, t := range s.tracks {
-		if t.role != rss.RoleTrainer {
-			continue
-		}
+	for t := range s.of(rss.RoleTrainer) {
 		over := t.series.last.at - s.start(t)
 		if v := s.lasting(t, pinned); v >= slight {
 			held.add(t, v, over)
@@ -180,8 +175,8 @@ func (h *sharedMemory) cause(s *State) (string, event.Confidence) {
 func managers(s *State) {
 	var g group
 	own := rss.Bytes(0)
-	for _, t := range s.tracks {
-		if t.role != rss.RoleShmManager || s.now-t.since < settle {
+	for t := range s.of(rss.RoleShmManager) {
+		if s.now-t.since < settle {
 			continue
 		}
 		g.add(t, t.rss, time.Second)

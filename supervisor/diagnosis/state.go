@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -263,11 +264,19 @@ func (s *State) tell(d event.Diagnosis) {
 	}
 }
 
-func (s *State) count(r rss.Role) (n int) {
-	for _, t := range s.tracks {
-		if t.role == r {
-			n++
+func (s *State) of(r rss.Role) iter.Seq[*track] {
+	return func(yield func(*track) bool) {
+		for _, t := range s.tracks {
+			if t.role == r && !yield(t) {
+				return
+			}
 		}
+	}
+}
+
+func (s *State) count(r rss.Role) (n int) {
+	for range s.of(r) {
+		n++
 	}
 	return n
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
 
-// Options say what to run and how to watch it.
 type Options struct {
 	// Paths are the files that may be the command: the first that can be executed
 	// is, as execvp(3) does with the directories of PATH.
@@ -47,7 +46,6 @@ type Options struct {
 	Log func(string)
 }
 
-// Status is how the command ended.
 type Status struct {
 	Code   int // exit status, when Signal is 0
 	Signal int // the signal it died of

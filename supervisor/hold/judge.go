@@ -2,7 +2,6 @@ package hold
 
 import "golang.org/x/sys/unix"
 
-// arrival is one signal as it reached the holder.
 type arrival struct {
 	signo  int
 	code   int32 // si_code: above 0 from the kernel
@@ -16,7 +15,6 @@ type arrival struct {
 // mayMerge says that two of these that wait at once are one, and that we know when it came.
 func (a *arrival) mayMerge() bool { return a.code == siUser && a.signo < sigRTMin && a.time != 0 }
 
-// verdict says what becomes of a signal.
 type verdict int
 
 const (
@@ -26,7 +24,6 @@ const (
 	ours                     // it is about this process, not about the command
 )
 
-// circumstances are what a judgement needs to know of the world.
 type circumstances struct {
 	self, watcher int
 	within        bool // the sender is the command or descends from it

@@ -41,7 +41,6 @@ type ending struct {
 	deadline time.Time
 }
 
-// final is the status that this process ends with.
 func (e *ending) final() Status {
 	if e.override >= 0 {
 		e.status.Code, e.status.Signal = e.override, 0

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// internalError is a bug of ours that panicked, and where.
 type internalError struct {
 	what any
 	at   string
@@ -109,7 +108,6 @@ func (h *holder) takeCommand() {
 	}
 }
 
-// takeOthers takes the ends of the watcher and of orphans.
 func (h *holder) takeOthers() {
 	for {
 		pid, code, status, ok := takeOther(h.pid)

@@ -149,7 +149,6 @@ var (
 	source    signalSource
 )
 
-// signalSource is where the holder's signals come from.
 type signalSource struct {
 	signals int // signalfd, for those that every thread blocks
 	noted   int // pipe, for those the handler gets: they cannot be blocked

@@ -291,7 +291,6 @@ const full = 0.95
 // thrash is how many major faults a second are too many.
 const thrash = 200
 
-// pressure says what a charge at the limit means.
 func (s *cgroups) pressure(l *level, e *event.Limit, now time.Duration) string {
 	perSecond := 0.0
 	if d := now - l.faultAt; l.faultAt > 0 && d > 0 && l.mem.PgMajFault >= l.faults {

@@ -32,7 +32,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Config says whose limits are to be found, and where to look.
 type Config struct {
 	Proc, Sys string // "/proc" and "/sys" outside tests
 	// PID is the command, or any process whose limits are wanted.
@@ -63,7 +62,6 @@ type Warning struct {
 
 func (w Warning) String() string { return w.Part + ": " + w.Text }
 
-// Looked is one place that was looked at, and what was found there.
 type Looked struct {
 	Where string `json:"where"`
 	Found string `json:"found"`

@@ -15,7 +15,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// group is a cgroup that processes of the tree are in.
 type group struct {
 	dir   string // of the innermost level that accounts memory; empty where there is none
 	count int    // of the processes
@@ -164,7 +163,6 @@ func (s *cgroups) hasMoved(l *cgroup.Level) bool {
 	return slices.ContainsFunc(s.moved, func(o *level) bool { return o.Level == l })
 }
 
-// inside says that a directory is another or below it.
 func inside(dir, top string) bool {
 	return dir == top || strings.HasPrefix(dir, strings.TrimSuffix(top, "/")+"/")
 }

@@ -330,7 +330,6 @@ func (s *step) assume() event.Accounting {
 // its user may have made one below it.
 func ofTask(l *cgroup.Level) bool { return strings.HasPrefix(filepath.Base(l.Dir), "task_") }
 
-// time returns the job's own end.
 func (s *step) time(at time.Time) []event.Limit {
 	if s.end.IsZero() {
 		return nil

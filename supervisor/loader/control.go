@@ -52,7 +52,6 @@ const lifeCheck = 250 * time.Millisecond
 // dirsInTurn is how many run directories one Poll(false) looks into.
 const dirsInTurn = 8
 
-// runDir is one run directory, and what is known of its list of files.
 type runDir struct {
 	path   string
 	listed time.Time // modification time of the directory when it was last listed

@@ -21,7 +21,6 @@ import (
 // ErrNobody says that no process that could do it is known.
 var ErrNobody = errors.New("no loader process")
 
-// request waits for its answers.
 type request struct {
 	what event.Action         // ActionTrim, ActionGC or ActionRecycle
 	mode event.Mode           // of a recycle

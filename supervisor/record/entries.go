@@ -26,7 +26,6 @@ const (
 	KindBlock   = 'f' // milliseconds since the start of its first sample
 )
 
-// Item is one entry of a full record.
 type Item struct {
 	Kind  byte
 	N     uint64

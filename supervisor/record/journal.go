@@ -62,7 +62,6 @@ func makeRunLine(m Meta) ([]byte, error) {
 	return json.Marshal(runLine{event.Head{V: event.Version, Time: m.Start, Event: NameRun}, m})
 }
 
-// sampleLine is a sample as a journal has it.
 type sampleLine struct {
 	event.Head
 	Limits []event.Limit `json:"limits"`

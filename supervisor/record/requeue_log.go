@@ -117,7 +117,6 @@ func readRequeueLog(path, job, cluster string, now time.Time) (all []RequeueEntr
 	return all
 }
 
-// Requeued is what the lines of one attempt come to.
 type Requeued struct {
 	RequeueEntry   // its first line
 	Held, Released bool

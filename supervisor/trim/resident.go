@@ -181,7 +181,6 @@ func readPagemap(f io.ReaderAt, lo, hi uint64, run func(lo, hi uint64)) error {
 	return nil
 }
 
-// cutter makes pieces of stretches of resident pages.
 type cutter struct {
 	id     rss.ProcID
 	m      Mapping

@@ -20,7 +20,6 @@ const (
 	budgetStep = 0.10
 )
 
-// Bound is a limit under which workers keep to a budget.
 type Bound struct {
 	Limit event.Limit
 	Rung  rss.Bytes // the use to stay below, that of trim

@@ -51,7 +51,6 @@ type hookChecked struct {
 	told  bool
 }
 
-// hookQuestion asks what stands between a process and the hook.
 type hookQuestion struct {
 	program
 	dir string // the run directory of our own command
@@ -175,7 +174,6 @@ func (u *Unhooked) Line(ptrace bool) string {
 		u.PID, text.Cut(text.Plain(u.Comm), 16), u.Why, follows, strings.Join(u.cures, ", and "), more)
 }
 
-// obstacle is one thing that keeps the loader hook out of a process.
 type obstacle struct {
 	what string // "RSSWARDEN_DIR is not in its environment"
 	cure string // an order: "pass RSSWARDEN_DIR on"
