@@ -68,7 +68,7 @@ var layers = map[string][]string{
 	"supervisor/metrics/promtest":  {},
 	"supervisor/limit":             {"supervisor/text", "rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/record":            {"supervisor/text", "supervisor/wake", "supervisor/fault", "rss", "supervisor/event", "supervisor/nodedir", "golang.org/x/sys"},
-	"supervisor/record/store":      {"supervisor/fault", "supervisor/wake", "rss", "supervisor/event", "supervisor/nodedir", "supervisor/record", "supervisor/socket", "github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
+	"supervisor/record/store":      {"supervisor/fault", "supervisor/wake", "rss", "rss/procfile", "supervisor/event", "supervisor/nodedir", "supervisor/record", "supervisor/socket", "github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 	"supervisor/record/recordtest": {"rss", "supervisor/event", "supervisor/record", "supervisor/record/store"},
 	"supervisor/analysis":          {"supervisor/text", "rss", "slurm", "supervisor/event", "supervisor/policy", "supervisor/record"},
 	"supervisor/chart":             {"supervisor/text", "rss", "supervisor/event", "supervisor/phrase", "supervisor/analysis"},

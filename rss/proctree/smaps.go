@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
@@ -139,23 +137,13 @@ func sure(proc string, id rss.ProcID, read func() error) (cost time.Duration, er
 	})
 }
 
-// timed reads, and returns what processor time that took: on a busy node a reading waits
-// for its turn, and costs no more for it.
+// timed reads, and returns what processor time that took.
 func timed(read func() error) (time.Duration, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	began := threadTime()
+	began := procfile.ThreadTime()
 	err := read()
-	return threadTime() - began, err
-}
-
-// threadTime is the processor's time that the calling thread has taken.
-func threadTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		return 0 // not since Linux 2.6.12
-	}
-	return time.Duration(t.Nano())
+	return procfile.ThreadTime() - began, err
 }
 
 // piece is shorter than any record of smaps, 20 lines of 16 to 28 bytes on
@@ -179,10 +167,10 @@ type smapsFile interface {
 func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
 	buf := make([]byte, piece)
 	var held time.Duration
-	asked, before := time.Now(), threadTime()
+	asked, before := time.Now(), procfile.ThreadTime()
 	timed := func(last bool) {
 		if last || time.Since(asked) >= window {
-			now := threadTime()
+			now := procfile.ThreadTime()
 			held, before, asked = max(held, now-before), now, time.Now()
 		}
 	}

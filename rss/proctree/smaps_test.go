@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
@@ -177,7 +178,7 @@ type slow struct {
 
 func (s *slow) Read(b []byte) (int, error) {
 	if s.n--; s.n >= 0 {
-		for began := threadTime(); threadTime()-began < 20*time.Millisecond; {
+		for began := procfile.ThreadTime(); procfile.ThreadTime()-began < 20*time.Millisecond; {
 		}
 	}
 	return s.Reader.Read(b)

@@ -76,7 +76,7 @@ func Segments(proc string, pids []int, most int) (Held, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	began := threadTime()
+	began := procfile.ThreadTime()
 	r := reading{left: most, found: map[key]*Segment{}, buf: bufio.NewReaderSize(nil, 16<<10)}
 	var h Held
 	failed := make([]bool, len(pids))
@@ -94,7 +94,7 @@ func Segments(proc string, pids []int, most int) (Held, error) {
 	slices.SortFunc(h.Segments, func(a, b Segment) int {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Inode, b.Inode))
 	})
-	h.Cost = threadTime() - began
+	h.Cost = procfile.ThreadTime() - began
 	return h, nil
 }
 
@@ -217,15 +217,6 @@ func (r *reading) mapping(dir string, pid int, addresses string, s Segment) {
 		s = told
 	}
 	r.hold(s, pid)
-}
-
-// threadTime is the processor's time that the calling thread has taken.
-func threadTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		return 0 // not since Linux 2.6.12
-	}
-	return time.Duration(t.Nano())
 }
 
 // Kind is what made a file, as its name tells.

@@ -8,12 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/bmatsuo/lmdb-go/lmdb"
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -414,12 +414,8 @@ func findMapping(path string) uintptr {
 	}
 	defer f.Close()
 	for sc := bufio.NewScanner(f); sc.Scan(); {
-		if !strings.HasSuffix(sc.Text(), " "+real) {
-			continue
-		}
-		var from, to uintptr
-		if _, err := fmt.Sscanf(sc.Text(), "%x-%x", &from, &to); err == nil {
-			return from
+		if m, ok := procfile.ParseMapping(sc.Bytes()); ok && string(m.Path) == real {
+			return uintptr(m.Start)
 		}
 	}
 	return 0
