@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unsafe"
 )
 
 type Begin struct {
@@ -62,8 +63,8 @@ const (
 	kinds
 )
 
-// message is one packet. Begin alone carries bytes (JSON) behind its kind;
-// the others have this fixed shape, in the byte order of the machine.
+// message is one packet, as it lies in memory. Begin alone carries bytes (JSON) behind its
+// kind.
 type message struct {
 	kind kind
 	a, b int32
@@ -72,18 +73,11 @@ type message struct {
 	trim [6]uint64 // of kindTrim and kindTrimmed
 }
 
-const messageSize = 72
+const messageSize = int(unsafe.Sizeof(message{}))
 
-func (m *message) put(b *[messageSize]byte) {
-	binary.NativeEndian.PutUint32(b[0:], uint32(m.kind))
-	binary.NativeEndian.PutUint32(b[4:], uint32(m.a))
-	binary.NativeEndian.PutUint32(b[8:], uint32(m.b))
-	binary.NativeEndian.PutUint32(b[12:], uint32(m.c))
-	binary.NativeEndian.PutUint64(b[16:], uint64(m.set))
-	for i, v := range m.trim {
-		binary.NativeEndian.PutUint64(b[24+8*i:], v)
-	}
-}
+func (m *message) packet() *[messageSize]byte { return (*[messageSize]byte)(unsafe.Pointer(m)) }
+
+func (m *message) put(b *[messageSize]byte) { *b = *m.packet() }
 
 var errMessage = errors.New("malformed message")
 
@@ -91,14 +85,7 @@ func parseMessage(b []byte) (m message, err error) {
 	if len(b) != messageSize {
 		return m, errMessage
 	}
-	m.kind = kind(binary.NativeEndian.Uint32(b[0:]))
-	m.a = int32(binary.NativeEndian.Uint32(b[4:]))
-	m.b = int32(binary.NativeEndian.Uint32(b[8:]))
-	m.c = int32(binary.NativeEndian.Uint32(b[12:]))
-	m.set = signalSet(binary.NativeEndian.Uint64(b[16:]))
-	for i := range m.trim {
-		m.trim[i] = binary.NativeEndian.Uint64(b[24+8*i:])
-	}
+	copy(m.packet()[:], b)
 	if m.kind <= kindBegin || m.kind >= kinds {
 		return m, errMessage
 	}
