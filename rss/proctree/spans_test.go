@@ -59,13 +59,3 @@ func TestOnDisk(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseMapping(f *testing.F) {
-	f.Add([]byte("7f00000000-7f00400000 r--s 00100000 fe:00 247278                     /data/my train.mdb"))
-	f.Add([]byte("7f00000000-7f00400000 rw-s 00000000 00:01 7 /dev/shm/torch_1"))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		if m, ok := parseMapping(line); ok && (m.inode == 0 || len(m.name) == 0 || m.name[0] != '/') {
-			t.Errorf("%q: %+v", line, m)
-		}
-	})
-}
