@@ -3,16 +3,17 @@ package proctree
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
+	"strconv"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Limits reads /proc/PID/limits (proc_pid_limits(5)) once. Anybody may read it.
 // Its error is [Vanished] where there is no such PID.
 func Limits(proc string, pid int) (rss.ResourceLimits, error) {
-	f := newFiles(proc)
-	defer f.close()
-	b, err := f.read(pid, "limits")
+	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "limits"), procfile.Small)
 	// The kernel gives an empty file of a process that is just being reaped.
 	if err == nil && len(b) == 0 {
 		err = errGone
