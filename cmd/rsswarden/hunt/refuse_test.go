@@ -136,8 +136,9 @@ func refusedTwins() (all []twin) {
 			all = append(all, twin{
 				area: "refused", name: name + " " + errno, statusOnly: true, more: (i+j)%len(errnos) != 0,
 				script: fmt.Sprintf(`ulimit -c 0; "$TWIN" refuse %d %s RUN sh -c 'exit 7'; echo $?
-"$TWIN" refuse %[1]d %[2]s RUN sleep 20 & p=$!
-until grep -qsx sleep /proc/[0-9]*/comm || [ -z "$(tr -d '\0' </proc/$p/cmdline)" ]; do sleep .02; done; kill $p; wait $p; echo $?`, number, errno),
+"$TWIN" refuse %[1]d %[2]s RUN sleep 20.$$ & p=$!
+slept() { for c in $(grep -lsx sleep /proc/[0-9]*/comm); do d=${c%%comm}; [ "$(tr '\0' ' ' <$d/cmdline)" = "sleep 20.$$ " ] && grep -q '^%[3]d ' $d/syscall && return; done; false; } 2>/dev/null
+until slept || grep -qs "^State:.Z" /proc/$p/status || ! [ -d /proc/$p ]; do sleep .02; done; kill $p; wait $p; echo $?`, number, errno, unix.SYS_CLOCK_NANOSLEEP),
 			})
 		}
 	}
