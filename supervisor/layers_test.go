@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"supervisor/population": {"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "slurm", "supervisor/fault", "supervisor/probe", "supervisor/view"},
 	"supervisor/attach":     {"rss", "rss/proctree", "supervisor/hold", "supervisor/probe"}, // it answers in the holder's words
 
-	"supervisor/alert":             {"supervisor/fault", "supervisor/wake", "rss", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
+	"supervisor/alert":             {"supervisor/fault", "supervisor/wake", "rss", "rss/procfile", "supervisor/event", "supervisor/memfile", "golang.org/x/sys"},
 	"supervisor/config":            {"supervisor/nodedir", "supervisor/text", "github.com/pelletier/go-toml"},
 	"supervisor/control":           {"supervisor/text", "supervisor/fault", "rss", "supervisor/event", "supervisor/socket", "golang.org/x/sys"},
 	"supervisor/event":             {"supervisor/nodedir", "supervisor/text", "supervisor/fault", "rss", "slurm"},

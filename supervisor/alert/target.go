@@ -3,13 +3,13 @@ package alert
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 type Kind string
@@ -152,12 +152,7 @@ const mostToken = 16 << 10
 
 // ReadToken reads the first line of a file. It may hang.
 func ReadToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, mostToken))
+	b, err := procfile.Read(path, mostToken)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the token: %w", err)
 	}
