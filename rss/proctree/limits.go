@@ -6,9 +6,29 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/prometheus/procfs"
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
+
+// ResidentLimit returns the soft RLIMIT_RSS of a process in bytes, by
+// /proc/PID/limits; RLIM_INFINITY, all ones, where there is none. Linux does
+// not enforce it: slurmstepd leaves the step's memory there.
+func ResidentLimit(proc string, pid int) (uint64, error) {
+	fs, err := procfs.NewFS(proc)
+	var p procfs.Proc
+	if err == nil {
+		p, err = fs.Proc(pid)
+	}
+	var l procfs.ProcLimits
+	if err == nil {
+		l, err = p.Limits()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the limits of process %d: %w", pid, err)
+	}
+	return l.ResidentSet, nil
+}
 
 // Limits reads /proc/PID/limits (proc_pid_limits(5)) once. Anybody may read it.
 // Its error is [Vanished] where there is no such PID.
@@ -31,7 +51,7 @@ func Limits(proc string, pid int) (rss.ResourceLimits, error) {
 // parseResourceLimits reads /proc/PID/limits: a name of several words, the soft
 // limit, the hard one, the unit. A line that is not there is no limit.
 func parseResourceLimits(b []byte) (rss.ResourceLimits, error) {
-	none := rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Resident: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: rss.Unlimited}
+	none := rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: rss.Unlimited}
 	l := none
 	found := false
 	for len(b) > 0 {
@@ -43,7 +63,6 @@ func parseResourceLimits(b []byte) (rss.ResourceLimits, error) {
 		}{
 			{"Max address space ", (*uint64)(&l.AddressSpace)},
 			{"Max locked memory ", (*uint64)(&l.LockedMemory)},
-			{"Max resident set ", (*uint64)(&l.Resident)},
 			{"Max processes ", &l.Tasks},
 			{"Max open files ", &l.Descriptors},
 		} {
