@@ -132,12 +132,7 @@ func (m Model) arranged() Model {
 			if c.key == "rank" && t.reverse {
 				slices.Reverse(t.rows)
 			}
-			slices.SortStableFunc(t.rows, func(a, b row) int {
-				if c.most != t.reverse {
-					return c.compare(&b, &a)
-				}
-				return c.compare(&a, &b)
-			})
+			c.order(t.rows, c.most != t.reverse)
 		}
 		if t.at == (rowID{}) {
 			t.index = 0

@@ -178,21 +178,3 @@ func BenchmarkDraw(b *testing.B) {
 		})
 	}
 }
-
-// TestDrawSoon: a screen of 64 ranks with 16 workers each is drawn in well under
-// 50 ms.
-func TestDrawSoon(t *testing.T) {
-	s := scene("n1", 0, 64, 16)
-	m, p := shown(200, 60, nodesOf(s)), painter{}
-	least := time.Hour
-	for range 20 {
-		began := time.Now()
-		m, _ = m.Update(Answer{nodesOf(s), nil, noon})
-		p.forget()
-		p.draw(m.View())
-		least = min(least, time.Since(began))
-	}
-	if least > 25*time.Millisecond {
-		t.Errorf("%v", least)
-	}
-}

@@ -137,14 +137,32 @@ func words(key, title string, width, drop int, value func(*row) value) column {
 	return column{key, title, width, drop, true, false, value}
 }
 
-// compare orders two rows by a column. What has neither words nor amounts leaves them in
-// their places.
-func (c *column) compare(a, b *row) int {
-	x, y := c.value(a), c.value(b)
-	if c.left {
-		return natural(strings.ToLower(x.text), strings.ToLower(y.text))
+// order sorts rows by a column. What has neither words nor amounts leaves them in their
+// places. Each value is made once: to word it costs more than to compare it.
+func (c *column) order(rows []row, reverse bool) {
+	type keyed struct {
+		row
+		by value
 	}
-	return cmp.Compare(x.amount, y.amount)
+	all := make([]keyed, len(rows))
+	for i := range rows {
+		all[i] = keyed{rows[i], c.value(&rows[i])}
+		if c.left {
+			all[i].by.text = strings.ToLower(all[i].by.text)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int {
+		if reverse {
+			a, b = b, a
+		}
+		if c.left {
+			return natural(a.by.text, b.by.text)
+		}
+		return cmp.Compare(a.by.amount, b.by.amount)
+	})
+	for i := range all {
+		rows[i] = all[i].row
+	}
 }
 
 // shared are the columns that both tables have.
