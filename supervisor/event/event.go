@@ -256,7 +256,8 @@ func (d *Decision) Unneeded() bool {
 // Outcome says what a decision brought.
 type Outcome struct {
 	Head
-	Decision uint64    `json:"decision"`         // the id of the decision
+	Decision uint64    `json:"decision"`         // the id of the decision, 0 where a rule was crossed and its action could not help
+	Action   Action    `json:"action,omitempty"` // … the action of that rule
 	OK       bool      `json:"ok"`               // whether it was carried out
 	Reason   Reason    `json:"reason,omitempty"` // why not, or how far
 	Detail   string    `json:"detail,omitempty"` // for people
