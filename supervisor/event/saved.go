@@ -123,10 +123,14 @@ func (a *ActionSum) because(r Reason) {
 	a.Reasons[r]++
 }
 
+// TrimRequested is the reason of a trim report that answers a request: the outcome of that
+// counts it.
+const TrimRequested = "request"
+
 // Said takes in what a loader reported.
 func (s *Saved) Said(l *LoaderSaid) {
 	switch {
-	case l.What == LoaderTrimmed && l.Count > 0:
+	case l.What == LoaderTrimmed && l.Count > 0 && l.Reason != TrimRequested:
 		s.WorkerTrims += l.Count
 		s.Dropped += l.Freed
 	case l.What == LoaderRecycled && l.Reason == string(ReasonDeferred):
