@@ -42,6 +42,42 @@ func (b Bytes) String() string {
 	return strconv.FormatUint(uint64(b), 10) + " B"
 }
 
+// Typed gives the size of a limit as people type it: in MiB below 10 GiB unless it is whole
+// GiB, "1100 MiB" and "3.0 GiB".
+func (b Bytes) Typed() string { return b.in(b.unit()) + b.unit().name() }
+
+// UsedOf gives use and limit in the unit of the limit: "1034 of 1100 MiB", "1.6 of 3.0 GiB".
+func UsedOf(used, limit Bytes) string {
+	u := limit.unit()
+	return used.in(u) + " of " + limit.in(u) + u.name()
+}
+
+// unit is that of a limit: 1 for bytes.
+func (b Bytes) unit() Bytes {
+	switch {
+	case b >= 10*GiB, b >= GiB && b%GiB == 0:
+		return GiB
+	case b >= MiB:
+		return MiB
+	case b >= KiB:
+		return KiB
+	}
+	return 1
+}
+
+func (b Bytes) name() string {
+	return map[Bytes]string{GiB: " GiB", MiB: " MiB", KiB: " KiB", 1: " B"}[b]
+}
+
+// in is the number of units: with one decimal of GiB below 100, and of what is small.
+func (b Bytes) in(unit Bytes) string {
+	v, digits := float64(b)/float64(unit), 0
+	if whole := b%unit == 0; unit == GiB && v < 99.95 || !whole && v < 9.95 && unit != GiB {
+		digits = 1
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
 // Sub returns b less c, and 0 where c is the larger: counters read one after
 // the other may cross.
 func (b Bytes) Sub(c Bytes) Bytes {

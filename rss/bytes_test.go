@@ -29,6 +29,29 @@ func TestBytesString(t *testing.T) {
 	}
 }
 
+func TestBytesAsTyped(t *testing.T) {
+	for _, c := range []struct {
+		used, limit Bytes
+		typed, want string
+	}{
+		{1034 * MiB, 1100 * MiB, "1100 MiB", "1034 of 1100 MiB"},
+		{1638 * MiB, 3 * GiB, "3.0 GiB", "1.6 of 3.0 GiB"},
+		{2881 * MiB, 3000 * MiB, "3000 MiB", "2881 of 3000 MiB"},
+		{1894 * MiB, 24064 * MiB, "23.5 GiB", "1.8 of 23.5 GiB"},
+		{154 * GiB, 1536 * GiB, "1536 GiB", "154 of 1536 GiB"},
+		{3*MiB + MiB/2, 200*MiB + KiB, "200 MiB", "3.5 of 200 MiB"},
+		{3 * KiB / 2, 40 * KiB, "40 KiB", "1.5 of 40 KiB"},
+		{0, 0, "0 B", "0 of 0 B"},
+	} {
+		if got := c.limit.Typed(); got != c.typed {
+			t.Errorf("Typed: %q, want %q", got, c.typed)
+		}
+		if got := UsedOf(c.used, c.limit); got != c.want {
+			t.Errorf("UsedOf: %q, want %q", got, c.want)
+		}
+	}
+}
+
 func TestBytesArithmetic(t *testing.T) {
 	if got := Bytes(5).Sub(3); got != 2 {
 		t.Errorf("5 − 3 = %d", got)

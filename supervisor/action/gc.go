@@ -15,7 +15,7 @@ type collecting struct{ *Env }
 func (a collecting) Can(_ event.Rule, l *event.Limit) event.Feasibility {
 	switch {
 	case !l.Name.Memory() || l.Accounting == event.AccountingVirtual:
-		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "anonymous memory is not what counts here"}
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: event.ActionGC.Why(event.ReasonNoHelp)}
 	case a.Loader == nil:
 		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: cmp.Or(a.Able.Hook, noHook)}
 	}

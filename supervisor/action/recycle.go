@@ -18,7 +18,7 @@ type recycling struct{ *Env }
 
 func (a recycling) Can(_ event.Rule, l *event.Limit) event.Feasibility {
 	if !l.Name.Memory() {
-		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "a worker's memory is not what counts here"}
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: event.ActionRecycle.Why(event.ReasonNoHelp)}
 	}
 	u, reason := a.pick(l)
 	if reason != event.ReasonNone {

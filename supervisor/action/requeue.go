@@ -69,7 +69,7 @@ func (a *requeuing) Can(r event.Rule, l *event.Limit) event.Feasibility {
 	case !ok || job.ID == "":
 		return no(event.ReasonUnsupported, "not in a Slurm job")
 	case !a.byJobMemory(l):
-		return no(event.ReasonNoHelp, "the job's memory is not what limits here")
+		return no(event.ReasonNoHelp, event.ActionRequeue.Why(event.ReasonNoHelp))
 	case job.Restarts >= a.Settings.MaxRequeues:
 		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", text.Times(job.Restarts), a.Settings.MaxRequeues))
 	}

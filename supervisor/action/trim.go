@@ -18,7 +18,7 @@ type trimming struct{ *Tracer }
 
 func (a trimming) Can(_ event.Rule, l *event.Limit) event.Feasibility {
 	if l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS {
-		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: "mapped file pages do not count here"}
+		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: event.ActionTrim.Why(event.ReasonNoHelp)}
 	}
 	if a.Settings.Trim == settings.TrimPtrace && a.traces() {
 		return a.canTrace(l)

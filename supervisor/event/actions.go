@@ -59,8 +59,8 @@ type ActionRow struct {
 	Command string // what asks for it by hand: "rsswarden recycle", POST /v1/recycle; empty where nothing does
 	Asked   string // what was done to a process by that command: "recycled"
 
-	Did     string // a line's words for it in the past tense: "garbage collected"
-	useless string // … where it cannot help, with the form's name for the argument; empty for "NAME is of no use"
+	Did    string // a line's words for it in the past tense: "garbage collected"
+	noHelp string // why it does not lower a limit, see [Action.Why]
 	// DidTo are its words in the past tense where the outcome has a detail; name is the
 	// action with its argument.
 	DidTo func(name, arg, detail string) string
@@ -74,31 +74,30 @@ var actions = []ActionRow{
 		says:    "Workers drop mapped file pages, which stay in the page cache.",
 		worth:   func(l *Limit, least rss.Bytes) rss.Bytes { return min(least, max(MinRecycle(l), surelyLeft(l))) },
 		Command: "trim", Asked: "trimmed",
-		Did: "workers trimmed"},
+		Did: "workers trimmed", noHelp: "mapped pages do not count in this limit"},
 	{name: ActionTrimDrop, form: "trim+drop", kind: frees, Trims: true, former: true,
 		says: "Of former versions: trim, and the pages left the page cache."},
 	{name: ActionRecycle, form: "recycle", kind: frees, Single: true, Unmaps: true, Routine: true,
 		says:    "A loader worker is replaced by a fresh one, and no batch is lost.",
 		worth:   func(l *Limit, _ rss.Bytes) rss.Bytes { return MinRecycle(l) },
 		Command: "recycle", Asked: "recycled",
-		Did: "recycled worker"},
+		Did: "recycled worker", noHelp: "memory of workers does not count in this limit"},
 	{name: ActionGC, form: "gc", kind: frees, BacksOff: true,
 		says:    "Trainers and workers collect garbage and give free memory back.",
 		Command: "gc", Asked: "collected",
-		Did: "garbage collected"},
+		Did: "garbage collected", noHelp: "anonymous memory does not count in this limit"},
 	{name: ActionSignal, form: "signal=SIG", kind: asks, arg: signalArg,
 		says:    "Trainers that catch SIG are sent it; SIG@rank0 asks rank 0 alone.",
 		Command: "checkpoint", Asked: "asked to checkpoint",
-		DidTo:   func(_, arg, to string) string { return strings.TrimSuffix(arg, rank0Suffix) + " sent to " + to },
-		useless: "signal=SIG is not sent"},
+		DidTo: func(_, arg, to string) string { return strings.TrimSuffix(arg, rank0Suffix) + " sent to " + to }},
 	{name: ActionExec, form: "exec=COMMAND", kind: asks, arg: commandArg,
 		says:  "A program of yours is told, on its standard input and in RSSWARDEN_ variables.",
 		DidTo: func(name, _, said string) string { return name + ": " + said }},
 	{name: ActionRequeue, form: "requeue, requeue=MORE", Ends: true, arg: moreArg,
-		says:    "The job goes back into the queue and starts again with more memory: requeue=+50%.",
-		Did:     "requeued",
-		DidTo:   func(_, _, how string) string { return "requeued " + how },
-		useless: "the job is not requeued"},
+		says:   "The job goes back into the queue and starts again with more memory: requeue=+50%.",
+		Did:    "requeued",
+		DidTo:  func(_, _, how string) string { return "requeued " + how },
+		noHelp: "more memory for the job does not raise this limit"},
 	{name: ActionStop, form: "stop", Ends: true,
 		says: "TERM, and KILL after --grace.",
 		Did:  "stopped the command"},
@@ -162,11 +161,22 @@ func (a Action) Severity() int {
 
 // Useless are the words for an action that cannot help: "recycle is of no use".
 func (a Action) Useless(arg string) string {
-	words := a.row().useless
-	if words == "" {
-		return string(a) + " is of no use"
+	switch a {
+	case ActionSignal:
+		return "signal=" + arg + " is not sent"
+	case ActionRequeue:
+		return "the job is not requeued"
 	}
-	return strings.Replace(words, "SIG", arg, 1)
+	return string(a) + " is of no use"
+}
+
+// Skipped is an action that was not tried, in the words of a line: "trim skipped", or
+// "signal=USR1 skipped".
+func (a Action) Skipped(arg string) string {
+	if a == ActionSignal {
+		return string(a) + "=" + arg + " skipped"
+	}
+	return string(a) + " skipped"
 }
 
 func signalArg(arg string, _ bool) (plain, why, hint string) {

@@ -46,18 +46,34 @@ func TestActionRows(t *testing.T) {
 	}
 }
 
-// TestUseless: the words for an action that cannot help name the signal, and no
-// program, which may be long.
-func TestUseless(t *testing.T) {
+// TestSkipped: the words for an action that was not tried name the signal, and no program,
+// which may be long.
+func TestSkipped(t *testing.T) {
 	for rule, want := range map[string]string{
-		"90%:recycle":           "recycle is of no use",
-		"90%:signal=USR2@rank0": "signal=USR2@rank0 is not sent",
-		"90%:exec=/bin/true":    "exec is of no use",
-		"90%:requeue=12G":       "the job is not requeued",
+		"90%:recycle":           "recycle skipped",
+		"90%:signal=USR2@rank0": "signal=USR2@rank0 skipped",
+		"90%:exec=/bin/true":    "exec skipped",
+		"90%:requeue=12G":       "requeue skipped",
 	} {
 		r, err := ParseRule(rule)
-		if err != nil || r.Action.Useless(r.Arg) != want {
-			t.Errorf("%s: %q, want %q (%v)", rule, r.Action.Useless(r.Arg), want, err)
+		if err != nil || r.Action.Skipped(r.Arg) != want {
+			t.Errorf("%s: %q, want %q (%v)", rule, r.Action.Skipped(r.Arg), want, err)
+		}
+	}
+}
+
+// TestReasonsForPeople: where a detail says all, it stands in the place of the reason.
+func TestReasonsForPeople(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{ActionTrim.Why(ReasonNoHelp), "mapped pages do not count in this limit"},
+		{ActionSignal.Why(ReasonNoHelp), "it does not lower this limit"},
+		{ActionRecycle.Why(ReasonNoWorker), "no DataLoader workers found"},
+		{ReasonUnsupported.With("not in a Slurm job"), "not in a Slurm job"},
+		{ReasonNoWorker.With("process 7: conda"), "no DataLoader workers found (process 7: conda)"},
+		{ReasonTimeout.With(""), "no answer in time"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
 		}
 	}
 }
