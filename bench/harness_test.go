@@ -118,10 +118,24 @@ var program = sync.OnceValue(func() string {
 	}
 	printHead(os.Stdout)
 	if *programFlag != "" {
-		return must(filepath.Abs(*programFlag))
+		return install(*programFlag)
 	}
-	return goBuild("cmd/rsswarden")
+	return install(goBuild("cmd/rsswarden"))
 })
+
+// install copies a program in pieces of a page, so that its page cache has the small folios
+// of a file that was read from disk. What the Go linker writes has folios of up to 2 MiB, and
+// Linux 6.18 maps a folio whole at the first fault: 4 MiB more RSS in the holder.
+func install(file string) string {
+	program := must(os.ReadFile(file))
+	file = path(filepath.Base(file) + "-installed")
+	f := must(os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700))
+	for page := range slices.Chunk(program, os.Getpagesize()) {
+		must(f.Write(page))
+	}
+	check(f.Close())
+	return file
+}
 
 // goBuild builds one of our programs as `make build` does, and returns its file.
 func goBuild(dir string) string {
