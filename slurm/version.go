@@ -91,6 +91,9 @@ func (c Change) At(version string) Span {
 // Newest is the newest release whose source [Changes] was taken from.
 var Newest = Release{26, 5, 0}
 
+// Tested are the releases with which the tests run.
+const Tested = "22.05, 24.11, 26.05"
+
 // Changes lists what changed between 22.05 and [Newest].
 var Changes = []Change{
 	{"OverMemoryKill, all steps of a job on a node together over the job's memory", []Span{

@@ -50,7 +50,7 @@ func (p process) caller() remote.Caller {
 
 func recycleCommand(p process) *cli.Command {
 	return askCommand(p, event.ActionRecycle,
-		"have loader workers replaced by fresh ones now",
+		"replace DataLoader workers by fresh ones now",
 		examples(
 			"rsswarden recycle --rank 0",
 			"rsswarden recycle --job 118 --node n3",
@@ -62,7 +62,7 @@ func recycleCommand(p process) *cli.Command {
 
 func checkpointCommand(p process) *cli.Command {
 	return askCommand(p, event.ActionSignal,
-		"have trainers asked for a checkpoint now",
+		"ask trainers for a checkpoint now",
 		examples(
 			"rsswarden checkpoint --rank 0",
 			"rsswarden checkpoint --job 118 --signal USR1",

@@ -29,7 +29,8 @@ import (
 func attachCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:      "attach",
-		Usage:     "watch a process, or a Slurm job on this node, that runs already",
+		Category:  "Run",
+		Usage:     "watch a process or job that already runs",
 		UsageText: "rsswarden attach [OPTIONS] PID\nrsswarden attach [OPTIONS] --job ID[.STEP]",
 		Args:      true,
 		Description: "Warns and acts by the ladder of run, on the process and its descendants, until\n" +

@@ -14,9 +14,10 @@ func command(p process, c cli.Command, action func(*cli.Context) error) *cli.Com
 	c.Flags = append(c.Flags, helpFlag())
 	c.Action = func(ctx *cli.Context) error {
 		switch {
-		case ctx.Bool("help"):
-			fmt.Fprint(p.stdout, helpOf(ctx.Command))
-			return nil
+		case ctx.Bool("help"), asksHelp(p, ctx):
+			return p.print(helpOf(ctx.Command))
+		case ctx.Bool("help-all"):
+			return p.print(helpAllOf(ctx.Command))
 		case !c.Args && ctx.NArg() > 0:
 			return unexpected(ctx)
 		}

@@ -34,7 +34,7 @@ var shells = []string{"bash", "zsh", "fish"}
 func completionCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:      "completion",
-		Usage:     "print what has a shell complete what you type",
+		Usage:     "print a completion script for a shell",
 		UsageText: "rsswarden completion " + strings.Join(shells, "|"),
 		Args:      true,
 		Description: "Commands, options and their values, records that are here for report and replay,\n" +
@@ -113,14 +113,15 @@ func printWords(p process, all []*cli.Command) int {
 func offers(p process, all []*cli.Command, args []string) candidates {
 	last := args[len(args)-1]
 	if len(args) == 1 {
-		var o candidates
-		for _, c := range all {
-			o.words = append(o.words, candidate{c.Name, c.Usage})
-		}
 		if strings.HasPrefix(last, "-") {
-			o.words = []candidate{{"--help", "print this help"}, {"--version", "print the version"}}
+			return candidates{words: []candidate{{"--help", "print this help"}, {"--version", "print the version"}}}
 		}
+		o := commandWords(all)
+		o.words = append(o.words, candidate{"help", "print help, of a command"}, candidate{"version", "print the version"})
 		return o
+	}
+	if args[0] == "help" && len(args) == 2 {
+		return commandWords(all)
 	}
 	i := slices.IndexFunc(all, func(c *cli.Command) bool { return c.Name == args[0] })
 	if i < 0 {
@@ -147,6 +148,13 @@ func offers(p process, all []*cli.Command, args []string) candidates {
 		return candidates{words: optionWords(all[i], args[1:len(args)-1])}
 	}
 	return arguments(p, all[i].Name, l.args, last)
+}
+
+func commandWords(all []*cli.Command) (o candidates) {
+	for _, c := range all {
+		o.words = append(o.words, candidate{c.Name, c.Usage})
+	}
+	return o
 }
 
 // lineState says where in its line a command is.
@@ -202,18 +210,14 @@ func optionWords(c *cli.Command, given []string) []candidate {
 		if internal(f) || !many && slices.ContainsFunc(given, func(g string) bool { g, _, _ = strings.Cut(g, "="); return g == name }) {
 			continue
 		}
-		says := helpRow(f)[1]
-		if !documented(f).IsVisible() {
-			says, _, _ = strings.Cut(optionNamed(f.Names()[0]).longHelp(), "\n")
-		}
-		list = append(list, candidate{name, says})
+		list = append(list, candidate{name, helpRow(f)[1]})
 	}
 	return list
 }
 
 // valuesOf are the values of an option; files and directories are for the shell.
 func valuesOf(p process, f cli.Flag, typed string) candidates {
-	name, arg := f.Names()[0], argOf(f)
+	name, arg := f.Names()[0], valueName(documented(f).GetUsage())
 	o := candidates{words: words(optionNamed(name).values)}
 	switch {
 	case name == "at":
@@ -236,13 +240,6 @@ func valuesOf(p process, f cli.Flag, typed string) candidates {
 		o.kind = "dirs"
 	}
 	return o
-}
-
-// argOf is what --help calls the value of a flag.
-func argOf(f cli.Flag) string {
-	_, rest, _ := strings.Cut(documented(f).GetUsage(), "`")
-	arg, _, _ := strings.Cut(rest, "`")
-	return arg
 }
 
 // ruleWords are rules as far as they are typed: first a limit and when, then the action.

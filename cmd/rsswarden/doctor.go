@@ -33,7 +33,8 @@ protect it only in part.
 func doctorCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:        "doctor",
-		Usage:       "say what of rsswarden works here, and what to do about the rest",
+		Category:    "Look",
+		Usage:       "check this environment",
 		UsageText:   "rsswarden doctor [OPTIONS] [--] [PYTHON...]",
 		Args:        true,
 		Description: doctorNotes,

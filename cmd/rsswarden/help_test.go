@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
@@ -19,34 +20,33 @@ import (
 // TestHelpFitsAScreen: a user reads it in a terminal.
 func TestHelpFitsAScreen(t *testing.T) {
 	all := commands(process{})
-	fits := func(name, help string, examples []string) {
+	fits := func(name, help string, most int) {
 		lines := strings.Split(strings.TrimSuffix(help, "\n"), "\n")
-		if len(lines) > 24 {
-			t.Errorf("%s --help has %d lines, a screen 24", name, len(lines))
+		if len(lines) > most {
+			t.Errorf("%s has %d lines, more than %d", name, len(lines), most)
 		}
 		for _, l := range lines {
 			if n := utf8.RuneCountInString(l); n > 80 {
-				t.Errorf("%s --help has %d columns: %s", name, n, l)
+				t.Errorf("%s has %d columns: %s", name, n, l)
 			}
 		}
-		if n := len(examples); n < 2 || n > 3 || !strings.HasSuffix(help, examples[n-1]+"\n") {
-			t.Errorf("%s --help has the examples %q:\n%s", name, examples, help)
-		}
 	}
-	fits(programName, appHelp(&cli.App{UsageText: appUsageText, Commands: all, Flags: appFlags()}), appExamples)
+	golden.Check(t, "testdata/help.txt", appHelp(all)+"\n== run --help\n"+helpOf(all[0])+"\n== run --help-all\n"+helpAllOf(all[0]))
+	fits("--help", appHelp(all), 24)
 	for _, c := range all {
-		help := helpOf(c)
-		fits(c.Name, help, strings.Split(c.ArgsUsage, "\n"))
-		for _, f := range c.Flags {
-			if name := f.Names()[0]; !internal(f) && !strings.Contains(help, " --"+name) {
-				t.Errorf("%s --help does not tell of --%s", c.Name, name)
-			}
+		help, whole := helpOf(c), helpAllOf(c)
+		fits(c.Name+" --help", help, 24)
+		fits(c.Name+" --help-all", whole, 60)
+		if n := strings.Count(c.ArgsUsage, "\n") + 1; n < 2 || n > 3 || !strings.HasSuffix(help, "E.g.:  "+strings.ReplaceAll(c.ArgsUsage, "\n", "\n       ")+"\n") {
+			t.Errorf("%s --help has the examples %q:\n%s", c.Name, c.ArgsUsage, help)
 		}
-	}
-	help := helpOf(all[0])
-	for _, o := range append([]option{configOption}, options...) {
-		if o.usage != "" && !strings.Contains(help, "\n  --"+o.name+" ") {
-			t.Errorf("run --help does not tell what --%s is", o.name)
+		if !strings.Contains(appHelp(all), c.Name) {
+			t.Errorf("--help lacks %s", c.Name)
+		}
+		for _, f := range c.Flags {
+			if name := f.Names()[0]; !internal(f) && !strings.Contains(whole, "--"+name) {
+				t.Errorf("%s --help-all lacks --%s", c.Name, name)
+			}
 		}
 	}
 }

@@ -26,7 +26,8 @@ import (
 func limitsCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:      "limits",
-		Usage:     "print every limit that can end this job, and who enforces it",
+		Category:  "Look",
+		Usage:     "show every limit that can end this job",
 		UsageText: "rsswarden limits [--json] [--pid PID]",
 		Flags: []cli.Flag{
 			jsonFlag(),

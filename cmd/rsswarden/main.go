@@ -9,8 +9,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -56,7 +56,6 @@ func run(p process) int {
 	app := &cli.App{
 		Name:            programName,
 		Usage:           appUsage,
-		UsageText:       appUsageText,
 		Version:         p.version,
 		HideHelp:        true, // `run -- help` is a command of the user's, not a request for help
 		HideHelpCommand: true,
@@ -70,15 +69,20 @@ func run(p process) int {
 		Flags:                     appFlags(),
 		Commands:                  commands(p),
 		Action: func(c *cli.Context) error {
-			switch {
-			case c.Bool("version"):
-				fmt.Fprintln(p.stdout, programName, p.version)
-				return nil
+			args := c.Args().Slice()
+			switch first := c.Args().First(); {
+			case c.Bool("version"), first == "version" && len(args) == 1:
+				return p.print(versionText(p.version))
 			case c.Bool("help"):
-				fmt.Fprint(p.stdout, appHelp(c.App))
-				return nil
-			case c.NArg() > 0:
-				return unknownCommand(p, c.App, c.Args().Slice())
+				return printHelp(p, c.App, nil)
+			case first == "help":
+				return printHelp(p, c.App, args[1:])
+			case first == "version" && slices.Contains(helpWords, args[1]):
+				return printHelp(p, c.App, nil)
+			case first == "version":
+				return usagef("rsswarden version", "unexpected argument %q", args[1])
+			case len(args) > 0:
+				return unknownCommand(p, c.App, args)
 			}
 			return usagef("rsswarden run -- python train.py", "no command given")
 		},
@@ -94,27 +98,40 @@ func run(p process) int {
 	return fail(p, err)
 }
 
-const appUsageText = runUsage + "\n" + programName + " COMMAND [OPTIONS] [ARG...]"
-
-func appFlags() []cli.Flag {
-	return []cli.Flag{helpFlag(), &cli.BoolFlag{Name: "version", Usage: "print the version"}}
+// printHelp prints what `rsswarden help [CMD]` asks for.
+func printHelp(p process, app *cli.App, args []string) error {
+	if len(args) == 0 || slices.Contains(helpWords, args[0]) || args[0] == "version" { // of which there is no more to say
+		return p.print(appHelp(app.Commands))
+	}
+	c := app.Command(args[0])
+	switch {
+	case c == nil:
+		return unknownCommand(p, app, args)
+	case len(args) > 1:
+		return usagef(programName+" help "+args[0], "unexpected argument %q", args[1])
+	}
+	return p.print(helpOf(c))
 }
 
-// commands are all that a user has, in the order of --help.
+func appFlags() []cli.Flag {
+	return []cli.Flag{helpFlag(), &cli.BoolFlag{Name: "version", Aliases: []string{"V"}, Usage: "print the version"}}
+}
+
+// commands are all that a user has beside help and version, in the order of --help.
 func commands(p process) []*cli.Command {
 	return []*cli.Command{
 		runCommand(p),
 		attachCommand(p),
-		limitsCommand(p),
 		statusCommand(p),
 		topCommand(p),
-		recycleCommand(p),
-		trimCommand(p),
-		checkpointCommand(p),
+		limitsCommand(p),
+		doctorCommand(p),
 		reportCommand(p),
 		replayCommand(p),
-		doctorCommand(p),
-		manCommand(p),
+		trimCommand(p),
+		recycleCommand(p),
+		checkpointCommand(p),
 		completionCommand(p),
+		manCommand(p),
 	}
 }

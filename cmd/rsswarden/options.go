@@ -29,9 +29,9 @@ type option struct {
 	kind    config.Kind
 	def     string // the default; empty for none
 	runOnly bool   // attach does not have it
-	arg     string // the name of the value in --help
-	// usage is the line in --help; the default is appended. Empty: --help, which has
-	// one screen, only names the option.
+	group   group
+	// usage is the line in --help, with the name of the value in backquotes, as the cli
+	// package has it; the default is appended.
 	usage   string
 	about   string   // for the manual and examples/rsswarden.toml
 	example string   // a value as a configuration file writes it
@@ -43,12 +43,29 @@ type option struct {
 	set setter
 }
 
+// group is where --help-all lists an option; a short one is in --help too.
+type group struct {
+	title string
+	short bool
+}
+
+// The titles, in the order of --help-all.
+const (
+	groupLimits   = "Limits"
+	groupRules    = "Rules"
+	groupWorkers  = "Workers"
+	groupRequeues = "Checkpoint and requeue"
+	groupRecords  = "Records and alerts"
+	groupAdvanced = "Advanced"
+)
+
 type setter func(s *settings.Settings, values []string) error
 
-// options are in the order of --help.
+// options are in the order of --help-all.
 var options = []option{
 	{
-		name: "limit", arg: "SIZE", usage: "keep the tree below SIZE, beside the limits found",
+		name: "limit", group: group{title: groupLimits, short: true},
+		usage: "`SIZE`: own limit, e.g. 3G or 90%; only your rules react",
 		about: `
 Keep the command and its descendants below this, beside the limits that are
 found: a size as in sbatch --mem (3000 and 3000M are MiB, 3G is GiB), or a
@@ -56,54 +73,41 @@ share of the least limit found.`,
 		example: `"90%"`, set: setLimit,
 		foreign: []string{"mem", "memory", "mem-limit", "memory-limit", "max-mem", "max-memory", "max-rss", "size"},
 	}, {
-		name: "accounting", def: "auto", arg: "HOW", usage: "what --limit counts: rss, pss, noshared, cgroup",
+		name: "accounting", def: "auto", group: group{title: groupLimits},
+		usage: "`HOW`: --limit counts by rss, pss, noshared, cgroup or auto",
 		about: `
 How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared
 pages) or cgroup; auto is as the enforcer of the least limit does, else rss.`,
 		example: `"rss"`, values: []string{"auto", "rss", "pss", "noshared", "cgroup"},
 		set: func(s *settings.Settings, v []string) error { s.Accounting = event.Accounting(v[0]); return nil },
 	}, {
-		name: "at", kind: config.List, arg: "RULE", usage: "add RULE to the ladder (repeatable); none clears it",
+		name: "at", kind: config.List, group: group{title: groupRules, short: true},
+		usage: "`RULE`: add a rule, e.g. '95%:stop'; none clears the default ones",
 		about: `
-Rules to add to the ladder; "none" as the first clears the ladder that is
-there by default. A rule is [LIMIT ]WHEN:ACTION; WHEN is N%, free<SIZE or
-eta<DURATION. In the environment: one rule a line.`,
+Rules to add to the default ladder; "none" as the first clears that ladder. A rule
+is [LIMIT ]WHEN:ACTION; WHEN is N%, free<SIZE or eta<DURATION. In the environment:
+one rule a line.`,
 		example: `["85%:signal=USR2", "98%:stop"]`, set: setLadder,
 		foreign: []string{"rule", "rules", "ladder", "threshold", "no-at none", "no-rules none"},
 	}, {
-		name: "dry-run", kind: config.Truth, usage: "decide and say so, do nothing",
-		about:   "Decide and say so, do nothing.",
+		name: "dry-run", kind: config.Truth, group: group{title: groupRules, short: true},
+		usage:   "say what would be done, do nothing",
+		about:   "Say what would be done, do nothing.",
 		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.DryRun }),
 		foreign: []string{"dry", "simulate", "n"},
 	}, {
-		name: "interval", def: "1s", arg: "DURATION",
-		about:   "Longest pause between two looks; near a limit they are much shorter.",
-		example: `"500ms"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.Interval }, 2*time.Millisecond, time.Hour),
-		foreign: []string{"delay", "every", "period", "poll"},
+		name: "stop-status", def: "137", runOnly: true, group: group{title: groupRules},
+		usage:   "`N`: exit status after a stop rule",
+		about:   "Exit status when a rule with the action stop ended the command.",
+		example: "85", set: number(func(s *settings.Settings) *int { return &s.StopStatus }, "an exit status", 0, 255, 85),
 	}, {
-		name: "events", arg: "FILE", usage: "append every event to FILE as JSON lines",
-		about: `
-Append every event to this file, as JSON lines. /dev/fd/3 works; a relative
-name is looked for in the working directory of the job.`,
-		example: `"events.jsonl"`, set: func(s *settings.Settings, v []string) error { s.Events = v[0]; return nil },
-		foreign: []string{"log", "log-file", "output"},
+		name: "grace", def: "30s", group: group{title: groupRules},
+		usage:   "`DURATION`: from SIGTERM to SIGKILL in a stop rule",
+		about:   "Time between TERM and KILL when such a rule fires.",
+		example: `"2m"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.Grace }, 0, 24*time.Hour),
 	}, {
-		name: "record", def: "auto", arg: "DIR", usage: "keep the full record in DIR; none keeps nothing",
-		about: `
-Where the full record of a run goes, for rsswarden report: a directory on a
-disk of the node, 64 MiB a run at most, or "none" for neither record nor journal.
-With a directory it is written from the start. "auto" writes once a rule has fired
-or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.`,
-		example: `"/tmp/records"`, set: setRecord,
-		foreign: []string{"no-record none"},
-	}, {
-		name: "textfile", arg: "DIR",
-		about: `
-A directory that node_exporter reads (--collector.textfile.directory): one file of
-metrics for the run, written each 15 s and at each decision, removed at the end.`,
-		example: `"/var/lib/prometheus/rsswarden"`, set: absPath(func(s *settings.Settings) *string { return &s.Textfile }),
-	}, {
-		name: "trim", def: "hook", runOnly: true, arg: "HOW", usage: "drop mapped file pages: hook, auto, ptrace, off",
+		name: "trim", def: "hook", runOnly: true, group: group{title: groupWorkers, short: true},
+		usage: "`HOW`: hook, auto, ptrace, off",
 		about: `
 How mapped file pages are dropped: "hook" (workers of PyTorch loaders do it),
 "auto" (loader workers without the hook too: ptrace stops them for moments),
@@ -112,61 +116,34 @@ How mapped file pages are dropped: "hook" (workers of PyTorch loaders do it),
 		set:     func(s *settings.Settings, v []string) error { s.Trim = settings.TrimMode(v[0]); return nil },
 		foreign: []string{"no-trim off"},
 	}, {
-		name: "trim-private", kind: config.Truth, runOnly: true,
-		about:   "Have them drop private mappings of data files too, where nothing was written\nto them.",
+		name: "trim-private", kind: config.Truth, runOnly: true, group: group{title: groupWorkers},
+		usage:   "trim private mappings of data files too",
+		about:   "Trim private mappings of data files too, where nothing was written to them.",
 		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.TrimPrivate }),
 	}, {
-		name: "worker-signal", arg: "SIG",
-		about: `
-Recycle the workers of a pool that starts a new one where one ends, by this
-signal; goes with worker-match.`,
-		example: `"TERM"`, set: setWorkerSignal,
-	}, {
-		name: "worker-match", arg: "REGEXP",
-		about: `
-Which processes those are: a regular expression over the command line, of the
-form of https://pkg.go.dev/regexp/syntax.`,
-		example: `"my_pool worker"`, set: setWorkerMatch,
-	}, {
-		name: alertOption, kind: config.List, arg: "URL", usage: "tell Alertmanager or a webhook of rungs (repeatable)",
-		about: `
-Whom to tell of each rung that is crossed, and again when it was left: Alertmanager
-(alertmanager+URL, or a URL without a path) or a webhook (webhook+URL, or a URL
-with one). In the environment: one a line. A user and password or a query may
-stand in a URL here and in the environment, not on the command line.`,
-		example: `["http://alertmanager:9093"]`, set: setAlerts,
-	}, {
-		name: "alert-token-file", arg: "FILE",
-		about: `
-A file with the token that goes along as "Authorization: Bearer TOKEN". It may
-stand in the variable RSSWARDEN_ALERT_TOKEN instead.`,
-		example: `"/home/me/.alert-token"`, set: absPath(func(s *settings.Settings) *string { return &s.AlertTokenFile }),
-	}, {
-		name: "quiet", kind: config.Truth, usage: "say nothing on stderr",
-		about:   "Say nothing on stderr.",
-		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.Quiet }),
-		foreign: []string{"silent"},
-	}, {
-		name: "log-format", def: "console", arg: "FORM",
-		about:   `Form of our lines on stderr: "console", or "json" for one object a line.`,
-		example: `"json"`, values: []string{"console", "json"},
-		set:     func(s *settings.Settings, v []string) error { s.LogFormat = v[0]; return nil },
-		foreign: []string{"json json"},
-	}, {
-		name: "loader", def: "auto", runOnly: true, arg: "HOW",
+		name: "loader", def: "auto", runOnly: true, group: group{title: groupWorkers},
+		usage:   "`HOW`: talk to PyTorch DataLoaders: auto, off",
 		about:   `Talk to PyTorch loaders through a hook: "auto" or "off".`,
 		example: `"off"`, values: []string{"auto", "off"},
 		set:     func(s *settings.Settings, v []string) error { s.Loader = v[0] == "auto"; return nil },
 		foreign: []string{"no-loader off", "no-hook off"},
 	}, {
-		name: "nofile", runOnly: true, arg: "N",
+		name: "worker-signal", group: group{title: groupWorkers},
+		usage: "`SIG`: recycle workers of another pool by this signal",
 		about: `
-Where a DataLoader is about to send many tensors to workers started by spawn,
-the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,
-no further than this and its hard limit. At most 65536. Nothing else is changed.`,
-		example: "65536", set: number(func(s *settings.Settings) *int { return &s.NoFile }, "a number of descriptors", 1, 1<<16, 65536),
+Recycle the workers of another pool by this signal: one that starts a new worker
+where one ends. Goes with worker-match.`,
+		example: `"TERM"`, set: setWorkerSignal,
 	}, {
-		name: "oom-prefer", def: "none", runOnly: true, arg: "WHOM",
+		name: "worker-match", group: group{title: groupWorkers},
+		usage: "`REGEXP`: which processes these are, by their command lines",
+		about: `
+Which processes are workers of that pool: a regular expression over the command
+line, as https://pkg.go.dev/regexp/syntax describes it.`,
+		example: `"my_pool worker"`, set: setWorkerMatch,
+	}, {
+		name: "oom-prefer", def: "none", runOnly: true, group: group{title: groupWorkers},
+		usage: "`WHICH`: let the kernel kill these first: workers, none",
 		about: `
 "workers" raises oom_score_adj of loader workers, where a cgroup limits the
 job: should that be full, the kernel kills a worker, and the trainer can still
@@ -174,48 +151,119 @@ catch the error and write a checkpoint.`,
 		example: `"workers"`, values: []string{"workers", "none"},
 		set: func(s *settings.Settings, v []string) error { s.OOMPrefer = v[0] == "workers"; return nil },
 	}, {
-		name: "checkpoint-signal", runOnly: true, arg: "SIG",
+		name: "nofile", runOnly: true, group: group{title: groupWorkers},
+		usage: "`N`: raise RLIMIT_NOFILE up to N where workers need it",
 		about: `
-Before a rule with the action requeue puts the job back into the queue: the signal
-by which the training is asked for a checkpoint, as by signal=; USR2@rank0 asks
-rank 0 alone.`,
+Where a DataLoader is about to send many tensors to workers started by spawn,
+the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,
+no further than this and its hard limit. At most 65536. Nothing else is changed.`,
+		example: "65536", set: number(func(s *settings.Settings) *int { return &s.NoFile }, "a number of descriptors", 1, 1<<16, 65536),
+	}, {
+		name: "checkpoint-signal", runOnly: true, group: group{title: groupRequeues},
+		usage: "`SIG`: ask for a checkpoint before a requeue",
+		about: `
+The signal that asks the training for a checkpoint before a rule with the action
+requeue puts the job back into the queue, as signal= does; USR2@rank0 asks rank 0
+alone.`,
 		example: `"USR2@rank0"`, set: setCheckpointSignal,
 	}, {
-		name: "checkpoint-file", runOnly: true, arg: "PATH",
+		name: "checkpoint-file", runOnly: true, group: group{title: groupRequeues},
+		usage: "`PATH`: file or directory that the checkpoint goes to",
 		about: `
-What that checkpoint is written to: a file, or a directory into which it is
-renamed. Once it was written and then left alone for 1 s the wait is over. Without
-it the wait ends with the command, or after checkpoint-timeout.`,
+Where that checkpoint goes: a file, or a directory into which it is renamed. The
+wait is over once it was written and then left alone for 1 s; without this option,
+once the command has ended, or after checkpoint-timeout.`,
 		example: `"/scratch/me/model.pt"`, set: absPath(func(s *settings.Settings) *string { return &s.CheckpointFile }),
 	}, {
-		name: "checkpoint-timeout", def: "60s", runOnly: true, arg: "DURATION",
-		about:   "How long the end of the checkpoint is waited for; 4m at most.",
+		name: "checkpoint-timeout", def: "60s", runOnly: true, group: group{title: groupRequeues},
+		usage:   "`DURATION`: how long to wait for it",
+		about:   "How long to wait for the end of the checkpoint; 4m at most.",
 		example: `"3m"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.CheckpointTimeout }, 0, 4*time.Minute),
 	}, {
-		name: "max-requeues", def: "3", runOnly: true, arg: "N",
+		name: "max-requeues", def: "3", runOnly: true, group: group{title: groupRequeues},
+		usage: "`N`: how often a job is requeued at most",
 		about: `
-How often a job is started again at most, counted by SLURM_RESTART_COUNT, which
-counts every requeue of the job.`,
+How often a job is requeued at most, counted by SLURM_RESTART_COUNT, which counts
+every requeue of the job.`,
 		example: "5", set: number(func(s *settings.Settings) *int { return &s.MaxRequeues }, "a number of requeues", 1, 1000, 3),
 	}, {
-		name: "alert-comment", kind: config.Truth, runOnly: true,
+		name: "record", def: "auto", group: group{title: groupRecords, short: true},
+		usage: "`DIR`: where the record goes; none keeps nothing",
 		about: `
-Write a few words into the job's comment at a warning and at the end, behind what
-the user has there.`,
+Where the full record of a run goes, for rsswarden report: a directory on a
+disk of the node, 64 MiB a run at most, or "none" for neither record nor journal.
+With a directory it is written from the start. "auto" writes once a rule has fired
+or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.`,
+		example: `"/tmp/records"`, set: setRecord,
+		foreign: []string{"no-record none"},
+	}, {
+		name: "events", group: group{title: groupRecords, short: true},
+		usage: "`FILE`: events as JSON lines",
+		about: `
+Append every event to this file, as JSON lines. /dev/fd/3 works; a relative
+name is looked for in the working directory of the job.`,
+		example: `"events.jsonl"`, set: func(s *settings.Settings, v []string) error { s.Events = v[0]; return nil },
+		foreign: []string{"log", "log-file", "output"},
+	}, {
+		name: alertOption, kind: config.List, group: group{title: groupRecords, short: true},
+		usage: "`URL`: Alertmanager, webhook",
+		about: `
+Where alerts go when a rung is crossed, and when it is left: Alertmanager
+(alertmanager+URL, or a URL without a path) or a webhook (webhook+URL, or a URL
+with one). In the environment: one a line. A URL in a file or in the environment
+may have a user and password or a query, one on the command line may not.`,
+		example: `["http://alertmanager:9093"]`, set: setAlerts,
+	}, {
+		name: "alert-token-file", group: group{title: groupRecords},
+		usage: "`FILE`: bearer token for --alert",
+		about: `
+A file with the token to send as "Authorization: Bearer TOKEN". The variable
+RSSWARDEN_ALERT_TOKEN may have it instead.`,
+		example: `"/home/me/.alert-token"`, set: absPath(func(s *settings.Settings) *string { return &s.AlertTokenFile }),
+	}, {
+		name: "alert-comment", kind: config.Truth, runOnly: true, group: group{title: groupRecords},
+		usage: "write warnings into the Slurm job's comment",
+		about: `
+Append a few words to the job's comment at a warning and at the end.`,
 		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.AlertComment }),
 	}, {
-		name: "stop-status", def: "137", runOnly: true, arg: "N",
-		about:   "Exit status when a rule with the action stop ended the command.",
-		example: "85", set: number(func(s *settings.Settings) *int { return &s.StopStatus }, "an exit status", 0, 255, 85),
+		name: "textfile", group: group{title: groupRecords},
+		usage: "`DIR`: metrics for node_exporter",
+		about: `
+A directory that node_exporter reads (--collector.textfile.directory): one file of
+metrics for the run, written each 15 s and at each decision, removed at the end.`,
+		example: `"/var/lib/prometheus/rsswarden"`, set: absPath(func(s *settings.Settings) *string { return &s.Textfile }),
 	}, {
-		name: "grace", def: "30s", arg: "DURATION",
-		about:   "Time between TERM and KILL when such a rule fires.",
-		example: `"2m"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.Grace }, 0, 24*time.Hour),
+		name: "interval", def: "1s", group: group{title: groupAdvanced},
+		usage:   "`DURATION`: longest pause between two samples",
+		about:   "Longest pause between two samples; near a limit pauses are much shorter.",
+		example: `"500ms"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.Interval }, 2*time.Millisecond, time.Hour),
+		foreign: []string{"delay", "every", "period", "poll"},
+	}, {
+		name: "log-format", def: "console", group: group{title: groupAdvanced},
+		usage:   "`FORM`: console, json",
+		about:   `Form of our lines on stderr: "console", or "json" for one object a line.`,
+		example: `"json"`, values: []string{"console", "json"},
+		set:     func(s *settings.Settings, v []string) error { s.LogFormat = v[0]; return nil },
+		foreign: []string{"json json"},
+	}, {
+		name: colorOption, def: "auto", group: group{title: groupAdvanced},
+		usage:   "`WHEN`: auto, always, never",
+		about:   `Colour in what is printed for people: "auto" (on a terminal), "always" or "never".`,
+		example: `"never"`, values: colorValues,
+		set:     func(s *settings.Settings, v []string) error { s.Color = v[0]; return nil },
+		foreign: []string{"colour", "colors", "no-color never", "no-colour never"},
+	}, {
+		name: "quiet", kind: config.Truth, group: group{title: groupAdvanced, short: true},
+		usage:   "nothing on stderr",
+		about:   "Write nothing to stderr.",
+		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.Quiet }),
+		foreign: []string{"silent"},
 	},
 }
 
 // configOption names a file with options; no file can set it.
-var configOption = option{name: "config", arg: "FILE", usage: "read options from FILE, in TOML: limit = \"3G\""}
+var configOption = option{name: "config", group: group{title: groupAdvanced}, usage: "`FILE`: read options from FILE, in TOML: limit = \"3G\""}
 
 // removedOptions are options of former versions, with what to do instead.
 var removedOptions = map[string]string{
@@ -223,8 +271,12 @@ var removedOptions = map[string]string{
 	"guard-cgroup":  "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
 }
 
+// colorValues are the values of --color.
+var colorValues = []string{"auto", "always", "never"}
+
 const (
 	alertOption = "alert"
+	colorOption = "color"
 	alertToken  = "alert-token" // a variable only: everybody may read a command line
 	// alertProgram carries alerts over the network, for which this program links nothing.
 	alertProgram = "rsswardend"
@@ -284,21 +336,16 @@ func watchFlags(run bool) (all []cli.Flag) {
 		if o.runOnly && !run {
 			continue
 		}
-		// The cli package takes the name of the value from backquotes.
-		usage := o.usage
-		if o.arg != "" {
-			usage = "`" + o.arg + "`: " + o.usage
-		}
-		switch o.kind {
+		switch hidden := !o.group.short; o.kind {
 		case config.Truth:
-			all = append(all, &cli.BoolFlag{Name: o.name, Usage: usage, Hidden: o.usage == ""})
+			all = append(all, &cli.BoolFlag{Name: o.name, Usage: o.usage, Category: o.group.title, Hidden: hidden})
 		case config.List:
-			all = append(all, &cli.StringSliceFlag{Name: o.name, Usage: usage, Hidden: o.usage == ""})
+			all = append(all, &cli.StringSliceFlag{Name: o.name, Usage: o.usage, Category: o.group.title, Hidden: hidden})
 		default:
-			all = append(all, &cli.StringFlag{Name: o.name, Value: o.def, Usage: usage, Hidden: o.usage == ""})
+			all = append(all, &cli.StringFlag{Name: o.name, Value: o.def, Usage: o.usage, Category: o.group.title, Hidden: hidden})
 		}
 	}
-	return all
+	return append(all, &cli.BoolFlag{Name: "help-all", Usage: "print all options, by groups"})
 }
 
 // valueError says what is wrong with a value. The caller puts the option in front, as

@@ -147,4 +147,4 @@ func configurationExample() string {
 }
 
 // flag is an option as it stands on the command line.
-func (o option) flag() string { return strings.TrimSpace("--" + o.name + " " + o.arg) }
+func (o option) flag() string { return strings.TrimSpace("--" + o.name + " " + valueName(o.usage)) }

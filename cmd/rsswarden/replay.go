@@ -14,7 +14,8 @@ import (
 func replayCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:      "replay",
-		Usage:     "tell what another limit or ladder would have done to a run",
+		Category:  "After",
+		Usage:     "what another limit or rule would have done",
 		UsageText: "rsswarden replay [RECORD | DIR | JOBID] [OPTIONS]",
 		Args:      true,
 		Description: "Runs the ladder again over the record of a run, the newest if none is named:\n" +

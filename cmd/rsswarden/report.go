@@ -19,7 +19,8 @@ import (
 func reportCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:      "report",
-		Usage:     "tell why a run died, or how nearly, and what to ask for next",
+		Category:  "After",
+		Usage:     "list past runs; why one died; what to ask for next",
 		UsageText: "rsswarden report [RECORD | DIR | JOBID]... [OPTIONS]\nrsswarden report --advise DIR...",
 		Args:      true,
 		Description: "Of the newest run, or of a Slurm job with all its nodes and ranks. Records are\n" +

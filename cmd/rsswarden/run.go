@@ -32,7 +32,8 @@ warn, trim, recycle, gc, signal=SIG, exec=COMMAND, requeue, stop.
 func runCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:        "run",
-		Usage:       "run COMMAND inside the memory limit that applies here",
+		Category:    "Run",
+		Usage:       "run a command and keep it under its limit",
 		UsageText:   runUsage,
 		Args:        true,
 		Description: runNotes,

@@ -23,7 +23,8 @@ import (
 func statusCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:      "status",
-		Usage:     "tell what stands on this node, or on all nodes of a job",
+		Category:  "Look",
+		Usage:     "show current runs",
 		UsageText: "rsswarden status [--job ID] [--node NODE] [--all] [--json]",
 		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's,\n" +

@@ -15,7 +15,7 @@ import (
 
 // foreignFlags is what others call flags that are no options, see option.foreign.
 var foreignFlags = map[string]string{
-	"process": "--pid", "jobid": "--job", "nodelist": "--node", "host": "--node", "v": "--version", "V": "--version", "h": "--help",
+	"process": "--pid", "jobid": "--job", "nodelist": "--node", "host": "--node", "v": "--version", "h": "--help",
 }
 
 // foreignCommands is the same of commands.
@@ -118,7 +118,7 @@ func foreignName(word string) string {
 // unknownCommand says what to do with a word that is no command of ours, and what follows it.
 func unknownCommand(p process, app *cli.App, words []string) error {
 	word := words[0]
-	names := []string{"--help", "--version"}
+	names := []string{"help", "version", "--help", "--version"}
 	for _, c := range app.Commands {
 		names = append(names, c.Name)
 	}
@@ -134,9 +134,6 @@ func unknownCommand(p process, app *cli.App, words []string) error {
 		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, word) }); i >= 0 {
 			near = names[i]
 		}
-	}
-	if word == "help" && len(words) == 2 && app.Command(words[1]) != nil {
-		near = words[1] + " --help"
 	}
 	switch _, err := p.lookPath(word); {
 	case slices.Contains([]string{"kill", "stop", "cancel"}, word):

@@ -26,7 +26,8 @@ func topCommand(p process) *cli.Command {
 	}
 	return command(p, cli.Command{
 		Name:      "top",
-		Usage:     "show limits, ranks and processes as they change",
+		Category:  "Look",
+		Usage:     "show current runs live",
 		UsageText: "rsswarden top [--job ID] [--once] [OPTIONS]",
 		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's\n" +

@@ -21,7 +21,7 @@ import (
 func trimCommand(p process) *cli.Command {
 	return command(p, cli.Command{
 		Name:      "trim",
-		Usage:     "have processes give mapped file pages back, once",
+		Usage:     "drop mapped file pages of processes now",
 		UsageText: "rsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden trim [--job ID] [--node NODE] [--rank N]... [--all] [--json]",
 		Description: "Of the process PID, or of all of yours that this Slurm job has on this node.\n" +
 			"ptrace stops each for a millisecond or two at a time. What it has mapped\n" +

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
@@ -54,13 +56,15 @@ func run(p process) int {
 		Flags:                 flags(),
 		CustomAppHelpTemplate: helpTemplate,
 		Action: func(c *cli.Context) error {
-			if c.Args().First() == manCommand && c.NArg() == 1 {
+			switch first := c.Args().First(); {
+			case first == "help", c.Args().Get(1) == "help" && slices.Contains([]string{manCommand, "version"}, first):
+				return cli.ShowAppHelp(c)
+			case first == manCommand && c.NArg() == 1:
 				_, err := fmt.Fprint(p.stdout, manual())
 				return err
-			}
-			if c.Bool("version") {
-				fmt.Fprintln(p.stdout, programName, version)
-				return nil
+			case c.Bool("version"), first == "version" && c.NArg() == 1:
+				_, err := fmt.Fprintf(p.stdout, "%s %s\n%s\ntested with Slurm %s\n", programName, version, text.Build(), slurm.Tested)
+				return err
 			}
 			s, err := parse(p, c)
 			if err != nil {

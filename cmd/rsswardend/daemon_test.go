@@ -25,6 +25,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // get reads a page.
@@ -221,9 +222,13 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%q: %v, %s", test.args, err, out)
 		}
 	}
-	for _, option := range []string{"--version", "--help"} {
-		if out, err := exec.Command(binary, option).CombinedOutput(); err != nil || !bytes.Contains(out, []byte(programName)) {
-			t.Errorf("%s: %v, %s", option, err, out)
+	for line, says := range map[string]string{
+		"help": "Usage:", "help man": "Usage:", "man help": "Usage:", "-h": "Usage:", "--help": "Usage:",
+		"version": "rsswardend ", "-V": "rsswardend ", "--version": "rsswardend ", "version help": "Usage:",
+	} {
+		out, errs, err := wardentest.Output(append([]string{binary}, strings.Fields(line)...)...)
+		if err != nil || !strings.HasPrefix(out, says) || errs != "" {
+			t.Errorf("%s: %v, %q, %q", line, err, out, errs)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "records", Usage: "keep in `DIR` what is known of jobs hit by OOM kills"},
 		&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks, 1s to 1h"},
 		&cli.StringFlag{Name: "node", Usage: "the node's `NAME`, where cgroups do not tell it"},
-		&cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true},
+		&cli.BoolFlag{Name: "version", Aliases: []string{"V"}, Usage: "print the version", DisableDefaultText: true},
 	}
 }
 
@@ -49,7 +49,7 @@ var about = map[string]string{
 	"interval": "The time between two looks, 10s by default, 1s to 1h. A forecast takes 20 of them, and\n" +
 		"three minutes at least.",
 	"node":    "The node's name, where cgroups do not tell it. Else it is SLURMD_NODENAME, else the host's name.",
-	"version": "Print the version.",
+	"version": "Print the version, what it was built from and by, and the releases of Slurm it is tested with.",
 }
 
 // manual is the page rsswardend(8).

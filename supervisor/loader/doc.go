@@ -16,3 +16,6 @@
 //
 // README.md says what is trimmed, replaced and refused, what was run, and which files there are.
 package loader
+
+// Tested are the versions of PyTorch with which the tests run.
+const Tested = "1.13, 2.6, 2.14"

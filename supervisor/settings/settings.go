@@ -88,6 +88,8 @@ type Settings struct {
 
 	Quiet     bool   `json:"quiet,omitempty"`
 	LogFormat string `json:"log_format"`
+	// Color is when the lines have colour: auto, always, never.
+	Color string `json:"color,omitempty"`
 	// Warnings are what the holder met before the command began, told by the
 	// watcher as its first lines.
 	Warnings []string `json:"warnings,omitempty"`

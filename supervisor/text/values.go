@@ -3,6 +3,8 @@ package text
 import (
 	"fmt"
 	"math"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -172,4 +174,27 @@ func distance(a, b string) int {
 		before, last = last, next
 	}
 	return last[len(b)]
+}
+
+// Build says what this program was built from and by: "commit 56a2c97f0a1b, go1.26.8,
+// linux/amd64". Without a commit, as from an archive of the source, that is left out.
+func Build() string {
+	built := fmt.Sprintf("%s, %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return built
+	}
+	commit, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " with changes"
+		}
+	}
+	if commit == "" {
+		return built
+	}
+	return "commit " + commit + changed + ", " + built
 }
