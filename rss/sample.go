@@ -66,7 +66,7 @@ type Proc struct {
 	PSS *PSS
 	// Private is the least that the anonymous memory of the process has grown
 	// since PSS was read, or since the process was first seen where it was
-	// not: new anonymous pages are nobody else's, and count in full. Set where
+	// not: new anonymous pages are unshared and count in full. Set where
 	// PSS is read at all.
 	Private Bytes
 	// Orphan says that a process of the tree has lost its parent and belongs
@@ -112,9 +112,9 @@ func (p *Proc) PSSRange() (low, high Bytes) {
 	return min(low, p.RSS), min(p.PSS.PSS+grown, p.RSS)
 }
 
-// PSSFile returns what pages of files count of the PSS of the process by now: at the
-// last reading, less what it has dropped since, and at most, where what it has mapped
-// since is nobody else's. A page in page cache counts a part for each process that maps
+// PSSFile returns the part of the process's PSS that is pages of files: as last read, less
+// what it has dropped since, and at most that plus all it has mapped since, as if no other
+// process mapped it. A page in page cache counts a part for each process that maps
 // it, and what forks share besides, which is anonymous, has no part in that. Where the
 // kernel does not split PSS, both are such a part of it as they are of RSS.
 func (p *Proc) PSSFile() (low, high Bytes) {
@@ -152,7 +152,7 @@ func (s *PSSSum) Add(p *Proc) {
 	if p.PSS != nil {
 		s.loose, s.joined = max(s.loose, p.PSS.Loose), max(s.joined, p.PSS.Joined+p.PSS.Born)
 		s.rise += min(p.PSS.Loose, p.RSS.Sub(high))
-		// Nobody maps anonymous memory of another that was there before.
+		// A process cannot map anonymous memory that another one already had.
 		shared := low
 		if p.PSS.Split {
 			shared = min(low, p.PSS.PSS.Sub(p.PSS.Anon))

@@ -88,7 +88,7 @@ func TestReadConf(t *testing.T) {
 		"/etc/slurm/deep.conf":    "D=3",
 		"/abs.conf":               "C=3",
 		"/etc/slurm/secret.conf":  "denied",
-		"/etc/slurm/nobody.reads": "A=9",
+		"/etc/slurm/unused.conf": "A=9",
 	}.read)
 	must(t, err)
 	for key, want := range map[string]string{"a": "2", "b": "4", "c": "3", "d": "3"} {

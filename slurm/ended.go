@@ -47,14 +47,13 @@ type EndedJob struct {
 type EndedStep struct {
 	ID string `json:"id"` // "12.batch", "12.0"
 	// State is one word. It is CANCELLED wherever a signal ended the step,
-	// SIGSEGV too; By is the user id where somebody had it cancelled: "0" where
-	// slurmstepd did, by OverMemoryKill, or an administrator.
+	// SIGSEGV too; By is the user id that cancelled it: "0" for slurmstepd
+	// (OverMemoryKill) or an administrator.
 	State    string `json:"state"`
 	By       string `json:"by,omitempty"`
 	ExitCode string `json:"exit_code"` // STATUS:SIGNAL
-	// MaxRSS is in bytes, 0 where nobody polled it: the most of one task that
-	// slurmstepd saw when it looked, which misses what came and went between
-	// two looks. With jobacct_gather/cgroup, from 24.11 on, it is the peak of the
+	// MaxRSS is in bytes, 0 where it was never polled: the highest that slurmstepd
+	// read for one task, which misses peaks between two polls. With jobacct_gather/cgroup, from 24.11 on, it is the peak of the
 	// task's cgroup: memory.peak (v2, Linux 5.19) or memory.max_usage_in_bytes (v1),
 	// page cache included.
 	MaxRSS uint64 `json:"max_rss_bytes,omitempty"`

@@ -143,7 +143,7 @@ func TestEnded(t *testing.T) {
 		{"not in the accounting", "4", sacctCompleted, showOOM, "scontrol show job"},
 		{"by its SLUID", "s46HM84SHMGW00", sacctOOM, "", "sacct"},
 		{"by its SLUID, no accounting", "s46HM84SHMGW00", "", showOOM, "scontrol show job"},
-		{"nobody knows", "4", "", "", ""},
+		{"unknown", "4", "", "", ""},
 		{"an option", "--all", sacctOOM, showOOM, ""},
 		{"a list", "4,5", sacctOOM, showOOM, ""},
 	} {

@@ -41,7 +41,7 @@ type Enforcement struct {
 	VSizeFactor int
 	// Interval is how often slurmstepd polls: task= of JobAcctGatherFrequency,
 	// or what --acctg-freq made of it. 0 means only when a task starts or ends
-	// and when somebody asks, who may be slurmd.
+	// and on request, such as by sstat or slurmd.
 	Interval time.Duration
 
 	// ConstrainRAM and ConstrainSwap are cgroup.conf's, and false without

@@ -51,7 +51,7 @@ func TestJobNodes(t *testing.T) {
 		{"a task of an array", "8|7_1|n1\n9|7_2|n2\n", "", "7_2", "n2"},
 		{"not started, so scontrol", "7|7|None assigned\n", shown, "7", "n1 n2"},
 		{"no accounting", "", shown, "7", "n1 n2"},
-		{"nobody knows", "", "", "7", "error"},
+		{"unknown", "", "", "7", "error"},
 		{"an option", "", "", "-h", "error"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

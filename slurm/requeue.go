@@ -20,7 +20,7 @@ type RunningJob struct {
 	Leader string
 	State  string // "RUNNING", "COMPLETING", "PENDING", …
 	Reason string // "None", "JobHeldUser"; empty where Slurm says None
-	// Restarts is how often it was requeued, by whomever.
+	// Restarts counts its requeues, ours and others.
 	Restarts int
 	// Requeue says that Slurm may requeue it: neither --no-requeue nor
 	// JobRequeue=0. Batch says that it has a batch script, which alone can be
@@ -93,8 +93,8 @@ func (j RunningJob) share() uint64 {
 	return (j.CPUs + j.Nodes - 1) / j.Nodes
 }
 
-// Room is the most memory that a node may give, in MiB, and who says so. Nobody
-// says so where MiB is 0.
+// Room is the most memory that a node may give, in MiB, and the source. MiB is 0 where it
+// is unknown.
 type Room struct {
 	MiB  uint64
 	Says string // "RealMemory of node n1"
@@ -172,7 +172,7 @@ func (j RunningJob) Setting(mib uint64) string {
 
 // The steps that put a job back into the queue with more memory.
 const (
-	StepLook    = "show job"    // does it run still? somebody else may have been first
+	StepLook    = "show job"    // is it still running? another process may have been first
 	StepHold    = "requeuehold" // from here on Slurm ends the job: CONT, TERM, and KILL after KillWait
 	StepUpdate  = "update"      // Slurm raises the memory of a job that does not run, and of no other; from 26.05 on it lowers a running one's
 	StepRelease = "release"     // a job that stays held never starts again
@@ -208,11 +208,11 @@ type Requeue struct {
 	// StartIn is 0, Slurm has it wait for requeue_delay of SchedulerParameters (25.11
 	// and newer), else for cred_expire of AuthInfo, 2 minutes.
 	StartIn time.Duration
-	// Again says that somebody before us may have held it and not come further.
+	// Again says that an earlier process may have held the job and stopped there.
 	Again bool
 	// Scontrol runs scontrol, for as long as the context lasts; see [ScontrolStrict].
 	Scontrol func(ctx context.Context, args ...string) ([]byte, error)
-	// Told is told of each step as soon as it has ended; nil for nobody.
+	// Told is called after each step; it may be nil.
 	Told func(RequeueStep)
 	// Patience is for how long each step is tried; the zero value is what a real
 	// slurmctld wants.
@@ -237,8 +237,8 @@ type RequeueResult struct {
 	// Requeued says that the job was put back by this. Gone says that it did not
 	// run any more and nothing was done.
 	Requeued, Gone bool
-	// Raised says that it has the new memory. Held says that it could not be
-	// released: it waits until somebody does that by hand.
+	// Raised says that it has the new memory. Held says that it could not be released
+	// and waits for `scontrol release`.
 	Raised, Held bool
 	// Why is what went wrong, for people; empty where nothing did.
 	Why string

@@ -208,7 +208,7 @@ func TestRequeueSteps(t *testing.T) {
 		{"each step fails twice", controller{fails: map[string]int{"show": 2, "requeuehold": 2, "update": 2, "release": 2}},
 			RequeueResult{Requeued: true, Raised: true}, each, "MinMemoryNode=375", "BeginTime"},
 		{"scontrol complains of something else", controller{warns: true}, RequeueResult{Requeued: true, Raised: true}, all, "MinMemoryNode=375", "BeginTime"},
-		{"nobody answers", controller{fails: map[string]int{"show": -1}}, RequeueResult{Why: "no to show"}, []string{show}, "", "None"},
+		{"no answer", controller{fails: map[string]int{"show": -1}}, RequeueResult{Why: "no to show"}, []string{show}, "", "None"},
 		{"requeuehold is refused", controller{fails: map[string]int{"requeuehold": -1}},
 			RequeueResult{Why: "no to requeuehold"}, []string{show, hold}, "", "None"},
 		{"requeuehold was done without an answer", controller{lost: true, fails: map[string]int{"requeuehold": -1}},
@@ -273,8 +273,7 @@ func distinct(calls []string) (list []string) {
 }
 
 // TestRequeueAgain: the process that had held the job was killed. Another one of
-// the same goes on where it was; without that word nobody touches a job that was
-// held by hand.
+// the same goes on from there; without its mark a job held by hand is left alone.
 func TestRequeueAgain(t *testing.T) {
 	job, err := ParseRunningJob([]byte(showRunning), "46")
 	must(t, err)

@@ -26,7 +26,7 @@ var (
 
 // FindRunning asks scontrol which nodes a job has. job is a number, "12_3" for an
 // array task. The error wraps [ErrNoJob], [ErrNotRunning] or [ErrArray] where Slurm
-// answered; of a job that does not run the state is told beside it.
+// answered; for a job that is not running the error also has its state.
 func FindRunning(ctx context.Context, scontrol func(ctx context.Context, args ...string) ([]byte, error), job string) (Running, error) {
 	if !isJobID(job) && !IsSLUID(job) {
 		return Running{}, fmt.Errorf("cannot ask about job %q: not a job id", job)

@@ -156,7 +156,7 @@ func BenchmarkLevel(b *testing.B) {
 	})
 }
 
-// Limits are files: they are read anew, and what is missing is no limit.
+// TestLimitsChange: limits are read again each time, and a missing file is no limit.
 func TestLimitsChange(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch", "slurm-v1")
 	job := open(t, fs, rsstest.Trainer).Levels[2]

@@ -28,8 +28,8 @@ func (g fakeGroup) write(t *testing.T, dir string) {
 	}
 }
 
-// TestBehind: memory.stat that is not of now is told by the charge, and what is
-// true is told by the levels below.
+// TestBehind: the charge shows that memory.stat is out of date; the levels below have the
+// current values.
 func TestBehind(t *testing.T) {
 	for name, c := range map[string]struct {
 		job, step fakeGroup
@@ -40,7 +40,7 @@ func TestBehind(t *testing.T) {
 		"page cache went, memory came": {fakeGroup{500, 100, 300, 1, 0}, fakeGroup{490, 290, 199, 1, 0}, 291},
 		"all is missing":               {fakeGroup{500, 0, 0, 1, 0}, fakeGroup{500, 499, 0, 1, 0}, 500},
 		"page cache went":              {fakeGroup{200, 0, 300, 1, 0}, fakeGroup{200, 199, 0, 1, 0}, 200},
-		"nobody below knows":           {fakeGroup{500, 300, 0, 1, 0}, fakeGroup{0, 0, 0, 0, 0}, 500},
+		"no level below knows":         {fakeGroup{500, 300, 0, 1, 0}, fakeGroup{0, 0, 0, 0, 0}, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "job")

@@ -76,7 +76,7 @@ func TestTasksV1(t *testing.T) {
 	const top = "sys/fs/cgroup/pids/user.slice/"
 	fs.Write(top+"pids.max", "400\n")
 	fs.Write(top+"user-1000.slice/pids.current", "200\n")
-	p = openTasks(t, fs) // a file that is written anew in a text tree is another file
+	p = openTasks(t, fs) // a text tree replaces a file that is written again
 	if d := cmp.Diff(map[string][2]uint64{"/user.slice/user-1000.slice": {200, 200}, "/user.slice": {213, 400}}, limited(t, p)); d != "" {
 		t.Error(d)
 	}
@@ -164,7 +164,7 @@ func TestRealTasks(t *testing.T) {
 		}
 	}
 	write(filepath.Join(dir, "pids.max"), "40")
-	// A shell that forks what it is told.
+	// A shell that forks as many processes as it reads.
 	c := rsstest.StartChild(t, exec.Command("bash", "-c", `while read -r n; do for ((i = 0; i < n; i++)); do sleep 100 <&- >&- & kids+=($!); done 2>&-; echo $n; done; kill "${kids[@]}"`))
 	write(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(c.PID))
 	p, err := OpenTasks("/proc", "/sys", c.PID)

@@ -286,7 +286,7 @@ func TestUserTasks(t *testing.T) {
 // The kernel counts as we do: with the limit at what is counted, a user gets no
 // task more, and with one more it gets one.
 func TestUserTasksAsTheKernelCounts(t *testing.T) {
-	const uid = 64321 // nobody's
+	const uid = 64321 // an unused account
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
 	}

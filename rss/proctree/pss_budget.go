@@ -166,7 +166,7 @@ func (b *PSSBudget) Update(procs []rss.Proc) {
 		others := mapped.Sub(e.now.File + e.now.Shmem)
 		for _, m := range []*moves{&e.moves, &e.asked} {
 			m.add(all, e.own)
-			// What was mapped and given up again is shared with nobody.
+			// Pages that were mapped and given up again are no longer shared.
 			m.joined = min(m.joined, others)
 		}
 	}

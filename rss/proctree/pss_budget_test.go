@@ -96,8 +96,8 @@ func TestBudgetOrder(t *testing.T) {
 	})
 }
 
-// What others map and give up changes the PSS of a process that does nothing,
-// so it is read anew.
+// TestBudgetOthersMove: mappings of other processes change the PSS of an idle one, so its
+// PSS is read again.
 func TestBudgetOthersMove(t *testing.T) {
 	var b PSSBudget
 	still, other := proc(1, rss.GiB), proc(2, rss.GiB)
@@ -150,11 +150,11 @@ func TestBudgetOthersMove(t *testing.T) {
 	}
 }
 
-// TestNextReading: when a reading will be due is told without asking for it.
+// TestNextReading: Next says when a reading is due without taking it.
 func TestNextReading(t *testing.T) {
 	var b PSSBudget
 	if _, ok := b.Next(0); ok {
-		t.Error("one is wanted of nobody")
+		t.Error("a reading is due although there are no processes")
 	}
 	p := rss.Proc{ID: rss.ProcID{PID: 11, Start: 1}, RSS: rss.GiB, Anon: rss.GiB}
 	b.Update([]rss.Proc{p})
@@ -407,7 +407,7 @@ func TestBudgetForbids(t *testing.T) {
 func TestBudgetLargest(t *testing.T) {
 	m := machine{procs: []rss.Proc{proc(1, 65*rss.GiB)}, rate: 7 * time.Millisecond, one: 0.01}
 	if all := m.until(0, time.Minute); len(all) != 0 {
-		t.Errorf("nobody knows its mappings: %+v", all)
+		t.Errorf("read although its mappings are unknown: %+v", all)
 	}
 	if told := m.b.Told(); len(told) != 1 {
 		t.Errorf("told %v", told)

@@ -55,8 +55,8 @@ func (r *Reader) Close() {
 // StartTime returns the start time of a process in clock ticks since boot,
 // field 22 of /proc/PID/stat.
 func StartTime(proc string, pid int) (uint64, error) {
-	// Not by newFiles, nor by package os, whose poller is told of each file: who
-	// leads asks this of every rank each few seconds.
+	// Neither newFiles nor package os, whose poller registers each file: the leader
+	// calls this for every rank every few seconds.
 	var buf [2 << 10]byte
 	n, err := readOnce(proc+"/"+strconv.Itoa(pid)+"/stat", buf[:])
 	if err != nil {
@@ -218,9 +218,8 @@ type kept struct {
 	asked      bool
 }
 
-// maxKept is how many descriptors are kept at most, and never more than a
-// quarter of RLIMIT_NOFILE: a watcher shares the limit's purpose, if not the
-// limit, with nobody, but the node's table with everybody.
+// maxKept is the most descriptors that are kept, and never more than a quarter of
+// RLIMIT_NOFILE: the limit is the watcher's own, the node's file table is shared.
 const maxKept = 8192
 
 func (k *kept) room() bool {

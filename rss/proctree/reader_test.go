@@ -110,8 +110,8 @@ func TestListsAfterAFork(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorLeft: that we may open no file more is no word on who is in the
-// tree, and not that nobody is. It is said, and what was not read is read when it can be.
+// TestNoDescriptorLeft: when no more files can be opened, the tree is unknown, not empty.
+// The gap is reported, and the processes are read once files can be opened again.
 func TestNoDescriptorLeft(t *testing.T) {
 	r := New("/proc")
 	t.Cleanup(r.Close)

@@ -74,8 +74,8 @@ func parseParts(b []byte) (rss.Parts, error) {
 }
 
 // PSSInPieces reads the same as [Reader.PSS] from /proc/PID/smaps, one mapping
-// at a time: fs/seq_file.c gives mmap_lock back between two reads, so nobody
-// waits for more than the walk of one mapping. PSS may be smaller by 1 KiB for
+// at a time: fs/seq_file.c releases mmap_lock between two reads, so the process
+// waits for the walk of one mapping at most. PSS may be smaller by 1 KiB for
 // each mapping, since smaps cuts each to whole kB: so does what slurmstepd
 // adds up. Held is the longest read, and up to 1 ms of others; the errors are
 // those of PSS.

@@ -80,7 +80,8 @@ func TestSumSmaps(t *testing.T) {
 	}
 }
 
-// smaps has no Pss_File: it is told from what is mapped, and how much of that is anonymous.
+// TestSumSmapsOfFiles: smaps has no Pss_File; it follows from the mappings and their
+// anonymous parts.
 func TestSumSmapsOfFiles(t *testing.T) {
 	written := func(header string, size, pss, anon int) string {
 		return strings.Replace(record(header, size, pss), "Anonymous:             0 kB", fmt.Sprintf("Anonymous:     %9d kB", anon), 1)
@@ -354,7 +355,7 @@ func TestRealPSSInPieces(t *testing.T) {
 			t.Errorf("mapped by %d: %v in pieces, want %v to %v", who.pid, pieces.Mapped, low, high)
 		}
 		if who.pid == pid && (before.File < 64*rss.MiB || before.Mapped < 64*rss.MiB) {
-			t.Errorf("of files %v of %v, and the file alone, which nobody else maps, has 64 MiB", before.File, before.Mapped)
+			t.Errorf("file PSS %v of %v mapped, but one unshared file alone has 64 MiB", before.File, before.Mapped)
 		}
 		if who.pid == pid && pieces.RSS < 64*rss.MiB {
 			t.Errorf("%v, and the file alone has 64 MiB", pieces.RSS)

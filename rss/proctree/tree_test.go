@@ -277,13 +277,13 @@ func TestDenied(t *testing.T) {
 		must(t, os.Chmod(dir, 0o755))
 	}
 	r := reader(t, fs.Proc)
-	asNobody(t, func() {
+	unprivileged(t, func() {
 		if pids, _, gaps := tree(t, r, 10); !slices.Equal(pids, []int{10, 11}) || gaps != (rss.Gaps{}) {
 			t.Errorf("tree %v, gaps %+v", pids, gaps)
 		}
 	})
 	deny(11)
-	asNobody(t, func() {
+	unprivileged(t, func() {
 		if pids, _, gaps := tree(t, r, 10); !slices.Equal(pids, []int{10}) || gaps != (rss.Gaps{Denied: 1}) {
 			t.Errorf("tree %v, gaps %+v", pids, gaps)
 		}
@@ -296,8 +296,8 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// asNobody runs f on a thread that has no privilege over files.
-func asNobody(t *testing.T, f func()) {
+// unprivileged runs f on a thread that has no privilege over files.
+func unprivileged(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() == 0 {
 		runtime.LockOSThread()
@@ -648,7 +648,7 @@ func start(role string, attr *syscall.SysProcAttr) *exec.Cmd {
 	return c
 }
 
-// command is a real process that does as it is told.
+// command is a real process that takes orders.
 type command struct {
 	*rsstest.Child
 	t *testing.T

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Documents returns the README and, behind it, what is in docs, as one text: a test of
-// what users are told asks whether it is told, not where.
+// Documents returns the README and all of docs as one text: a test checks that a thing is
+// documented, not on which page.
 func Documents(t testing.TB) string {
 	t.Helper()
 	root := "."

@@ -123,7 +123,7 @@ func fill(name string, size int) error {
 	}
 }
 
-// Eater is a process that uses memory as it is told.
+// Eater is a process that uses memory on request.
 type Eater struct {
 	*Child
 	t testing.TB

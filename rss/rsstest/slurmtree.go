@@ -12,7 +12,7 @@ import (
 // SlurmTree is what Slurm would make of cgroup v1 for a node of its own, made of real
 // cgroups.
 type SlurmTree struct {
-	Node string // whom no Slurm knows
+	Node string // a name that no Slurm has
 	Dir  string // slurm_NODE of the memory hierarchy
 	t    testing.TB
 }

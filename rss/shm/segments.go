@@ -38,8 +38,8 @@ type Segment struct {
 	Holders []int
 }
 
-// Held is what some processes hold in shared memory, each segment once however
-// many do, the largest first. What is under way in a socket is held by nobody.
+// Held is what some processes hold in shared memory: each segment once, however many
+// processes hold it, the largest first. A descriptor in transit in a socket does not count.
 type Held struct {
 	Segments []Segment
 	Cost     time.Duration // processor time of the reading
@@ -61,9 +61,9 @@ func (h *Held) Sum(dev uint64) map[Kind]Total {
 // Segments finds what processes hold, by the links of /proc/PID/fd
 // (proc_pid_fd(5)) and the lines of /proc/PID/maps (proc_pid_maps(5)). At most
 // most descriptors and mappings are read in all, some 1 us each; 0 means 400,000.
-// A Python worker with torch has some 1,500 mappings. Of what is mapped and not open, the size is told
-// exactly by /proc/PID/map_files, which takes CAP_CHECKPOINT_RESTORE or
-// CAP_SYS_ADMIN, else only bounded.
+// A Python worker with torch has some 1,500 mappings. /proc/PID/map_files has the size of
+// what is mapped and not open, with CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN; without it the
+// size is only bounded.
 //
 // The error says that there is no procfs. What a process holds that cannot be read is
 // not in it.

@@ -79,7 +79,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// A process as a directory: what is mapped and gone is told by maps alone.
+// TestSegmentsOfText: a process as a directory; only maps shows what is mapped and deleted.
 func TestSegmentsOfText(t *testing.T) {
 	fs := rsstest.Empty(t)
 	fs.Write("proc/7/maps", `400000-401000 r-xp 00000000 08:01 12 /usr/bin/python3

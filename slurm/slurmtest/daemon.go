@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// freePorts returns n TCP ports that nobody listens on.
+// freePorts returns n unused TCP ports.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {

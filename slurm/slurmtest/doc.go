@@ -14,7 +14,7 @@
 //
 // Start skips the test, with the reason, where a cluster cannot run: it wants
 // root, Slurm and munge installed, and cgroup v1. Jobs run as a plain user,
-// nobody unless told otherwise, who may read and write [Cluster.Dir] and
+// the account "nobody" by default, who may read and write [Cluster.Dir] and
 // perhaps not the checkout: copy there what a job needs, with
 // [Cluster.Install].
 //

@@ -18,7 +18,7 @@ const (
 	LinuxPss      Mode = "linux-pss"       // … on summed PSS
 	LinuxNoShared Mode = "linux-noshared"  // … on summed RSS less shared pages
 	LinuxVSize    Mode = "linux-vsize"     // … on summed RSS, and on virtual memory above 4 times the limit
-	LinuxOff      Mode = "linux-off"       // nobody kills but the node
+	LinuxOff      Mode = "linux-off"       // only the node's OOM killer kills
 	LinuxNoMemory Mode = "linux-no-memory" // as linux, with no memory in SelectTypeParameters
 	CgroupKill    Mode = "cgroup-kill"     // slurmstepd kills on the anonymous memory of the task's cgroup
 	Cgroup        Mode = "cgroup"          // the kernel kills at the job's cgroup limit
@@ -91,7 +91,7 @@ type Options struct {
 	Poll int
 	// Conf and CgroupConf are lines added to slurm.conf and cgroup.conf.
 	Conf, CgroupConf string
-	// User is whom jobs run as, nobody if empty.
+	// User is the account of jobs; empty means "nobody".
 	User string
 	// Suite takes Slurm, and with it all that jobs and commands run, from the
 	// root of a suite (rss/rsstest/debian); from this machine if empty.

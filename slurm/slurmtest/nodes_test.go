@@ -232,7 +232,7 @@ scancel $SLURM_JOB_ID.0; wait; true`, "-N2", "--ntasks-per-node=4", "--mem=300")
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "alive\n" {
 		t.Errorf("%q, %v", out, err)
 	}
-	// What is refused is told in one line.
+	// A refusal is one line.
 	gone := r
 	gone.ID = "4000000"
 	cmd = c.Command(t.Context(), "srun", slurm.OverlapArgs(gone, "", "true")...)

@@ -195,7 +195,7 @@ func kernelKills(t *testing.T, o slurmtest.Options) {
 }
 
 // TestPolledWhenAsked: with polling turned off a step may stand above its
-// limit until somebody asks how it is, be it only sstat.
+// limit until it is asked for, if only by sstat.
 func TestPolledWhenAsked(t *testing.T) { eachSlurm(t, polledWhenAsked) }
 
 func polledWhenAsked(t *testing.T, o slurmtest.Options) {

@@ -164,7 +164,7 @@ var mhz = regexp.MustCompile(`(?m)^cpu MHz\s*:\s*(\d+)\.(\d{3})`)
 func clockOf(cpuinfo []byte) (int, error) {
 	m := mhz.FindSubmatch(cpuinfo)
 	if m == nil {
-		return 0, errors.New("a guest is told the processor's frequency, which /proc/cpuinfo has not")
+		return 0, errors.New("no cpu MHz in /proc/cpuinfo, which a guest needs")
 	}
 	return strconv.Atoi(string(m[1]) + string(m[2]))
 }
