@@ -39,14 +39,14 @@ func TestFollow(t *testing.T) {
 	}
 	select {
 	case m := <-p.Messages():
-		t.Fatalf("it lives, and nobody left: %#v", m)
+		t.Fatalf("it lives, and Leave was not called: %#v", m)
 	case <-time.After(10 * time.Millisecond):
 	}
 	if p.Ended() {
 		t.Error("it lives")
 	}
 	p.Leave()
-	p.Leave() // is told once
+	p.Leave() // the second call says nothing
 	if m := message(t, p); m != (hold.Gone{}) {
 		t.Fatalf("%#v", m)
 	}

@@ -68,7 +68,7 @@ func TestCountsOfRealProcesses(t *testing.T) {
 	if !maps.Maps(60000) || !fds.Descriptors(500) {
 		t.Fatal("an eater has ended")
 	}
-	read() // VmSize has grown: nobody waits for 30 s
+	read() // VmSize has grown: the next count does not wait for 30 s
 	began := now
 	r.look(t, &now, procs, func() bool {
 		m, _ := r.Of(procs[0].ID)
@@ -127,7 +127,7 @@ func TestCountsNeverBlockTheLoop(t *testing.T) {
 		r.Read(now, procs, 0, false)
 	}
 	if !r.processes.Busy() {
-		t.Error("a pipe that nobody writes was counted")
+		t.Error("a pipe without a writer was counted")
 	}
 	if f, err := os.OpenFile(fifo, os.O_WRONLY, 0); err == nil {
 		f.Close() // the reader goes on

@@ -35,7 +35,7 @@ func TestSharedOfThisNode(t *testing.T) {
 	}
 }
 
-// Committed memory is limited only where the kernel is told not to overcommit.
+// TestCommit: committed memory is limited only where vm.overcommit_memory is 2.
 func TestCommit(t *testing.T) {
 	for _, c := range []struct {
 		mode string

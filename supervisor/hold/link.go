@@ -320,9 +320,9 @@ type unsticker struct {
 	suspected       bool // the last look saw them parted
 }
 
-// check acts when two looks in a row saw them parted. Between reading the one
-// state and the other, let alone the signal, somebody may continue both and ^Z
-// stop them again; our SIGCONT would take that ^Z back.
+// check acts when two looks in a row find one stopped and the other not. Between the two
+// reads and the signal both may be continued and stopped again by ^Z, which our SIGCONT
+// would undo.
 func (u *unsticker) check() error {
 	parted, err := u.parted()
 	if err != nil || !parted || !u.suspected {

@@ -124,8 +124,8 @@ func pidsGroup(t *testing.T) string {
 	return ""
 }
 
-// With pids.max reached nobody can make a thread or a process: neither signals
-// nor a dead watcher need one.
+// TestPidsMax: at pids.max no thread or process can be made; signals and a dead watcher
+// need none.
 func TestPidsMax(t *testing.T) {
 	dir := pidsGroup(t)
 	for range 3 {
@@ -194,7 +194,7 @@ func TestNoRoomForTheUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("to be another user needs root")
 	}
-	const user = 64123 // nobody else's
+	const user = 64123 // an unused account
 	dir, err := os.MkdirTemp("", "hold-test-")
 	must(t, err)
 	defer os.RemoveAll(dir)

@@ -154,8 +154,8 @@ void hold_die(int sig) {
 	if (pid > 0) kill(pid, sig); // -1, where it is refused, stands for all processes
 }
 
-// hold_forward sends sig on. What came by sigqueue(3) keeps its value and
-// sender; the kernel lets nobody repeat the sender of a plain kill(2).
+// hold_forward sends sig on. A signal from sigqueue(3) keeps its value and sender; the
+// kernel does not allow that for a plain kill(2).
 int hold_forward(int pidfd, pid_t pid, int sig, int code, pid_t from, uid_t uid, uint64_t value) {
 	siginfo_t si, *info = NULL;
 	if (code == SI_QUEUE) {

@@ -157,7 +157,7 @@ func TestGroupSignalOnce(t *testing.T) {
 			kill(t, pid, sig)
 			want[sig]++
 			until(t, fmt.Sprintf("signal %d for the %dth time", sig, want[sig]), func() bool { return k.count(sig) >= want[sig] })
-			// The watcher has taken its own, so that the next is judged anew.
+			// The watcher has taken its own, so the next one is judged by itself.
 			until(t, "an idle witness", func() bool { return pendingOf(k.watcher) == 0 })
 		}
 	}

@@ -93,8 +93,8 @@ func quoted(argv []string) string {
 	return strings.Join(argv, " ")
 }
 
-// The terminal sends ^C, ^\ and ^Z to the whole foreground group, and
-// somebody may send the same signal to the holder.
+// TestTerminalSignalsOnce: the terminal sends ^C, ^\ and ^Z to the whole foreground group,
+// and the holder may get the same signal from elsewhere.
 func TestTerminalSignalsOnce(t *testing.T) {
 	for _, watch := range []string{"", "good"} {
 		t.Run("watcher "+watch, func(t *testing.T) {

@@ -153,7 +153,7 @@ func TestMuteWatcher(t *testing.T) {
 	s.pending(bit(harmless))
 	s.arrive()
 	s.want(false)
-	s.arrive() // waits in vain
+	s.arrive() // gets no answer in time
 	request := s.next()
 	s.want(true)
 	if !s.holder.witness.mute {

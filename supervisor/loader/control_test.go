@@ -80,8 +80,8 @@ func (s *scripted) expect(want ...event.Loader) []Said {
 func TestControl(t *testing.T) {
 	s := script(t)
 	s.expect()
-	if _, _, err := s.Trim(); !errors.Is(err, ErrNobody) {
-		t.Errorf("trim of nobody: %v", err)
+	if _, _, err := s.Trim(); !errors.Is(err, ErrNoProcess) {
+		t.Errorf("trim without a process: %v", err)
 	}
 	must(t, s.SetBudget(100*rss.MiB))
 	s.hello(s.id)
@@ -250,8 +250,8 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
-// TestManyDirs: with a directory for each rank, one that nobody told of is looked
-// into in its turn, and at once where there is news.
+// TestManyDirs: with a directory for each rank, each is read in its turn, and at once when
+// notified of news.
 func TestManyDirs(t *testing.T) {
 	base := t.TempDir()
 	var dirs []string
@@ -296,7 +296,7 @@ func TestControlGC(t *testing.T) {
 	if !s.ctl().Private {
 		t.Error("a trainer that comes later is not told of private mappings")
 	}
-	if _, _, err := s.GC(); !errors.Is(err, ErrNobody) {
+	if _, _, err := s.GC(); !errors.Is(err, ErrNoProcess) {
 		t.Errorf("a process without a loader was asked: %v", err)
 	}
 	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101,102],"num_workers":2,"kind":"map"}` + "\n")

@@ -146,7 +146,7 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 		tr.moreEpochs(1)
 		must(t, tr.ctl.SetBudget(rss.Bytes(n+1)))
 		if pids := tr.workers(); len(pids) == 2 {
-			// That nobody can be asked is what some faults do.
+			// Some faults leave no process to ask.
 			tr.ctl.Trim()
 			tr.ctl.GC()
 			if id, err := tr.ctl.Recycle(pids[n], mode); err == nil {
@@ -192,8 +192,8 @@ func runFault(t *testing.T, s *stand, f fault) bool {
 	return hit
 }
 
-// TestGarbage writes what nobody should into the files the hook reads, and puts
-// what cannot be written in place of those it writes.
+// TestGarbage writes garbage into the files that the hook reads, and replaces those it
+// writes by something unwritable.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {

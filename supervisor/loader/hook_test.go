@@ -32,8 +32,8 @@ func TestControlSeen(t *testing.T) {
 	}
 }
 
-// TestRunDirGone has the run directory vanish, be one that cannot be written,
-// and be somebody else's: the training does not notice.
+// TestRunDirGone has the run directory vanish, be unwritable and belong to another user:
+// the training does not notice.
 func TestRunDirGone(t *testing.T) {
 	t.Parallel()
 	type kase struct {

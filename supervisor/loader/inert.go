@@ -20,7 +20,7 @@
 //
 //	environ PYTHONPATH              as above
 //	environ RSSWARDEN_DIR           as above
-//	sys.path                        holds the hook directory, since nobody takes it off
+//	sys.path                        holds the hook directory, since nothing removes it
 //	sys.path_importer_cache */hook-*        it was looked into
 //
 // Of the whole program's making, beside these (package hold):

@@ -164,8 +164,8 @@ func TestIterableTakenBack(t *testing.T) {
 	tr.right()
 }
 
-// TestIterableForkRefused has fork fail while the workers are started anew: it
-// is tried again until it works.
+// TestIterableForkRefused has fork fail while the workers are restarted: it is tried again
+// until it works.
 func TestIterableForkRefused(t *testing.T) {
 	t.Parallel()
 	torch113.Need(t)
@@ -187,7 +187,7 @@ func TestIterableForkRefused(t *testing.T) {
 }
 
 // TestIterableUnpicklable has a dataset that can no longer be pickled when its
-// workers are to be started anew: they stay.
+// workers are to be restarted: they stay.
 func TestIterableUnpicklable(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, on *stand) {

@@ -18,8 +18,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
-// ErrNobody says that no process that could do it is known.
-var ErrNobody = errors.New("no loader process")
+// ErrNoProcess says that no process is known that could do it.
+var ErrNoProcess = errors.New("no loader process")
 
 type request struct {
 	what event.Action         // ActionTrim, ActionGC or ActionRecycle
@@ -139,7 +139,7 @@ func (c *Control) askSeveral(what event.Action, able func(*trainer) []int, pids 
 		}
 	}
 	if len(asked) == 0 {
-		return 0, nil, fmt.Errorf("cannot ask for a %s: %w", what, ErrNobody)
+		return 0, nil, fmt.Errorf("cannot ask for a %s: %w", what, ErrNoProcess)
 	}
 	id, err = c.ask(r)
 	return id, asked, err
@@ -158,7 +158,7 @@ func (c *Control) Recycle(worker int, mode event.Mode) (id uint64, err error) {
 		}
 		return c.ask(&request{what: event.ActionRecycle, mode: mode, pids: map[rss.ProcID][]int{t.ID: {worker}}})
 	}
-	return 0, fmt.Errorf("cannot ask for a recycle of %d: %w", worker, ErrNobody)
+	return 0, fmt.Errorf("cannot ask for a recycle of %d: %w", worker, ErrNoProcess)
 }
 
 // Cancel takes a request back. What was begun is finished, and reported.

@@ -13,8 +13,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
-// TestVerbs holds that a trainer that has an InfiniBand device open is not
-// forked anew, and that one whose workers are not forks of it is served.
+// TestVerbs: a trainer with an open InfiniBand device is not forked again, and one whose
+// workers are not forks of it is served.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
@@ -107,8 +107,8 @@ func TestUnknownTorch(t *testing.T) {
 	})
 }
 
-// TestTraceback holds that a dataset that raises is told of in the words it is
-// told of bare: no line of ours stands between the program's.
+// TestTraceback: the traceback of a dataset that raises is the same as bare, without a line
+// of ours.
 func TestTraceback(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {

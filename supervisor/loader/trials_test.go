@@ -22,7 +22,7 @@ type trialStand struct {
 	*Trials
 	t       *testing.T
 	control *Control
-	verdict string // the file with what the hook is told
+	verdict string // the file that the hook reads
 	note    string
 	now     time.Duration
 }

@@ -37,7 +37,7 @@ func TestTrimRequest(t *testing.T) {
 		tr := train(t, trainOptions{on: on, args: append(a, append(strings.Fields(args), "--until", "@stop")...)})
 		var freed rss.Bytes
 		for n := 0; n < 4; {
-			tr.until("somebody to ask", func() bool {
+			tr.until("a process to ask", func() bool {
 				for _, tn := range tr.ctl.Trainers() {
 					if len(tn.Loaders) > 0 {
 						return true
@@ -46,7 +46,7 @@ func TestTrimRequest(t *testing.T) {
 				return false
 			})
 			id, asked, err := tr.ctl.Trim()
-			if errors.Is(err, ErrNobody) {
+			if errors.Is(err, ErrNoProcess) {
 				continue
 			}
 			must(t, err)

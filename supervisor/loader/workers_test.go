@@ -12,9 +12,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
-// TestOutcomeOfAReapedWorker: a fork server reaps a worker first and says its
-// status then, and where the program waits for its children itself nobody
-// knows it.
+// TestOutcomeOfAReapedWorker: a fork server reaps a worker first and reports its status
+// later; where the program itself waits for its children, the status is unknown.
 func TestOutcomeOfAReapedWorker(t *testing.T) {
 	t.Parallel()
 	const want = `True None {'exit': 0, 'why': ''}

@@ -9,8 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// TestMemberNews: a file that was replaced is read anew, one that is damaged is
-// nobody.
+// TestMemberNews: a replaced file is read again, a damaged one is no member.
 func TestMemberNews(t *testing.T) {
 	dir := parent(t)
 	m0, _ := rank(t, 0)

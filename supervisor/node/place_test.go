@@ -114,7 +114,7 @@ func changes(n News) (all []string) {
 	return all
 }
 
-// TestPlaceOfItsOwn: a watcher that could not join leads, and has nobody to ask or tell.
+// TestPlaceOfItsOwn: a watcher that could not join leads, without other ranks.
 func TestPlaceOfItsOwn(t *testing.T) {
 	var p Place
 	if !p.Leads() || p.Joined() || p.HasLock() || p.Dir() != nil || p.Stopping() || p.MeetDue(time.Hour, &rss.Sample{}) {

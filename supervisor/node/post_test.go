@@ -80,7 +80,7 @@ func TestOneLeads(t *testing.T) {
 		select {
 		case leading = <-heir:
 		case <-time.After(10 * time.Second):
-			t.Fatal("nobody took the lead over")
+			t.Fatal("no rank took the lead over")
 		}
 		if !posts[leading].Leads() {
 			t.Fatal("who was given the lead does not lead")
@@ -284,8 +284,8 @@ func TestLinksInside(t *testing.T) {
 	}
 }
 
-// TestRenew: what somebody has removed or broken of ours comes back, and neither
-// does anybody go missing meanwhile nor do two lead.
+// TestRenew: files of ours that were removed or broken come back; meanwhile no rank goes
+// missing, and no two lead.
 func TestRenew(t *testing.T) {
 	dir := parent(t)
 	m1, _ := rank(t, 0)
@@ -394,8 +394,7 @@ func TestRenewTouches(t *testing.T) {
 	}
 }
 
-// TestSweep: what killed runs have left goes when it is old, what somebody is in
-// stays.
+// TestSweep: what killed runs left is removed when it is old, unless it is in use.
 func TestSweep(t *testing.T) {
 	dir := parent(t)
 	live, _ := rank(t, 0)

@@ -1,7 +1,7 @@
 // Package nodedir makes and checks directories on node-local storage that only
-// this user can enter. What lies in them is read and executed as the user's
-// own, so nobody else may be able to put something there, and it is looked at
-// often, so it may not lie on a file server.
+// this user can enter. Their files are read and executed as the user's own, so
+// no other user may write there; and they are read often, so they may not lie on
+// a file server.
 package nodedir
 
 import (
@@ -34,8 +34,8 @@ func Make(dir string) error {
 	return CheckOwn(dir)
 }
 
-// CheckOwn says whether dir is a directory, no link, of this user, that nobody
-// else can enter.
+// CheckOwn says whether dir is a directory, not a link, that belongs to this user and
+// that no other user can enter.
 func CheckOwn(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {

@@ -117,8 +117,8 @@ func TestProcFile(t *testing.T) {
 	}
 }
 
-// TestUnserved: a way that crosses a mount of a file server, or of a file system in user
-// space, by its name or by a link, is told from one that does not.
+// TestUnserved finds paths that cross a mount of a file server or of a file system in user
+// space, by name or by a link.
 func TestUnserved(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)

@@ -27,7 +27,7 @@ func TestReadWithin(t *testing.T) {
 	if b, err := ReadWithin(file); err != nil || string(b) != "A=b\n" {
 		t.Errorf("read %q, %v", b, err)
 	}
-	if b, err := ReadWithin(fifo); err == nil { // nobody writes: an open would hang
+	if b, err := ReadWithin(fifo); err == nil { // without a writer open would hang
 		t.Errorf("read %q from a FIFO", b)
 	}
 	if _, err := ReadWithin(filepath.Join(dir, "none")); !os.IsNotExist(err) {

@@ -86,7 +86,7 @@ func TestSmapsInTurn(t *testing.T) {
 	now += 10 * time.Second
 	asked("10 s after 20 ms", now, &second, second)
 
-	// What cannot be read stands in nobody's way, and is tried again.
+	// What cannot be read delays nothing else, and is tried again.
 	hand.Answer(t, smapsAnswer{want: second})
 	r.TakeInto(now, &diagnosis.Look{})
 	asked("after a failure", now, &first, second, first)
@@ -135,7 +135,7 @@ func TestSmapsOfThisProcess(t *testing.T) {
 	}
 	gone := smapsQuestion{want: diagnosis.Want{Reading: diagnosis.WantParts, ID: rss.ProcID{PID: 4200, Start: 1}}}
 	if r := gone.read(tree, "/proc"); r.whole() {
-		t.Errorf("of nobody %+v", r)
+		t.Errorf("of a process that has ended: %+v", r)
 	}
 }
 

@@ -221,14 +221,14 @@ func (in *Input) met(r event.Rule, l *event.Limit) (lead rss.Bytes, met bool) {
 	return lead, lead > 0 && l.Used+lead >= at
 }
 
-// askPatience is how long a rule that asks somebody waits for actions in
-// flight, which may yet make it needless.
+// askPatience is how long a rule with signal= or exec= waits for actions in flight, which
+// may make it needless.
 const askPatience = 5 * time.Second
 
-// waits says whether r must wait its turn. A stop never does: what it would
-// wait for may hang, and then the kernel ends the job. What asks somebody waits
-// no longer than [askPatience], for one action or for several upon each other,
-// and not where as much was used up since the action began as is left.
+// waits says whether r must wait for actions in flight. A stop never does: they may hang,
+// and then the kernel ends the job. signal= and exec= wait for [askPatience] at most, for
+// one action or several in a row, and not where use grew by as much since the action began
+// as is left.
 func (j *judging) waits(g *rung, r event.Rule, l *event.Limit) bool {
 	f := j.flight
 	switch {

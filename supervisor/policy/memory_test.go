@@ -87,7 +87,7 @@ func TestHandOver(t *testing.T) {
 		{"an action in flight", "85%:trim",
 			func(c *script) uint64 { c.want(c.at(second, slurm(86)), "85%:trim"); return 0 },
 			func(h *script) { h.want(h.at(second, slurm(86)), "85%:trim") }},
-		{"one that was in vain", "85%:trim",
+		{"one that freed nothing", "85%:trim",
 			func(c *script) uint64 {
 				c.want(c.at(second, slurm(86)), "85%:trim")
 				c.done(true, event.ReasonDone, 86, 86)
@@ -332,7 +332,7 @@ func TestForecastIsGiven(t *testing.T) {
 	}
 }
 
-// TestMoves: a step that changes what the ladder remembers is told before it.
+// TestMoves: a step that changes what the ladder remembers is announced before it.
 func TestMoves(t *testing.T) {
 	c := newScript(t, "80%:warn\n85%:trim\n90%:signal=USR2")
 	moves := func(percent float64, want bool) {

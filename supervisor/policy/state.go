@@ -9,7 +9,7 @@
 //
 // It promises: no rule fires below its rung; never two actions at once; nothing fires twice
 // for one crossing unless the first time helped; an action that cannot help a limit is
-// skipped, and the reason is told once.
+// skipped, and the reason is reported once.
 //
 // signal= and exec= ask another process and free nothing themselves. Each is decided once
 // for a crossing, however many limits are crossed together, and nothing waits for it: the

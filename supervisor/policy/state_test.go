@@ -622,7 +622,7 @@ func TestTimeRule(t *testing.T) {
 	}
 }
 
-// What asks somebody is asked once for a crossing and holds nothing up.
+// TestAskOnceForACrossing: signal= and exec= run once for a crossing and delay nothing.
 func TestAskOnceForACrossing(t *testing.T) {
 	for _, ask := range []string{"signal=USR2", "exec=notify"} {
 		c := newScript(t, "90%:recycle\n93%:"+ask+"\n97%:stop")
@@ -636,7 +636,7 @@ func TestAskOnceForACrossing(t *testing.T) {
 		for range 100 {
 			c.want(c.at(10*second, slurm(94)))
 		}
-		c.done(false, event.ReasonError, 94, 94) // nobody waits for it
+		c.done(false, event.ReasonError, 94, 94) // no rule waits for it
 		c.want(c.at(0, slurm(94)))
 		c.want(c.at(second, slurm(88.1)))
 		c.want(c.at(second, slurm(94))) // not left by five points
@@ -750,8 +750,9 @@ func TestAskBeforeTheJobsEnd(t *testing.T) {
 	}
 }
 
-// Collecting garbage stops the trainer: in vain it is done ever less often.
-func TestCollectingInVainThins(t *testing.T) {
+// TestUselessCollectionThins: collecting garbage stops the trainer, so where it frees
+// nothing it is done less and less often.
+func TestUselessCollectionThins(t *testing.T) {
 	c := newScript(t, "85%:gc")
 	var at []time.Duration
 	for range 240 {
@@ -827,7 +828,7 @@ func TestLeadInVain(t *testing.T) {
 		can  event.Feasibility
 		most int
 	}{
-		"in vain": {event.Outcome{OK: true, Reason: event.ReasonDone}, event.Feasibility{OK: true}, 3},
+		"useless": {event.Outcome{OK: true, Reason: event.ReasonDone}, event.Feasibility{OK: true}, 3},
 		"dry run": {event.Outcome{Reason: event.ReasonDryRun}, event.Feasibility{OK: true}, 3},
 		"no help": {event.Outcome{}, event.Feasibility{Reason: event.ReasonNoWorker}, 0},
 	} {

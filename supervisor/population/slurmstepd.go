@@ -38,10 +38,10 @@ func (v *viewer) variables(i proctree.Identity) (map[string]string, error) {
 	return proctree.Environ(v.proc, i.ID.PID, slurmVariable)
 }
 
-// stepOf returns the job and step of a process by its cgroup. The job is its number where
-// the directory has that or its slurmstepd tells it, else a SLUID. For root the directory
-// of the job must be root's, as Slurm makes it: a user whom a subtree was delegated
-// to, by systemd for one, can call any directory in it job_46.
+// stepOf returns the job and step of a process by its cgroup. The job is its number, from
+// the directory or from its slurmstepd, else a SLUID. For root the directory of the job
+// must belong to root, as Slurm makes it: a user with a delegated subtree (systemd) can
+// name any directory in it job_46.
 func (v *viewer) stepOf(pid int) (job, step string, ok bool) {
 	b, err := procfile.Read(filepath.Join(v.proc, strconv.Itoa(pid), "cgroup"), procfile.Small)
 	if err != nil {

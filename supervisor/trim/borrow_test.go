@@ -22,7 +22,7 @@ var blocking = []struct {
 	name  string
 	timed bool
 	lends bool // such a call may return without a cause, so its thread is borrowed
-	again bool // its time begins anew with each stop, because the call reports EINTR itself (signal(7))
+	again bool // its time restarts with each stop, because the call reports EINTR itself (signal(7))
 }{
 	{name: "futex", lends: true},
 	{name: "futex_timed", timed: true, lends: true},

@@ -188,7 +188,7 @@ func (c *check) seccomp() error {
 		case t.seccomp != unix.SECCOMP_MODE_FILTER:
 			return refuse(Seccomp, "thread %d is in seccomp mode %d", t.tid, t.seccomp)
 		case t.filters < 0 || c.self.filters < 0:
-			return refuse(Seccomp, "thread %d has seccomp filters, nobody knows how many", t.tid)
+			return refuse(Seccomp, "thread %d has seccomp filters, their number is unknown", t.tid)
 		case t.filters > c.self.filters:
 			return refuse(Seccomp, "thread %d has %d seccomp filters, we have %d", t.tid, t.filters, c.self.filters)
 		}

@@ -94,7 +94,7 @@ func TestCheckTree(t *testing.T) {
 		{"another by now", func(_ rsstest.Tree, o *CheckOptions) { o.ID.Start-- }, Vanished, "42@1041"},
 		{"stat is no stat", func(fs rsstest.Tree, _ *CheckOptions) { fs.Write("proc/42/stat", "42 (x\n") }, Failed, "malformed"},
 		{"ours", func(_ rsstest.Tree, o *CheckOptions) { o.Ours = func(pid int) bool { return pid == worker } }, Ours, "42"},
-		{"nobody says what is ours", func(_ rsstest.Tree, o *CheckOptions) { o.Ours = nil }, None, ""},
+		{"no test for ours", func(_ rsstest.Tree, o *CheckOptions) { o.Ours = nil }, None, ""},
 		{"real user", func(fs rsstest.Tree, _ *CheckOptions) { fs.Replace(status, uid, other) }, OtherUser, "77"},
 		{"file system user", func(fs rsstest.Tree, _ *CheckOptions) { fs.Replace(status, "\nGid", "1\nGid") }, OtherUser, "1]"},
 		{"a thread's user", func(fs rsstest.Tree, _ *CheckOptions) { fs.Replace(thread, uid, other) }, OtherUser, "77"},
@@ -149,7 +149,7 @@ func TestCheckTree(t *testing.T) {
 				filters(fs, name, 1)
 				fs.Replace(name, "Seccomp_filters:\t1\n", "")
 			}
-		}, Seccomp, "nobody knows"},
+		}, Seccomp, "unknown"},
 
 		{"32 bit", func(fs rsstest.Tree, _ *CheckOptions) { fs.Write("proc/42/auxv", auxv(put32, 32)) }, Not64Bit, ""},
 		{"no auxiliary vector", func(fs rsstest.Tree, _ *CheckOptions) { fs.Write("proc/42/auxv", "") }, None, ""},
@@ -174,7 +174,7 @@ func TestCheckTree(t *testing.T) {
 				fs.Write(fmt.Sprintf("proc/42/task/%d/status", 1000+i), statusText(1000+i, shell, 2))
 			}
 		}, Crowded, ""},
-		// Whichever comes first is told.
+		// The first one found is reported.
 		{"a GPU and state D", func(fs rsstest.Tree, _ *CheckOptions) {
 			open(t, fs, 7, "/dev/nvidia0")
 			fs.Replace(thread, "S (sleeping)", "D (disk sleep)")
@@ -244,7 +244,7 @@ func init() {
 	modes["seize"] = seizeMode
 }
 
-// plainUser is nobody whom the machine knows.
+// plainUser is an account that the machine does not have.
 const plainUser = 4711
 
 // idleMode lives until its input ends, as something that may not be touched.

@@ -65,7 +65,7 @@ func TestDrop(t *testing.T) {
 	}
 	unmap()
 	if d, err := m.drop(); err != nil || d != (Dropped{Before: 8 * rss.MiB, Measured: true}) {
-		t.Errorf("of what nobody maps: %+v, %v", d, err)
+		t.Errorf("of an unmapped file: %+v, %v", d, err)
 	}
 	// Nothing was lost.
 	if b, err := os.ReadFile(m.Path); err != nil || len(b) != 8<<20 {

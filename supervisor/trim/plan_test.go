@@ -34,7 +34,7 @@ func TestPace(t *testing.T) {
 	if got := p.room(b); got != maxDrop {
 		t.Errorf("large folios, third stop: %v", got)
 	}
-	// A stop in which somebody else had the processor says little.
+	// A stop during which another process had the CPU says little.
 	add(b, maxDrop, 30*time.Millisecond)
 	if got := p.room(b); got != maxDrop {
 		t.Errorf("after one that waited: %v", got)
@@ -42,7 +42,7 @@ func TestPace(t *testing.T) {
 	if got := p.room(a); got > PieceSize*5/4 {
 		t.Errorf("the other file, in single pages: %v", got)
 	}
-	// The file was read anew, in single pages.
+	// The file was read again, in single pages.
 	for range 4 {
 		add(b, maxDrop, 17*time.Millisecond)
 	}

@@ -66,8 +66,7 @@ func mapMode(args []string) int {
 	return 0
 }
 
-// helper is this binary in one of its modes. It ends with the test, or when it
-// is told to.
+// helper is this binary in one of its modes. It ends with the test, or on request.
 type helper struct {
 	*rsstest.Child
 	id   rss.ProcID
@@ -267,7 +266,7 @@ func TestPiecesOfTerabyte(t *testing.T) {
 	})
 }
 
-func TestPiecesOfNobody(t *testing.T) {
+func TestPiecesOfAnEndedProcess(t *testing.T) {
 	h, m := startMap(t, sparse(t, 8*rss.MiB), [2]rss.Bytes{0, 8 * rss.MiB})
 	other := h.id
 	other.Start++

@@ -199,7 +199,7 @@ func (p *tracee) wait() unix.WaitStatus {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Microsecond) {
 		var info unix.Siginfo
 		if err := unix.Waitid(unix.P_PID, p.child, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil && err != unix.EINTR {
-			p.t.Fatalf("waitid(%d): %v: somebody else took its end", p.child, err)
+			p.t.Fatalf("waitid(%d): %v: something else reaped it", p.child, err)
 		}
 		if info.Code == exited || info.Code == killed || info.Code == dumped {
 			break
@@ -211,7 +211,7 @@ func (p *tracee) wait() unix.WaitStatus {
 	p.ended = true
 	var status unix.WaitStatus
 	if _, err := unix.Wait4(p.child, &status, 0, nil); err != nil {
-		p.t.Fatalf("wait4(%d): %v: somebody else took its end", p.child, err)
+		p.t.Fatalf("wait4(%d): %v: something else reaped it", p.child, err)
 	}
 	return status
 }
@@ -333,8 +333,8 @@ func taskState(task string) (state byte, tracer int) {
 	return st.state, st.tracer
 }
 
-// letGo waits until nobody traces a thread of the process, and each is in one
-// of the states wanted.
+// letGo waits until no thread of the process is traced, and each is in one of the wanted
+// states.
 func letGo(t *testing.T, pid int, wanted string) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Second)

@@ -91,7 +91,7 @@ func TestReaders(t *testing.T) {
 	rightPages(t, p)
 	neverWoken(t, p)
 
-	// Nobody reads: what is trimmed stays away.
+	// Without readers, trimmed pages stay away.
 	p.counter(readPause).Store(1)
 	wardentest.Until(t, "readers pause", func() bool { return p.counter(readPaused).Load() == 4 })
 	y.all(t, tr, pieces)
@@ -314,7 +314,7 @@ func TestTracerKilled(t *testing.T) {
 		}
 		eintrs := p.counter(readEINTRs).Load()
 		if kind == "epoll_wait" && eintrs == 1 {
-			// It reports that itself at a stop, and nobody was left to mend it.
+			// epoll_wait reports EINTR itself at a stop; a dead tracer cannot restart it.
 			eintrs = 0
 		}
 		if wrong, woken := p.counter(readWrong).Load(), p.counter(readWoken).Load(); wrong+woken+eintrs > 0 {

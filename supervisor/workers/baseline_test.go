@@ -62,8 +62,8 @@ func TestGrownBeforeTheFirstLook(t *testing.T) {
 	}
 }
 
-// TestGrownOfNobody: a report about what is no worker, or of no batches, tells nothing.
-func TestGrownOfNobody(t *testing.T) {
+// TestGrownUnknown: a report about no worker, or of no batches, changes nothing.
+func TestGrownUnknown(t *testing.T) {
 	f := staffed(11)
 	f.see(proc(1, rss.GiB, 0), proc(11, rss.GiB, 0))
 	for _, c := range []struct {

@@ -208,7 +208,7 @@ func (opt *Options) obstacles(id rss.ProcID, runDir string) (list []obstacle) {
 		list = append(list, obstacle{"RSSWARDEN_DIR is not in its environment", "pass RSSWARDEN_DIR on to it"})
 	case hook == "":
 		list = append(list, obstacle{
-			"PYTHONPATH was set anew, without the hook's directory that stood first on it",
+			"PYTHONPATH was overwritten, without the hook's directory",
 			"write PYTHONPATH=…:$PYTHONPATH where it is set",
 		})
 	}
@@ -279,8 +279,8 @@ func ignores(proc string, pid int) string {
 	return ""
 }
 
-// longestMaps bounds what is read of a process's mappings: twice the 65,530 that
-// vm.max_map_count allows where nobody has raised it.
+// longestMaps bounds what is read of a process's mappings: twice the 65,530 that are the
+// default of vm.max_map_count.
 const longestMaps = 16 << 20
 
 func hasTorch(proc string, pid int) bool {

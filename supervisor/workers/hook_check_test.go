@@ -61,7 +61,7 @@ func TestObstacles(t *testing.T) {
 		"isolated":         {pythonFiles{passed, "python3 -u -W ignore -sI train.py", "pid:[1]", "/"}, []string{"started with -I"}},
 		"cleaned":          {pythonFiles{nil, "python train.py", "pid:[1]", "/"}, []string{"neither RSSWARDEN_DIR nor"}},
 		"one variable":     {pythonFiles{passed[1:], "python train.py", "pid:[1]", "/"}, []string{"RSSWARDEN_DIR is not in"}},
-		"PYTHONPATH":       {pythonFiles{[]string{passed[0], "PYTHONPATH=/mine"}, "python train.py", "pid:[1]", "/"}, []string{"PYTHONPATH was set anew"}},
+		"PYTHONPATH":       {pythonFiles{[]string{passed[0], "PYTHONPATH=/mine"}, "python train.py", "pid:[1]", "/"}, []string{"PYTHONPATH was overwritten"}},
 		"another namespace": {
 			pythonFiles{passed, "python train.py", "pid:[2]", "/"}, []string{"a PID namespace of its own"},
 		},

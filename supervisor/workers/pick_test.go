@@ -16,7 +16,7 @@ func TestRecycleMode(t *testing.T) {
 		{300 * rss.MiB, 150 * rss.MiB, event.Swap},
 		{300*rss.MiB - 1, 150 * rss.MiB, event.Drain},
 		{0, 150 * rss.MiB, event.Drain},
-		{rss.TiB, 0, event.Drain}, // nobody knows
+		{rss.TiB, 0, event.Drain}, // unknown
 	} {
 		if got := RecycleMode(c.headroom, c.fresh); got != c.want {
 			t.Errorf("headroom %v, fresh %v: %s, want %s", c.headroom, c.fresh, got, c.want)

@@ -137,8 +137,8 @@ func (m *poolMatcher) judge(s *rss.Sample, tops []rss.ProcID) {
 			markProgram(m.seen[p.ID])
 		}
 	}
-	// A child may match for a moment because it was forked and has not called
-	// exec yet: it makes nobody an owner, and who of the two is one is open.
+	// A child may match briefly, between fork and exec: it does not make its parent an
+	// owner, and which of the two is one stays open.
 	for i := range s.Procs {
 		e := m.seen[s.Procs[i].ID]
 		if !e.matches || e.program {

@@ -140,9 +140,9 @@ func TestWhoIsAWorker(t *testing.T) {
 		"a shell around each": {[]int{1}, []process{
 			{1, 0, "python", other, no}, {2, 1, "python", yes, no}, {3, 2, "sh", yes, no}, {4, 3, "worker", yes, sure}, {5, 2, "sh", yes, no}, {6, 5, "worker", yes, sure},
 		}},
-		"nobody would replace it": {[]int{1}, []process{{1, 0, "python", other, no}, {2, 99, "python", yes, no}}},
-		"our own":                 {[]int{1}, []process{{1, 0, "rsswarden", yes, no}, {2, 1, "rsswarden", yes, no}, {3, 1, "python", yes, no}, {4, 3, "python", yes, sure}}},
-		"in a circle":             {[]int{1}, []process{{1, 2, "sh", yes, no}, {2, 1, "sh", yes, no}, {3, 3, "sh", yes, no}}},
+		"no owner to replace it": {[]int{1}, []process{{1, 0, "python", other, no}, {2, 99, "python", yes, no}}},
+		"our own":                {[]int{1}, []process{{1, 0, "rsswarden", yes, no}, {2, 1, "rsswarden", yes, no}, {3, 1, "python", yes, no}, {4, 3, "python", yes, sure}}},
+		"in a circle":            {[]int{1}, []process{{1, 2, "sh", yes, no}, {2, 1, "sh", yes, no}, {3, 3, "sh", yes, no}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &poolMatcher{seen: map[rss.ProcID]*match{}}

@@ -61,8 +61,8 @@ func TestRespawns(t *testing.T) {
 	if told != 0 {
 		t.Errorf("told %d times too early", told)
 	}
-	check("nobody came in time", look(11*late, 31), 31)
-	check("somebody comes after", look(12*late, 23, 24, 31), 31)
+	check("no replacement in time", look(11*late, 31), 31)
+	check("replacements too late", look(12*late, 23, 24, 31), 31)
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}

@@ -161,7 +161,7 @@ func (w *Workers) RecycleTime() time.Duration {
 
 func (w *Workers) RecycleTook(d time.Duration) { w.recycleTook = d }
 
-// Acted is on whom an action acts, as they were before it.
+// Acted are the processes that an action acts on, as they were before it.
 type Acted struct {
 	Procs   []rss.Proc
 	Pool    []rss.ProcID // all workers of the pool before one was signalled, nil for no pool's

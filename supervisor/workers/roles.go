@@ -15,8 +15,8 @@ type roles struct {
 	kept   map[rss.ProcID]rss.Role
 	byRank bool // RANK tells who is a rank
 
-	// leads are those who started the other ranks and are rank 0 themselves, as
-	// Lightning's main process; open are those of whom that is not certain yet.
+	// leads are processes that started the other ranks and are rank 0 themselves, such as
+	// Lightning's main process; open are those for which that is not certain yet.
 	leads, open map[rss.ProcID]bool
 }
 

@@ -147,7 +147,7 @@ func TestRoles(t *testing.T) {
 }
 
 // TestRolesAreKept: between two epochs a trainer owns no loader, and while the
-// ranks are started anew an agent has no children.
+// ranks are restarted an agent has no children.
 func TestRolesAreKept(t *testing.T) {
 	r := roles{places: &environReader{seen: map[program]*programRanks{}}}
 	sample := func(children ...rss.Proc) *rss.Sample {
@@ -190,7 +190,7 @@ func TestRolesAreKept(t *testing.T) {
 func TestWhoStartedRanks(t *testing.T) {
 	const up = 1
 	r := roles{places: &environReader{seen: map[program]*programRanks{}}}
-	nobody := func(rss.ProcID) bool { return false }
+	none := func(rss.ProcID) bool { return false }
 	// locals are LOCAL_RANK of the children 2, 3, …
 	look := func(at time.Duration, locals ...int) (rss.Role, bool) {
 		s := &rss.Sample{Mono: at, Procs: []rss.Proc{{ID: rss.ProcID{PID: up, Start: 1}, Role: rss.RoleOther}}}
@@ -207,7 +207,7 @@ func TestWhoStartedRanks(t *testing.T) {
 			e.ranks = noRanks
 			e.local = local
 		}
-		r.assign(s, nobody)
+		r.assign(s, none)
 		return s.Procs[0].Role, r.open[s.Procs[0].ID]
 	}
 	type step struct {

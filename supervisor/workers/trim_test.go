@@ -93,8 +93,8 @@ func TestTrimmableByPSS(t *testing.T) {
 	}
 }
 
-// TestSpread: what was mapped since the last reading of PSS is taken to be as widely shared
-// as the data were then, or as libraries are, while nobody knows.
+// TestSpread: until PSS is read again, new mappings count as shared as widely as the data
+// were at the last reading, or as libraries are.
 func TestSpread(t *testing.T) {
 	f := staffed(11, 12, 13)
 	s := &rss.Sample{Procs: []rss.Proc{proc(1, 1000*rss.MiB, 100*rss.MiB)}}

@@ -1,5 +1,5 @@
 // The command that the tests run, bare and held: it shows what it inherits,
-// counts the signals it gets, ends as it is told.
+// counts the signals it gets, ends as its arguments say.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

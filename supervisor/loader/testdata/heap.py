@@ -2,7 +2,7 @@
 
 Each process that is to hold something does so at its first record: free blocks
 between live ones, or reference cycles around arrays. Python's own collector is
-off, so nobody else gives them back.
+off, so nothing else gives them back.
 """
 import argparse
 import gc

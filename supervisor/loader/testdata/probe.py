@@ -2,7 +2,7 @@
 
 It runs on 2.7 and later. What varies between two equal runs (PIDs, times,
 sizes, addresses) is left out. With "torch" among the arguments torch is
-imported before, with "proc" /proc/self is told too.
+imported before, with "proc" /proc/self is printed too.
 """
 from __future__ import print_function
 
@@ -16,7 +16,7 @@ def say(key, value):
 
 
 def interpreter():
-    """What is told first, before the probe has imported anything itself."""
+    """Printed first, before the probe has imported anything itself."""
     for name in sorted(sys.modules):
         say("sys.modules " + name, "there")
     for name in sorted(sys.path_importer_cache):

@@ -48,7 +48,7 @@ class Recorded(torch.utils.data.Sampler):
 
 
 class Repeated:
-    """A batch sampler that begins anew for ever."""
+    """A batch sampler that repeats for ever."""
 
     def __init__(self, inner):
         self.inner = inner

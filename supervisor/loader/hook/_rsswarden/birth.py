@@ -121,7 +121,7 @@ class Init:
 
 
 class _Dry(reduction.ForkingPickler):
-    """Pickles as for a child, to nowhere. Tensors can be, and are not: each would be shared anew."""
+    """Pickles as for a child, and keeps nothing. Skips tensors: pickling would share each of them again."""
 
     class _Nowhere:
         DupFd = int

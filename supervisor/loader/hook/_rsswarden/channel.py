@@ -165,7 +165,7 @@ class Side:
         try:
             self._take(json.loads(_read(self._ctl)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
-            pass  # written by nobody we know: the last good one stays
+            pass  # not written by the watcher: the last good one stays
 
     def _take(self, ctl):
         if ctl["v"] != 1:

@@ -3,7 +3,7 @@
 The walk opens instances, lists, tuples, dicts and sets, those that derive from
 them too, by the methods of the built-in types: no property, no __getattr__ or
 __iter__ of the program's runs, and no length is asked for. It goes three
-containers deep, begins anew at each torch Dataset (Subset, ConcatDataset), and
+containers deep, counted again from each torch Dataset (Subset, ConcatDataset), and
 ends after 50 ms of this thread's time, and 5 us more for each tensor that was
 found, for which torch will take 40 or more. Objects that say themselves how they are
 pickled are not opened. Where something was left out, more says so.

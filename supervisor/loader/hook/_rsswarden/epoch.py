@@ -45,7 +45,7 @@ def close_up(iterator):
 
 
 def _close(iterator, worker_id):
-    # No batch is on its way: torch numbers anew what is left.
+    # No batch is in flight: torch renumbers the remaining workers.
     del iterator._workers[worker_id]
     del iterator._index_queues[worker_id]
     del iterator._workers_status[worker_id]

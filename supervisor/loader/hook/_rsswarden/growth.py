@@ -1,9 +1,9 @@
 """What a worker has of its own, by the number of batches it has made.
 
 A worker that was just started reaches what it needs within a few batches; a leak
-goes on by as much with each. The watcher tells them apart by this: it is told after
-8 batches, and each time their number has doubled, what came since the worker's first
-batch by then and by half as many. In between a batch costs a comparison.
+goes on by as much with each. To tell them apart, the hook reports after 8 batches, and
+each time their number has doubled, the growth since the worker's first batch, by then
+and by half as many batches. In between a batch costs a comparison.
 """
 from _rsswarden import collect
 

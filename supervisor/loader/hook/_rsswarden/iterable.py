@@ -1,10 +1,9 @@
 """Replacing the workers of a loader over an IterableDataset, at its next epoch.
 
 The place in the data lives in those workers, so none is replaced while an epoch
-runs. Where a persistent loader begins a new one, torch has its workers begin
-anew too: there, and only there, all of them are ended by torch's own hand and
-started again, as a loader without persistent_workers does for every epoch. A
-request waits for that and is answered then.
+runs. When a persistent loader begins a new one, torch resets its workers: there,
+and only there, torch ends all of them and starts them again, as a loader without
+persistent_workers does for every epoch. A request waits for that.
 
 The order of the data must not change by it. The draws that torch makes for the
 new workers come from a generator of our own, seeded from the seed of the workers
@@ -44,10 +43,10 @@ class Held:
         if pid not in recycler.pids:
             recycler.refuse(number, pid, "process has ended")
         elif loader is None or loader._iterator is not iterator:
-            recycler.refuse(number, pid, "iterable dataset: its loader has let go of it, no epoch begins anew")
+            recycler.refuse(number, pid, "iterable dataset: its loader has let go of it, no further epoch")
         elif any(value is iterator for name, value in vars(loader).items() if name != "_iterator"):
             # An endless wrapper, such as FastDataLoader, calls its loader's __iter__ once.
-            recycler.refuse(number, pid, "iterable dataset: its loader keeps one iterator, no epoch begins anew")
+            recycler.refuse(number, pid, "iterable dataset: its loader keeps one iterator, no further epoch")
         else:
             self.requests.append((number, pid, mode))
             recycler.side.say("accepted", n=recycler.number, id=number, worker=pid, mode=mode, why=DEFERRED)
@@ -136,7 +135,7 @@ class Renewal:
             self._own.manual_seed((iterator._base_seed + recycler.workers) % (1 << 63))
 
     def run(self, iterator):
-        """Ends the iterator's workers and starts it anew.
+        """Ends the iterator's workers and restarts it.
 
         What torch raises here it would raise for a loader without
         persistent_workers too. A fork that is refused is tried again for a while:
@@ -182,7 +181,7 @@ class Renewal:
 
 
 def _undo(iterator, signals):
-    """Ends the workers of an iterator that could not be made. Nobody waits for what they have."""
+    """Ends the workers of an iterator that could not be made, and drops what they have."""
     iterator._shutdown = True
     if getattr(iterator, "_worker_pids_set", False):
         signals._remove_worker_pids(id(iterator))

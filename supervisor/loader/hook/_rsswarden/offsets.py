@@ -5,8 +5,8 @@ that has read a file in the trainer and reads it in a worker moves one offset
 from two processes, and records come back silently wrong. Workers of the first
 generation meet that only where the trainer read before they were made; a
 replacement is forked later and would meet it where the user never did. So it
-opens each regular file that is open for reading alone anew and puts it in the
-place of the one it inherited, at the position that had at the fork. Those open
+opens again each regular file that is open for reading only, in the place of the
+inherited one and at its position at the fork. Those open
 for writing too stay shared: what both processes write must go on in one place.
 """
 import fcntl
@@ -38,7 +38,7 @@ def _read_only(flags):
 
 
 def reopen(found):
-    """Opens the files that positions found anew, in the child; one that may not be opened stays as it is."""
+    """Opens again, in the child, the files that positions found; one that cannot be opened stays as it is."""
     for fd, position in found.items():
         try:
             _reopen(fd, position)

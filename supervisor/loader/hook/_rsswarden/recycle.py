@@ -98,7 +98,7 @@ class Recycler:
         else:
             self.refuse(number, pid, "process has ended")
             return
-        # With one worker nobody else can be given work; without order torch
+        # A single worker has no other to take its work; without order torch
         # may lose an index where a worker is skipped.
         if len(iterator._workers) < 2 or not getattr(iterator, "_in_order", True):
             mode = "swap"
@@ -267,7 +267,7 @@ class Recycler:
         if not task.told:
             if self._owed(iterator, task.worker_id):
                 return
-            # Nobody is to miss it: it owes nothing, and is given nothing.
+            # It owes no batch and gets no more, so its end loses nothing.
             iterator._workers_status[task.worker_id] = False
             self._tell(iterator, task)
         if self._gone(task) and not self._start(iterator, task):

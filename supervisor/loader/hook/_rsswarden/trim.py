@@ -116,8 +116,7 @@ def drop(path, size, wanted):
 def trim(wrong=None):
     """Drops the pages of every mapping that may be trimmed; returns shared() before and after.
 
-    Private mappings are among them where wrong is given, which is told what is
-    wrong with one.
+    With wrong, private mappings are included; wrong is called with what is wrong with one.
     """
     before = shared()
     with open("/proc/self/maps", "rb") as file:
