@@ -83,11 +83,11 @@ func (f files) read(name string) ([]byte, error) {
 
 func TestReadConf(t *testing.T) {
 	conf, err := ReadConf("/etc/slurm/slurm.conf", files{
-		"/etc/slurm/slurm.conf":   "ClusterName=lab\nA=1\nB=1\ninclude %c.conf\nInclude /abs.conf\nB=4\ninclude gone.conf\ninclude secret.conf",
-		"/etc/slurm/lab.conf":     "A=2\nB=2\nC=2\ninclude deep.conf",
-		"/etc/slurm/deep.conf":    "D=3",
-		"/abs.conf":               "C=3",
-		"/etc/slurm/secret.conf":  "denied",
+		"/etc/slurm/slurm.conf":  "ClusterName=lab\nA=1\nB=1\ninclude %c.conf\nInclude /abs.conf\nB=4\ninclude gone.conf\ninclude secret.conf",
+		"/etc/slurm/lab.conf":    "A=2\nB=2\nC=2\ninclude deep.conf",
+		"/etc/slurm/deep.conf":   "D=3",
+		"/abs.conf":              "C=3",
+		"/etc/slurm/secret.conf": "denied",
 		"/etc/slurm/unused.conf": "A=9",
 	}.read)
 	must(t, err)

@@ -97,7 +97,7 @@ func TestConda(t *testing.T) {
 			if !c.behind && !strings.HasSuffix(out, " "+p.file("mine")+"\n") {
 				t.Errorf("PYTHONPATH has lost what it had: %q", out)
 			}
-			told := strings.Contains(r.stderr.String(), "PYTHONPATH was set anew, without the hook's directory")
+			told := strings.Contains(r.stderr.String(), "PYTHONPATH was overwritten, without the hook's directory")
 			if told == c.reached {
 				t.Errorf("told %v\n%s", told, &r.stderr)
 			}
