@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
@@ -37,11 +39,6 @@ func TestCanTrim(t *testing.T) {
 	if h := s.can(event.ActionTrim, &event.Limit{Accounting: event.AccountingRSS}); !h.OK || h.Gain != 108*rss.MiB {
 		t.Errorf("rss: %+v, want what lies above the floor, 108 MiB", h)
 	}
-	for _, acc := range []event.Accounting{event.AccountingCgroup, event.AccountingNoShared, event.AccountingVirtual, ""} {
-		if h := s.can(event.ActionTrim, &event.Limit{Accounting: acc}); h.OK || h.Reason != event.ReasonNoHelp {
-			t.Errorf("%q: %+v", acc, h)
-		}
-	}
 	s.Settings.Trim = settings.TrimOff
 	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("--trim off: %+v", h)
@@ -56,6 +53,32 @@ func TestCanTrim(t *testing.T) {
 	}
 	if h := none.acts.Can(event.Rule{Action: event.ActionRequeue}, none.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("requeue: %+v", h)
+	}
+}
+
+// TestWhatWorks: what doctor and limits say of each limit is what a run decides, where there
+// are workers that can be trimmed, recycled and collected.
+func TestWhatWorks(t *testing.T) {
+	s, _ := training(t, 20*rss.MiB, 132*rss.MiB, 40*rss.MiB)
+	acts := []event.Action{event.ActionTrim, event.ActionRecycle, event.ActionGC}
+	for _, name := range event.Limits {
+		var rules []event.Rule
+		for _, a := range acts {
+			rules = append(rules, event.Rule{Limit: name, Action: a})
+		}
+		for _, acc := range []event.Accounting{event.AccountingRSS, event.AccountingPSS, event.AccountingNoShared, event.AccountingCgroup, event.AccountingVirtual, ""} {
+			l := event.Limit{Name: name, Accounting: acc, Used: 900 * rss.MiB, Limit: 1000 * rss.MiB}
+			says := phrase.WhatWorks([]event.Limit{l}, rules, nil)[0]
+			for _, a := range acts {
+				h, told := s.can(a, &l), slices.Contains(says.Helps, a)
+				if told == (h.Reason == event.ReasonNoHelp) || told && a == event.ActionTrim && !h.OK {
+					t.Errorf("%s, %q: %s is told to help: %v, a run says %+v", name, acc, a, told, h)
+				}
+				if h.Detail != "" && h.Reason == event.ReasonNoHelp && !strings.Contains(says.Says, h.Detail) {
+					t.Errorf("%s, %q: %q, a run says %q", name, acc, says.Says, h.Detail)
+				}
+			}
+		}
 	}
 }
 

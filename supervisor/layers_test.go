@@ -97,7 +97,7 @@ var layers = map[string][]string{
 	"supervisor/wardentest":       {"rss/rsstest", "supervisor/event", "github.com/creack/pty"},
 	"supervisor/diagnosis":        {"supervisor/text", "rss", "supervisor/event"},
 	// It tries every part as a run would have it.
-	"supervisor/doctor":       {"rss", "rss/cgroup", "rss/procfile", "rss/proctree", "slurm", "supervisor/alert", "supervisor/event", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/nodedir", "supervisor/record", "supervisor/text", "supervisor/trim", "golang.org/x/sys"},
+	"supervisor/doctor":       {"rss", "rss/cgroup", "rss/procfile", "rss/proctree", "slurm", "supervisor/alert", "supervisor/event", "supervisor/hold", "supervisor/limit", "supervisor/loader", "supervisor/nodedir", "supervisor/phrase", "supervisor/record", "supervisor/settings", "supervisor/text", "supervisor/trim", "golang.org/x/sys"},
 	"supervisor/trim/once":    {"rss", "rss/proctree", "supervisor/trim", "golang.org/x/sys"},
 	"supervisor/trim":         {"rss", "rss/procfile", "rss/proctree", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/saveratetest": {"rss"},

@@ -11,9 +11,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
@@ -82,7 +84,7 @@ func doctorSetup(p process) doctor.Setup {
 	origins := s.Origins
 	if f.Usage, f.Warnings = err, s.Warnings; err != nil {
 		// The rest is examined as it would be without what is wrong.
-		s = settings.Settings{Loader: true}
+		s = settings.Settings{Loader: true, Trim: settings.TrimHook, Rules: policy.Default()}
 	}
 	for _, o := range origins {
 		switch {
@@ -97,13 +99,9 @@ func doctorSetup(p process) doctor.Setup {
 	if _, err := os.Stat(p.site); err == nil {
 		f.Site = p.site
 	}
-	if s.Record == settings.RecordAuto {
-		s.Record = ""
-	}
 	return doctor.Setup{
 		Program: f, Lookup: p.lookup, Environ: p.env, Stderr: p.stderr, Warn: p.warn, Ends: interrupts(), DieBy: dieBy,
-		PID: shellOrSelf("/proc", os.Getppid(), os.Getpid()), Loader: s.Loader, Accounting: s.Accounting, Limit: s.Limit, LimitShare: s.LimitShare,
-		Record: s.Record, Alerts: s.Alerts, AlertProgram: s.AlertProgram, AlertToken: s.AlertToken, AlertTokenFile: s.AlertTokenFile,
+		PID: shellOrSelf("/proc", os.Getppid(), os.Getpid()), Settings: s,
 		Origin:  func(name string) string { return p.writtenAt(name, s.Origins) },
 		Prepare: func() (loader.Prepared, error) { return prepare(loader.Options{Env: p.env}) },
 		LookPath: func(name string) (string, error) {
@@ -114,6 +112,7 @@ func doctorSetup(p process) doctor.Setup {
 			return path, err
 		},
 		Sample: countedBy, CommandLine: commandLine,
+		Counts: func(pid int, procs []rss.Proc) []event.Limit { return sides("/proc", "/sys", pid, procs) },
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -89,6 +91,8 @@ type limitsReport struct {
 	limit.Explanation
 	Procs int      `json:"procs"`
 	Gaps  rss.Gaps `json:"gaps"`
+	// Works is what the default rules can do for each limit, where loader workers are there.
+	Works []phrase.Works `json:"works"`
 }
 
 func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, error) {
@@ -110,7 +114,7 @@ func findLimits(lookup func(string) (string, bool), pid int) (*limitsReport, err
 	limits := append(set.Read(sample), sides(proc, sys, pid, sample.Procs)...)
 	return &limitsReport{
 		PID: pid, Explanation: set.Explain(limits, append(warnings, set.Warnings()...)),
-		Procs: len(sample.Procs), Gaps: sample.Gaps,
+		Procs: len(sample.Procs), Gaps: sample.Gaps, Works: phrase.WhatWorks(limits, policy.Default(), nil),
 	}, nil
 }
 
@@ -223,5 +227,6 @@ func (r *limitsReport) text() string {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w, "warning:", warning)
 	}
+	phrase.PrintWorks(w, r.Works)
 	return plainLines(w.String())
 }

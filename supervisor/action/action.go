@@ -140,7 +140,8 @@ func join(details ...string) string {
 // takes effect late, begin one that goes on for a while, ask one that only asks another
 // process, and obey one that can be asked for by hand.
 type Action interface {
-	// Can says whether it can help a limit now, and how much it may give back.
+	// Can says whether it can help a limit now, and how much it may give back. The limit
+	// counts that: [Set.Can] has asked [event.Action.Fits].
 	Can(event.Rule, *event.Limit) event.Feasibility
 }
 

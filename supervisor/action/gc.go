@@ -12,11 +12,8 @@ import (
 // which little goes.
 type collecting struct{ *Env }
 
-func (a collecting) Can(_ event.Rule, l *event.Limit) event.Feasibility {
-	switch {
-	case !l.Name.Memory() || l.Accounting == event.AccountingVirtual:
-		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: event.ActionGC.Why(event.ReasonNoHelp)}
-	case a.Loader == nil:
+func (a collecting) Can(event.Rule, *event.Limit) event.Feasibility {
+	if a.Loader == nil {
 		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: cmp.Or(a.Able.Hook, noHook)}
 	}
 	if pids, _ := a.Workers.Trainers().Collectors(); len(pids) == 0 {

@@ -17,9 +17,6 @@ import (
 type recycling struct{ *Env }
 
 func (a recycling) Can(_ event.Rule, l *event.Limit) event.Feasibility {
-	if !l.Name.Memory() {
-		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: event.ActionRecycle.Why(event.ReasonNoHelp)}
-	}
 	u, reason := a.pick(l)
 	if reason != event.ReasonNone {
 		return event.Feasibility{Reason: reason}

@@ -93,6 +93,9 @@ func (a *Set) Lead(of event.Action, l *event.Limit) rss.Bytes {
 
 // Can says whether the action of a rule can help a limit now.
 func (a *Set) Can(r event.Rule, l *event.Limit) event.Feasibility {
+	if fits := r.Action.Fits(l); !fits.OK {
+		return fits
+	}
 	switch does, ok := a.all[r.Action]; {
 	case a.flight != nil && a.flight.manual && r.Action.Frees():
 		return event.Feasibility{Reason: event.ReasonOccupied, Later: true} // what was asked for by hand ends first

@@ -17,9 +17,6 @@ import (
 type trimming struct{ *Tracer }
 
 func (a trimming) Can(_ event.Rule, l *event.Limit) event.Feasibility {
-	if l.Accounting != event.AccountingRSS && l.Accounting != event.AccountingPSS {
-		return event.Feasibility{Reason: event.ReasonNoHelp, Detail: event.ActionTrim.Why(event.ReasonNoHelp)}
-	}
 	if a.Settings.Trim == settings.TrimPtrace && a.traces() {
 		return a.canTrace(l)
 	}
@@ -79,7 +76,7 @@ func (a trimming) traces() bool { return a.Settings.Trim.Ptrace() && a.Able.Ptra
 
 // tracesFor says that a limit counts what they give back.
 func (a trimming) tracesFor(l *event.Limit) bool {
-	return a.traces() && (l.Accounting == event.AccountingRSS || l.Accounting == event.AccountingPSS)
+	return a.traces() && event.ActionTrim.Fits(l).OK
 }
 
 // canTrace answers for the part of a trim that is done by ptrace.

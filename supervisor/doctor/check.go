@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -85,6 +86,8 @@ type Report struct {
 	Protects bool `json:"protects"`
 	// Why is what that rests on; if it is false, why only in part.
 	Why []string `json:"why"`
+	// Works is what the rules of a run can do for each limit.
+	Works []phrase.Works `json:"works"`
 }
 
 // Conclude sums up.
@@ -128,6 +131,7 @@ func (r Report) Print(w io.Writer) {
 		verdict = "run would protect this job only in part"
 	}
 	fmt.Fprintf(w, "\n%s: %s\n", verdict, strings.Join(r.Why, "; "))
+	phrase.PrintWorks(w, r.Works)
 }
 
 func (c Check) print(w io.Writer) {

@@ -3,6 +3,8 @@
 // a function over the facts that its probe has read.
 package doctor
 
+import "github.com/rsswarden/rsswarden/supervisor/phrase"
+
 // Examine makes all checks, in the order in which they are printed.
 func Examine(s Setup) Report {
 	d := &prober{Setup: s}
@@ -14,5 +16,7 @@ func Examine(s Setup) Report {
 	} {
 		all = append(all, checks(d)...)
 	}
-	return Conclude(all)
+	r := Conclude(all)
+	r.Works = phrase.WhatWorks(d.found, d.Rules, d.unable)
+	return r
 }

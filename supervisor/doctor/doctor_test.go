@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // names are the checks in the order in which they are printed.
@@ -443,7 +444,8 @@ func TestExamine(t *testing.T) {
 	}
 	setup := Setup{
 		Program: ProgramFacts{Version: "v1", Off: true}, Lookup: lookup, Environ: env, Stderr: os.Stderr, Ends: make(chan os.Signal), PID: os.Getpid(),
-		Pythons: []string{python}, Patience: 10 * time.Second, TryAlerts: true, Loader: true, Record: dir,
+		Pythons: []string{python}, Patience: 10 * time.Second, TryAlerts: true,
+		Settings: settings.Settings{Loader: true, Record: dir, Trim: settings.TrimHook, Rules: []event.Rule{{Limit: event.LimitFDs, Action: event.ActionWarn}}},
 		Origin:   func(option string) string { return option },
 		Prepare:  func() (loader.Prepared, error) { return loader.Prepare(loader.Options{Env: env, Owner: os.Getpid()}) },
 		LookPath: func(name string) (string, error) { return name, nil },
@@ -451,6 +453,7 @@ func TestExamine(t *testing.T) {
 			return &rss.Sample{At: time.Now(), Procs: []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}}}}, nil
 		},
 		CommandLine: func(int) []string { return nil },
+		Counts:      func(int, []rss.Proc) []event.Limit { return []event.Limit{{Name: event.LimitFDs}} },
 	}
 	found := func(r Report, name string) (list []Check) {
 		last := 0

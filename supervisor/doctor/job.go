@@ -154,6 +154,7 @@ func (d *prober) limits() []Check {
 		}
 	}
 	s.readParent(proc, d.CommandLine)
+	d.found = append(slices.Clone(l.Limits), d.Counts(d.PID, sample.Procs)...)
 	d.room, d.roomKnown = l.Room()
 	return append([]Check{limitCheck(l), treeCheck(tree), cgroup}, slurmChecks(s)...)
 }

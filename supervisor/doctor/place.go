@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // Place is a directory that a run writes to.
@@ -235,8 +236,8 @@ func (d *prober) hookDir(prepared loader.Prepared, err error) Check {
 func (d *prober) records() []Check {
 	places := record.DefaultPlaces(d.Lookup, os.Getuid())
 	switch d.Record {
-	case "":
-	case "none":
+	case "", settings.RecordAuto:
+	case settings.RecordNone:
 		off := "record=none of " + d.Origin("record")
 		return []Check{recordDir.judge(Place{Off: off}), journalDir.judge(Place{Off: off})}
 	default:

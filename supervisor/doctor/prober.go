@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -105,20 +105,14 @@ type Setup struct {
 	TryAlerts bool
 	TryTorch  bool
 
-	// Options of a run.
-	Loader                                   bool
-	Accounting                               event.Accounting
-	Limit                                    rss.Bytes
-	LimitShare                               float64
-	Record                                   string // a directory, "none", or empty for the usual places
-	Alerts                                   []alert.Target
-	AlertProgram, AlertToken, AlertTokenFile string
-	Origin                                   func(option string) string // where it was chosen, as the user wrote it
+	settings.Settings                            // of a run without options
+	Origin            func(option string) string // where it was chosen, as the user wrote it
 
 	Prepare     func() (loader.Prepared, error)
 	LookPath    func(name string) (string, error)
 	Sample      func(set *limit.Set, proc string, pid int) (*rss.Sample, error)
 	CommandLine func(pid int) []string
+	Counts      func(pid int, procs []rss.Proc) []event.Limit // limits on numbers
 }
 
 type prober struct {
@@ -126,6 +120,9 @@ type prober struct {
 	trialLimits string    // /proc/PID/limits of the trial run's command
 	room        rss.Bytes // left before a limit or the node's end, where known
 	roomKnown   bool
+	found       []event.Limit
+	unable      map[event.Action]string // why an action cannot be carried out here
+	ptraceWorks bool
 
 	mu    sync.Mutex // held for good once a signal asked for the end
 	child int        // the leader of the process group that we have started, else 0

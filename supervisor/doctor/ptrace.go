@@ -76,7 +76,9 @@ func (d *prober) ptrace() []Check {
 	}
 	f.Seccomp, f.Filters = seccomp()
 	f.Refused, f.Failed = tryPtrace()
-	return []Check{ptraceCheck(f)}
+	c := ptraceCheck(f)
+	d.ptraceWorks = c.Status == OK
+	return []Check{c}
 }
 
 // seccomp is the mode of this process and the number of its filters, -1 if unknown.

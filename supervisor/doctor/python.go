@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -103,7 +104,7 @@ func (f *pythonFacts) judge(checks []Check, served []bool, torches bool) {
 	}
 	switch {
 	case good >= 0 && f.Pythons[good].Torch != "":
-		checks[good].gain = fmt.Sprintf("loader workers of torch %s are trimmed and recycled", f.Pythons[good].Torch)
+		checks[good].gain = fmt.Sprintf("the loader hook works with torch %s", f.Pythons[good].Torch)
 	case good >= 0:
 		checks[good].gain = "the loader hook is loaded, in no Python with torch so far"
 	case !f.Asked:
@@ -115,6 +116,41 @@ func (f *pythonFacts) judge(checks []Check, served []bool, torches bool) {
 		}
 		checks[i].part = checks[i].Found
 	}
+}
+
+// unable says why the hook can do nothing, or cannot recycle, empty where it can or that is
+// not known.
+func (f *pythonFacts) unable() (hook, recycle string) {
+	p := f.failing()
+	switch {
+	case f.NoLoader != "":
+		hook = "the loader hook is off"
+	case f.NoHook != nil:
+		hook = "the loader hook cannot be put in place"
+	case p == nil:
+	case !p.Armed, p.Torch != "" && (!p.Hello || p.Off != ""):
+		hook = "this Python does not load the hook"
+	case p.Why != "":
+		recycle = "the hook cannot recycle with this PyTorch"
+	case p.Trial == event.TrialWaiting:
+		recycle = "not before a trial with this PyTorch"
+	}
+	return hook, cmp.Or(recycle, hook)
+}
+
+// failing is the Python that decides about the job where the hook cannot do all in it.
+func (f *pythonFacts) failing() (p *Python) {
+	torches := slices.ContainsFunc(f.Pythons, func(p Python) bool { return p.hasTorch() })
+	for i := range f.Pythons {
+		q := &f.Pythons[i]
+		switch _, served := q.check(); {
+		case served && !f.Asked && (!torches || q.hasTorch()):
+			return nil
+		case !served && (p == nil || !f.Asked && q.hasTorch() && !p.hasTorch()):
+			p = q
+		}
+	}
+	return p
 }
 
 func (p *Python) hasTorch() bool { return p.Torch != "" || p.Broken != "" }
@@ -273,6 +309,7 @@ func (d *prober) loaders() []Check {
 	f := pythonFacts{Asked: len(d.Pythons) > 0}
 	if !d.Loader {
 		f.NoLoader = "loader=off of " + d.Origin("loader")
+		d.unable = unable(&d.Settings, d.ptraceWorks, &f)
 		return append(pythonChecks(f), runDir.judge(Place{Off: f.NoLoader}), hookDir.judge(Place{Off: f.NoLoader}))
 	}
 	prepared, err := d.Prepare()
@@ -284,7 +321,38 @@ func (d *prober) loaders() []Check {
 		defer d.leave()
 		f.Pythons = d.ask(prepared)
 	}
+	d.unable = unable(&d.Settings, d.ptraceWorks, &f)
 	return append(pythonChecks(f), d.runDir(prepared, err), d.hookDir(prepared, err))
+}
+
+// unable says why an action that frees memory cannot be carried out here, with an empty text
+// where it can or that is not known.
+func unable(s *settings.Settings, traces bool, f *pythonFacts) map[event.Action]string {
+	hook, recycle := f.unable()
+	trim := hook
+	switch {
+	case s.Trim.Ptrace() && traces:
+		trim = ""
+	case s.Trim == settings.TrimOff:
+		trim = "--trim is off"
+	case !s.Trim.Hook():
+		trim = "ptrace does not work here"
+	}
+	all := map[event.Action]string{}
+	for _, a := range event.Actions {
+		switch r := a.Row(); {
+		case !a.Frees():
+		case s.DryRun:
+			all[a] = "--dry-run only says what would be done"
+		case r.Trims:
+			all[a] = trim
+		case r.Single:
+			all[a] = recycle
+		default:
+			all[a] = hook
+		}
+	}
+	return all
 }
 
 // ask asks the Pythons that were named, or those of PATH, one after the other.

@@ -3,6 +3,9 @@ package doctor
 import (
 	"errors"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 )
 
 // answered is a Python in which all is well.
@@ -80,5 +83,43 @@ func TestPythons(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
+	}
+}
+
+// TestUnable: which actions cannot be carried out, and why, as far as it is known.
+func TestUnable(t *testing.T) {
+	all := answered(func(*Python) {})
+	known := answered(func(p *Python) { p.Why = "not tried" })
+	waiting := answered(func(p *Python) { p.Trial = event.TrialWaiting })
+	wrapped := answered(func(p *Python) { p.Torch, p.Armed = "", false })
+	slow := answered(func(p *Python) { p.Torch, p.Hello, p.Late = "", false, true })
+	const off, notLoaded = "the loader hook is off", "this Python does not load the hook"
+	for name, c := range map[string]struct {
+		facts           pythonFacts
+		trimBy          settings.TrimMode
+		ptraced         bool
+		trim, recycle   string
+		collectsGarbage bool
+	}{
+		"all":                   {pythonFacts{Pythons: []Python{all}}, settings.TrimHook, false, "", "", true},
+		"no Python":             {pythonFacts{}, settings.TrimHook, false, "", "", true},
+		"not known yet":         {pythonFacts{Pythons: []Python{slow}}, settings.TrimHook, false, "", "", true},
+		"one of PATH is enough": {pythonFacts{Pythons: []Python{wrapped, all}}, settings.TrimHook, false, "", "", true},
+		"not of those named":    {pythonFacts{Asked: true, Pythons: []Python{all, wrapped}}, settings.TrimHook, false, notLoaded, notLoaded, false},
+		"an unknown torch":      {pythonFacts{Pythons: []Python{known}}, settings.TrimHook, false, "", "the hook cannot recycle with this PyTorch", true},
+		"before its trial":      {pythonFacts{Pythons: []Python{waiting}}, settings.TrimHook, false, "", "not before a trial with this PyTorch", true},
+		"--loader off":          {pythonFacts{NoLoader: "x"}, settings.TrimHook, false, off, off, false},
+		"but ptrace":            {pythonFacts{NoLoader: "x"}, settings.TrimPtrace, true, "", off, false},
+		"ptrace does not work":  {pythonFacts{Pythons: []Python{all}}, settings.TrimPtrace, false, "ptrace does not work here", "", true},
+		"--trim off":            {pythonFacts{Pythons: []Python{all}}, settings.TrimOff, false, "--trim is off", "", true},
+		"no place for the hook": {pythonFacts{NoHook: errors.New("full")}, settings.TrimHook, false, "the loader hook cannot be put in place", "the loader hook cannot be put in place", false},
+	} {
+		got := unable(&settings.Settings{Trim: c.trimBy}, c.ptraced, &c.facts)
+		if got[event.ActionTrim] != c.trim || got[event.ActionRecycle] != c.recycle || (got[event.ActionGC] == "") != c.collectsGarbage {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if unable(&settings.Settings{DryRun: true}, false, &pythonFacts{})[event.ActionRecycle] == "" {
+		t.Error("--dry-run recycles")
 	}
 }

@@ -45,6 +45,8 @@ type ActionRow struct {
 	arg func(arg string, given bool) (plain, why, hint string)
 
 	kind kind
+	// fits says whether a limit counts what the action gives back; without it every one does.
+	fits func(l *Limit) bool
 	// worth is the least that it must give back to be worth it where least is asked of
 	// others; without it that is enough.
 	worth func(l *Limit, least rss.Bytes) rss.Bytes
@@ -59,6 +61,7 @@ type ActionRow struct {
 	Command string // what asks for it by hand: "rsswarden recycle", POST /v1/recycle; empty where nothing does
 	Asked   string // what was done to a process by that command: "recycled"
 
+	Many   string // what is done many times: "recycles"; empty for what frees nothing
 	Did    string // a line's words for it in the past tense: "garbage collected"
 	noHelp string // why it does not lower a limit, see [Action.Why]
 	// DidTo are its words in the past tense where the outcome has a detail; name is the
@@ -72,20 +75,23 @@ var actions = []ActionRow{
 		says: "Say so on stderr, and whom to tell by --alert."},
 	{name: ActionTrim, form: "trim", kind: frees, Trims: true, Unmaps: true, Routine: true,
 		says:    "Workers drop mapped file pages, which stay in the page cache.",
+		fits:    countsMapped,
 		worth:   func(l *Limit, least rss.Bytes) rss.Bytes { return min(least, max(MinRecycle(l), surelyLeft(l))) },
 		Command: "trim", Asked: "trimmed",
-		Did: "workers trimmed", noHelp: "mapped pages do not count in this limit"},
+		Did: "workers trimmed", Many: "trims", noHelp: "mapped pages do not count in this limit"},
 	{name: ActionTrimDrop, form: "trim+drop", kind: frees, Trims: true, former: true,
 		says: "Of former versions: trim, and the pages left the page cache."},
 	{name: ActionRecycle, form: "recycle", kind: frees, Single: true, Unmaps: true, Routine: true,
 		says:    "A loader worker is replaced by a fresh one, and no batch is lost.",
+		fits:    countsWorkers,
 		worth:   func(l *Limit, _ rss.Bytes) rss.Bytes { return MinRecycle(l) },
 		Command: "recycle", Asked: "recycled",
-		Did: "recycled worker", noHelp: "memory of workers does not count in this limit"},
+		Did: "recycled worker", Many: "recycles", noHelp: "memory of workers does not count in this limit"},
 	{name: ActionGC, form: "gc", kind: frees, BacksOff: true,
 		says:    "Trainers and workers collect garbage and give free memory back.",
+		fits:    countsAnon,
 		Command: "gc", Asked: "collected",
-		Did: "garbage collected", noHelp: "anonymous memory does not count in this limit"},
+		Did: "garbage collected", Many: "garbage collections", noHelp: "anonymous memory does not count in this limit"},
 	{name: ActionSignal, form: "signal=SIG", kind: asks, arg: signalArg,
 		says:    "Trainers that catch SIG are sent it; SIG@rank0 asks rank 0 alone.",
 		Command: "checkpoint", Asked: "asked to checkpoint",

@@ -22,3 +22,23 @@ type Feasibility struct {
 	// Later says that it will be known in a moment: there is nothing to say yet.
 	Later bool `json:"later,omitempty"`
 }
+
+// Fits says whether a limit counts what the action gives back. It is the one place that
+// decides: a run asks it before anything else, and doctor and limits print it.
+func (a Action) Fits(l *Limit) Feasibility {
+	if fits := a.row().fits; fits != nil && !fits(l) {
+		return Feasibility{Reason: ReasonNoHelp, Detail: a.Why(ReasonNoHelp)}
+	}
+	return Feasibility{OK: true}
+}
+
+// countsMapped: a page of a mapped file stays in the page cache when a process drops it, so
+// RSS and PSS of the process fall. A cgroup's charge and the node's use stay, and noshared
+// never had it.
+func countsMapped(l *Limit) bool {
+	return l.Accounting == AccountingRSS || l.Accounting == AccountingPSS
+}
+
+func countsWorkers(l *Limit) bool { return l.Name.Memory() }
+
+func countsAnon(l *Limit) bool { return l.Name.Memory() && l.Accounting != AccountingVirtual }

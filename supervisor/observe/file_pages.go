@@ -83,7 +83,7 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 		}
 	}
 	near := slices.ContainsFunc(limits, func(l event.Limit) bool {
-		return (l.Accounting == event.AccountingRSS || l.Accounting == event.AccountingPSS) && l.UsedMax.Of(l.Limit) >= spansFrom
+		return event.ActionTrim.Fits(&l).OK && l.UsedMax.Of(l.Limit) >= spansFrom
 	})
 	if !near && len(f.known) == 0 {
 		return

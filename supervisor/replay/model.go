@@ -118,7 +118,7 @@ func (m *model) can(r event.Rule, l *event.Limit) event.Feasibility {
 		_, gain, reason = m.pick(l)
 	} else {
 		gain = m.mapped(l.Accounting)
-		if a := l.Accounting; a != event.AccountingRSS && a != event.AccountingPSS {
+		if !r.Action.Fits(l).OK {
 			reason = event.ReasonNoHelp
 		}
 	}

@@ -62,8 +62,7 @@ func (w *Workers) Budget(bounds []Bound, last rss.Bytes) (each, rung rss.Bytes, 
 // every tick.
 func budget(in Bound, workers []Usage, last rss.Bytes) rss.Bytes {
 	n := rss.Bytes(len(workers))
-	counts := in.Limit.Accounting == event.AccountingRSS || in.Limit.Accounting == event.AccountingPSS
-	if n == 0 || in.Limit.Limit == 0 || !counts {
+	if n == 0 || in.Limit.Limit == 0 || !event.ActionTrim.Fits(&in.Limit).OK {
 		return 0
 	}
 	var kept, data, most, sure, read rss.Bytes
