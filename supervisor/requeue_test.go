@@ -145,7 +145,7 @@ func TestCanRequeue(t *testing.T) {
 		{"all of the node", "97%:requeue", nil, job("1000M", "8000M"), nil, event.ReasonNoRequeue, "no more is to be had: 8000 MiB by RealMemory of node n1"},
 		{"--mem=0", "97%:requeue", nil, job("1000M", "0"), nil, event.ReasonNoRequeue, "--mem=0"},
 		{"advice", "97%:requeue=advice", nil, fakeJob, nil, "", ""},
-		{"another limit", "97%:requeue", nil, fakeJob, func(s *stand) { s.Settings.LimitShare = 0 }, event.ReasonNoHelp, "not what limits here"},
+		{"another limit", "97%:requeue", nil, fakeJob, func(s *stand) { s.Settings.LimitShare = 0 }, event.ReasonNoHelp, "does not raise this limit"},
 		{"Slurm knows no such job", "97%:requeue", nil, "\n", nil, event.ReasonError, "cannot ask Slurm about job 46"},
 		{"a batch script in between", "97%:requeue", nil, fakeJob, func(s *stand) { s.batchShell("0000000000000000", "0000000000010000") }, event.ReasonNoRequeue, "write `exec rsswarden run"},
 		{"one that ignores TERM", "97%:requeue", nil, fakeJob, func(s *stand) { s.batchShell("0000000000004000", "0000000000010000") }, "", ""},
