@@ -253,7 +253,8 @@ func TestRolesByEnvironment(t *testing.T) {
 	w := New(Options{Proc: fs.Proc})
 	const agent, zero, one, helper = 1, 2, 3, 4
 	s := &rss.Sample{}
-	for pid, parent := range map[int]int{agent: 0, zero: agent, one: agent, helper: zero} {
+	for i, parent := range []int{0, agent, agent, zero} {
+		pid := i + 1 // a sample is in the order of these
 		s.Procs = append(s.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, Parent: parent, State: 'S'})
 		fs.Write(fmt.Sprintf("proc/%d/environ", pid), map[int]string{zero: "HOME=/\x00LOCAL_RANK=0\x00RANK=0\x00", one: "LOCAL_RANK=1\x00", helper: "LOCAL_RANK=0\x00"}[pid])
 	}
