@@ -145,6 +145,10 @@ func (s *spark) add(at time.Duration, share float64) {
 	s.share, s.cell = raiseCell(s.share, s.cell, max(at, 0), sparkCells, float32(share))
 }
 
+// late is how late a sample may be before its absence is shown: under pressure a reading
+// takes long.
+const late = 30 * time.Second
+
 // stretches returns the greatest share of each of sparkStretches stretches from 0 to
 // end; negative where nothing was seen.
 func (s *spark) stretches(end time.Duration) []float64 {
@@ -164,10 +168,11 @@ func (s *spark) stretches(end time.Duration) []float64 {
 		out[n] = max(out[n], float64(v))
 	}
 	// Of a short run a stretch is shorter than from one sample to the next.
+	most := max(sparkBare, int(late*sparkStretches/end))
 	for i, bare := 1, 0; i < len(out); i++ {
 		if out[i] >= 0 {
 			bare = 0
-		} else if bare++; bare <= sparkBare {
+		} else if bare++; bare <= most {
 			out[i] = out[i-1]
 		}
 	}

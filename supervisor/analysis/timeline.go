@@ -14,7 +14,7 @@ import (
 )
 
 // Timeline is what is drawn: the samples of all runs on one wall clock, made so
-// few that a page with them stays below 5 MB. No peak is lost to that; see
+// few that a page with them stays below 3 MiB. No peak is lost to that; see
 // [Level].
 type Timeline struct {
 	// Start is the earliest moment of all runs. Every other moment of a timeline
@@ -37,7 +37,7 @@ type RunSeries struct {
 	// JournalOnly says that only few samples were kept, Live that the run went
 	// on when it was read, Thinned that early samples stand for up to a minute.
 	JournalOnly, Live, Thinned bool
-	Roles                      []rss.Role // the bands of the stack, from the bottom: of package rss, or [Beside]
+	Roles                      []rss.Role // the bands of the stack, from the bottom: of package rss, [Beside] or [Own]
 	// Limits are those in bytes that the run was held against: those that are counts are in
 	// tables alone. Primary is the one that is shown first, -1 for none: that which was
 	// forecast to end the job, else the fullest.
@@ -49,18 +49,69 @@ type RunSeries struct {
 	Marks  []Mark
 	// MarksLeftOut counts marks that are not kept because there are too many.
 	MarksLeftOut int
-	Procs        []Trace
+	// Trims are what workers did by themselves to keep to their budgets, by time.
+	Trims []TrimCount
+	Procs []Trace
 	// ProcsLeftOut counts processes that are not drawn: those with the lowest
 	// peaks.
 	ProcsLeftOut int
 }
 
-// Beside is the band of what a limit counts beside the tree: the batch shell,
-// other processes of the step, and rsswarden itself.
-const Beside rss.Role = "beside"
+// The bands of what is not of the tree.
+const (
+	Beside rss.Role = "beside"    // what a limit counts beside it: the batch shell, other processes of the step
+	Own    rss.Role = "rsswarden" // rsswarden itself
+)
 
 // layerRoles is the order of the stack, from the bottom.
-var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside}
+var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside, Own}
+
+// Counts says that processes of a band are part of what the limit counts, and so of its
+// stack. Use of /dev/shm is no process's.
+func Counts(l event.LimitName, band rss.Role) bool {
+	switch l {
+	case event.LimitCgroup, event.LimitThrottle, event.LimitSlurm:
+		return true
+	case event.LimitUser:
+		return band != Beside && band != Own
+	case event.LimitSHM:
+		return false
+	}
+	return band != Own
+}
+
+// Stack is the sum of the bands that a limit counts, a value each point in KiB; of all but
+// [Own] for a limit of -1.
+func (s *RunSeries) Stack(l *Level, limit int) []int64 {
+	sum := make([]int64, len(l.Sum))
+	for i, band := range l.Bands {
+		if s.Stacks(limit, s.Roles[i]) {
+			for k := range sum {
+				sum[k] += band[Anon][k] + band[File][k] + band[Shmem][k]
+			}
+		}
+	}
+	return sum
+}
+
+// Stacks says that a band is in the stack under a limit.
+func (s *RunSeries) Stacks(limit int, band rss.Role) bool {
+	if limit < 0 {
+		return band != Own
+	}
+	return Counts(s.Limits[limit].Name, band)
+}
+
+// TrimCount is how often workers trimmed themselves in one cell of a strip, and the pages
+// that they dropped. A page that is read and dropped again counts twice.
+type TrimCount struct {
+	At, Step time.Duration
+	Count    int
+	Dropped  rss.Bytes
+}
+
+// trimCells bounds a strip of trims.
+const trimCells = 2048
 
 // Level is a run at one resolution. A point stands for Step, and keeps the
 // highest and the lowest use of each limit in that time. Of the processes it
@@ -102,7 +153,7 @@ const (
 	mostTraces  = 96 // of all runs
 	leastTraces = 6  // of each run
 	// levelBudget is how much of a page the points of all runs may take.
-	levelBudget = 3800 << 10
+	levelBudget = 1300 << 10
 	// lastMinutes is what is kept more finely: how a run ended is what its user
 	// looks at.
 	lastMinutes = 10 * time.Minute
@@ -245,6 +296,7 @@ type seriesScan struct {
 	whole  buckets
 	tail   buckets // the last minutes, more finely
 	traces *traces
+	trims  []TrimCount
 
 	samples int
 	roles   [len(layerRoles)]bool
@@ -280,7 +332,19 @@ func newSeriesScan(r *record.Run, n int) *seriesScan {
 	return o
 }
 
-func (o *seriesScan) entry(*record.Entry) {}
+func (o *seriesScan) entry(e *record.Entry) {
+	l, ok := e.Value.(*event.LoaderSaid)
+	if !ok || l.What != event.LoaderTrimmed || l.Count == 0 || l.Reason == event.TrimRequested {
+		return
+	}
+	step := stepAtLeast(max(o.end/trimCells, steps[0]))
+	at := e.At / step * step
+	if n := len(o.trims) - 1; n < 0 || o.trims[n].At != at {
+		o.trims = append(o.trims, TrimCount{At: at, Step: step})
+	}
+	last := &o.trims[len(o.trims)-1]
+	last.Count, last.Dropped = last.Count+l.Count, last.Dropped+l.Freed
+}
 
 func (o *seriesScan) sample(s *record.Sample) {
 	o.samples++
@@ -362,6 +426,10 @@ func (o *seriesScan) strand(offset time.Duration) RunSeries {
 		s.Levels = append(s.Levels, *fold(&o.tail, max(0, o.end-lastMinutes), o.end, fine, gap).level(bands, limits, offset, levelBudget/8/o.n))
 	}
 	s.Marks, s.MarksLeftOut = marks(r, offset, o.n)
+	for _, t := range o.trims {
+		t.At += offset
+		s.Trims = append(s.Trims, t)
+	}
 	s.Procs, s.ProcsLeftOut = o.traces.top(r, offset, max(leastTraces, mostTraces/o.n))
 	return s
 }
@@ -414,11 +482,14 @@ func (o *seriesScan) gap() time.Duration {
 	case o.run.Thinned:
 		return 150 * time.Second // what was thinned most is a minute apart
 	}
-	return max(10*time.Second, 5*o.spacing[len(o.spacing)/2])
+	return max(late, 5*o.spacing[len(o.spacing)/2])
 }
 
 func LayerOf(p *record.Proc) rss.Role {
-	if p.Extra || p.Ours {
+	switch {
+	case p.Ours:
+		return Own
+	case p.Extra:
 		return Beside
 	}
 	return LayerOfRole(p.Role)
@@ -435,8 +506,8 @@ func LayerOfRole(r rss.Role) rss.Role {
 type Mark struct {
 	At   time.Duration
 	Kind MarkKind
-	// Event is *event.Decision, *event.Found, *event.Diagnosis, *event.Rank,
-	// *event.Fault, *event.Signal or *event.Exit.
+	// Event is *event.Decision, *event.Outcome of a rule that could not help, *event.Found,
+	// *event.Diagnosis, *event.Rank, *event.Fault, *event.Signal or *event.Exit.
 	Event    any
 	Outcomes []*event.Outcome // of a decision, as far as they are known
 }
@@ -445,6 +516,23 @@ type Mark struct {
 func (m *Mark) OK() bool {
 	n := len(m.Outcomes)
 	return n > 0 && m.Outcomes[n-1].OK
+}
+
+// Refused says that an action was due and could not help, or did not work.
+func (m *Mark) Refused() bool {
+	_, skipped := m.Event.(*event.Outcome)
+	return skipped || len(m.Outcomes) > 0 && !m.OK()
+}
+
+// Action is that of a rule, empty for marks of another kind.
+func (m *Mark) Action() event.Action {
+	switch v := m.Event.(type) {
+	case *event.Decision:
+		return v.Action
+	case *event.Outcome:
+		return v.Action
+	}
+	return ""
 }
 
 // MarkKind says how a mark is drawn.
@@ -480,7 +568,10 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 			if k, ok := decided[v.Decision]; ok {
 				list[k].Outcomes = append(list[k].Outcomes, v)
 			}
-			continue
+			if v.Decision != 0 || v.Action == "" {
+				continue
+			}
+			m.Kind = MarkDecision
 		case *event.Found:
 			if e.At <= time.Second || !v.Name.Row().Amount {
 				continue // those of the start are no news

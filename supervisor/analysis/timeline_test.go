@@ -104,3 +104,29 @@ func TestSeriesGaps(t *testing.T) {
 		t.Errorf("stretches %v of a thinned run", l.Stretches)
 	}
 }
+
+// TestLateSamplesLeaveNoGap: a run of a few seconds has less than one sample in each stretch
+// of a sparkline, and under pressure a reading may take long.
+func TestLateSamplesLeaveNoGap(t *testing.T) {
+	for _, length := range []time.Duration{6 * time.Second, time.Minute} {
+		b := record.NewBuilder(record.Meta{Start: scenetest.Dawn})
+		p, l := b.Proc(record.Proc{Role: rss.RoleTrainer}), b.Limit(event.Limit{Name: event.LimitUser})
+		for at := time.Duration(0); at <= length; at += time.Second {
+			if at > 20*time.Second && at < 40*time.Second {
+				continue
+			}
+			b.Sample(&record.Sample{At: at, Procs: []record.Usage{{Proc: p, Anon: rss.GiB}}, Limits: []record.Reading{{Limit: l, Used: rss.GiB, Size: 2 * rss.GiB, ETA: -1}}})
+		}
+		code := 0
+		b.Event(record.Entry{At: length, Value: &event.Exit{By: "command", Code: &code}})
+		r := b.Run()
+		if s := series([]*record.Run{r}).Runs[0].Levels[0].Stretches; len(s) != 1 {
+			t.Errorf("%v: stretches %v", length, s)
+		}
+		for i, v := range Analyze(Input{Runs: []*record.Run{r}}).Limits[0].Spark {
+			if v < 0 {
+				t.Errorf("%v: the sparkline is broken at %d", length, i)
+			}
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package chart
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,37 +15,105 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// writeMarks draws what happened in a lane above the plot. Marks that would
-// cover each other become one with their number.
+// Glyphs are the marks of the lane below a chart, as path data around a middle: one for
+// each action, and for each other kind of mark.
+var Glyphs = map[string]string{
+	"warn":    "M0 -4.5L4.8 4H-4.8Z",
+	"trim":    "M0 4.5L4.8 -4H-4.8Z",
+	"recycle": "M0 -5.2L5.2 0L0 5.2L-5.2 0Z",
+	"gc":      "M-4 -4H4V4H-4Z",
+	"signal":  "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z",
+	"exec":    "M-4 -4.5L5 0L-4 4.5Z",
+	"requeue": "M4 -4.5L-5 0L4 4.5Z",
+	"stop":    "M-2 -4.8H2L4.8 -2V2L2 4.8H-2L-4.8 2V-2Z",
+	"limit":   "M-4.5 -1.5H4.5V1.5H-4.5Z",
+	"finding": "M-1.5 -4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5V-1.5H-1.5Z",
+	"other":   "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0Z",
+	"exit":    "M-1.5 -5H1.5V5H-1.5Z",
+	"oom":     "M-4.5 -3L-3 -4.5L0 -1.5L3 -4.5L4.5 -3L1.5 0L4.5 3L3 4.5L0 1.5L-3 4.5L-4.5 3L-1.5 0Z",
+}
+
+// Glyph names the glyph of a mark, a key of [Glyphs].
+func Glyph(m *analysis.Mark) string {
+	name := string(m.Kind)
+	if action := m.Action(); action != "" {
+		name, _, _ = strings.Cut(string(action), "+")
+	}
+	if Glyphs[name] == "" {
+		return "other"
+	}
+	return name
+}
+
+// markClass is the CSS class of a mark: what did not work is hollow.
+func markClass(m *analysis.Mark) string {
+	if m.Refused() {
+		return "mark hollow " + string(m.Kind)
+	}
+	return "mark " + string(m.Kind)
+}
+
+// apart is how many pixels lie between two marks at least: what is nearer becomes one mark
+// with its number.
+const apart = 14
+
+// writeMarks draws the lane of what happened.
 func writeMarks(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries) {
-	lastX, n := -1e9, 0
-	var first *analysis.Mark
-	flush := func() {
-		if first == nil {
-			return
+	if len(s.Marks) > 0 {
+		laneTitle(b, "events", marksLane)
+	}
+	for i := 0; i < len(s.Marks); {
+		first, x, n := &s.Marks[i], timeAt(t, s.Marks[i].At), 0
+		from := x
+		for ; i < len(s.Marks) && timeAt(t, s.Marks[i].At)-from < apart; i, n = i+1, n+1 {
+			if m := &s.Marks[i]; graver(m.Kind, first.Kind) {
+				first, x = m, timeAt(t, m.At)
+			}
 		}
-		kind := string(first.Kind)
-		fmt.Fprintf(b, `<g %s><title>%s</title><path class="stem" d="M%.1f %.0fV%.0f" stroke-width="1" stroke-opacity=".3"/><path d="M%.1f %.0fl5 -8h-10z" stroke="none"/>`,
-			svgClass("mark "+kind), escape(markText(first, n)), lastX, plotTop, plotTop+plotHeight, lastX, plotTop)
+		fmt.Fprintf(b, `<g %s transform="translate(%.1f %.0f)"><title>%s</title><path d="%s"/>`,
+			svgClass(markClass(first)), x, marksLane, escape(markText(first, n)), Glyphs[Glyph(first)])
 		if n > 1 {
-			fmt.Fprintf(b, `<text x="%.1f" y="%.0f" font-size="10" text-anchor="middle" stroke="none">%d</text>`, lastX, plotTop-11, n)
+			fmt.Fprintf(b, `<text %s y="14" font-size="9" text-anchor="middle" stroke="none">%d</text>`, svgClass("axis"), n)
 		}
 		b.WriteString(`</g>`)
 	}
-	for i := range s.Marks {
-		m := &s.Marks[i]
-		x := plotLeft + (plotRight-plotLeft)*float64(m.At)/float64(max(t.Length, 1))
-		if first != nil && x-lastX < 14 {
-			n++
-			if graver(m.Kind, first.Kind) {
-				first, lastX = m, x
-			}
-			continue
-		}
-		flush()
-		first, lastX, n = m, x, 1
+}
+
+// writeTrims draws the strip of workers' own trims: the darker, the more.
+func writeTrims(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries) {
+	if len(s.Trims) == 0 {
+		return
 	}
-	flush()
+	laneTitle(b, "trims", trimsLane)
+	const wide = 2
+	counts := map[int]int{}
+	most := 0
+	for _, c := range s.Trims {
+		at := int(timeAt(t, c.At) / wide)
+		counts[at] += c.Count
+		most = max(most, counts[at])
+	}
+	shades := make([][]byte, Shades)
+	for _, at := range slices.Sorted(maps.Keys(counts)) {
+		n := (counts[at]*Shades - 1) / most
+		shades[n] = fmt.Appendf(shades[n], "M%d %.0fv9h%dv-9z", at*wide, trimsLane-5, wide)
+	}
+	for i, d := range shades {
+		if len(d) > 0 {
+			fmt.Fprintf(b, `<path %s fill-opacity="%.2f" d="%s"/>`, svgClass("strip-trim"), float64(i+1)/Shades, d)
+		}
+	}
+}
+
+// Shades is how many densities a strip tells apart.
+const Shades = 4
+
+func laneTitle(b *strings.Builder, name string, at float64) {
+	fmt.Fprintf(b, `<text %s x="%.0f" y="%.0f" font-size="10" text-anchor="end">%s</text>`, svgClass("axis"), plotLeft-8, at+3, name)
+}
+
+func timeAt(t *analysis.Timeline, at time.Duration) float64 {
+	return plotLeft + (plotRight-plotLeft)*float64(at)/float64(max(t.Length, 1))
 }
 
 // graver says that of two marks in one place this is the one to show.
@@ -65,7 +135,7 @@ func markText(m *analysis.Mark, n int) string {
 
 // writeLegend names the layers and lines below the plot.
 func writeLegend(b *strings.Builder, s *analysis.RunSeries, pieces [][]column) {
-	x, y := plotLeft, plotTop+plotHeight+34.0
+	x, y := plotLeft, legendAt
 	item := func(class, text string, line bool) {
 		if line {
 			fmt.Fprintf(b, `<path %s d="M%.0f %.1fh14"/>`, svgClass(class), x, y-3.5)
@@ -76,7 +146,9 @@ func writeLegend(b *strings.Builder, s *analysis.RunSeries, pieces [][]column) {
 		x += 19 + 6.4*float64(len([]rune(text))) + 14
 	}
 	for _, r := range s.Roles {
-		item("band "+roleClass(r), RoleTitle(r), false)
+		if s.Stacks(s.Primary, r) {
+			item("band "+roleClass(r), RoleTitle(r), false)
+		}
 	}
 	if s.Primary >= 0 {
 		item("used", "used: "+UsedMeans(&s.Limits[s.Primary]), true)
@@ -99,8 +171,9 @@ var plain = map[string]string{
 	"used": `stroke="#1c2530" fill="none" stroke-width="1.5"`, "limit": `stroke="#b3372b" fill="none" stroke-width="1.5"`,
 	"limittext":  `fill="#b3372b"`,
 	"band agent": `fill="#98a2b3"`, "band trainer": `fill="#5b86c4"`, "band worker": `fill="#63b3a4"`,
-	"band shm": `fill="#c9a35c"`, "band other": `fill="#b9a3c9"`, "band beside": `fill="#d3d8df"`,
-	"mark decision": `stroke="#b7791f" fill="#b7791f"`, "mark limit": `stroke="#5b6675" fill="#5b6675"`,
+	"band shm": `fill="#c9a35c"`, "band other": `fill="#b9a3c9"`, "band beside": `fill="#d3d8df"`, "band rsswarden": `fill="#8d99a8"`,
+	"rung": `stroke="#b3372b" stroke-opacity=".3" fill="none"`, "beyond": `fill="#b3372b" fill-opacity=".09"`, "strip-trim": `fill="#3f8f80"`,
+	"mark decision": `stroke="#b7791f" fill="#b7791f"`, "mark hollow decision": `stroke="#b7791f" fill="none"`, "mark limit": `stroke="#5b6675" fill="#5b6675"`,
 	"mark finding": `stroke="#2f5fa8" fill="#2f5fa8"`, "mark fault": `stroke="#8a4fb0" fill="#8a4fb0"`, "mark signal": `stroke="#8a4fb0" fill="#8a4fb0"`,
 	"mark rank": `stroke="#8a4fb0" fill="#8a4fb0"`,
 	"mark exit": `stroke="#1c2530" fill="#1c2530"`, "mark oom": `stroke="#b3372b" fill="#b3372b"`,
@@ -123,7 +196,9 @@ func RoleTitle(r rss.Role) string {
 	case rss.RoleWorker:
 		return "loader workers"
 	case analysis.Beside:
-		return "counted beside the tree"
+		return "other processes"
+	case analysis.Own:
+		return "rsswarden itself"
 	}
 	return string(r)
 }
@@ -134,6 +209,8 @@ func Happened(m *analysis.Mark) string {
 	switch v := m.Event.(type) {
 	case *event.Decision:
 		return decisionText(v)
+	case *event.Outcome:
+		return string(v.Action) + " skipped"
 	case *event.Found:
 		return fmt.Sprintf("limit %s is now %v", v.Name, v.Limit.Limit)
 	case *event.Diagnosis:
@@ -152,6 +229,9 @@ func Happened(m *analysis.Mark) string {
 
 // CameOf says what came of a decision, empty where that is not known.
 func CameOf(m *analysis.Mark) (text string) {
+	if o, ok := m.Event.(*event.Outcome); ok {
+		return values.JoinLines(cmp.Or(o.Detail, string(o.Reason)))
+	}
 	for _, o := range m.Outcomes {
 		text = resultText(o, text)
 	}
@@ -161,13 +241,13 @@ func CameOf(m *analysis.Mark) (text string) {
 func decisionText(d *event.Decision) string {
 	text := fmt.Sprintf("%s on %s", d.Rule, d.Limit)
 	if d.Asked() {
-		text = fmt.Sprintf("%s, asked for by process %d", d.Action, d.By)
+		text = fmt.Sprintf("%s, requested by process %d", d.Action, d.By)
 	}
 	if d.LimitSize > 0 {
 		text += " at " + phrase.Fill(d.Limit, d.Used, d.LimitSize)
 	}
 	if d.ETA != nil {
-		text += ", forecast to be reached in " + values.Span(time.Duration(*d.ETA*float64(time.Second)))
+		text += ", full in " + values.Span(time.Duration(*d.ETA*float64(time.Second)))
 	}
 	return text
 }
@@ -180,9 +260,8 @@ func resultText(o *event.Outcome, before string) string {
 	case o.OK:
 		text = "done"
 	default:
-		text = "did not work: " + string(o.Reason)
-		if o.Reason == "" {
-			text = "did not work"
+		if text = "did not work"; o.Reason != "" {
+			text += ": " + string(o.Reason)
 		}
 	}
 	if o.Paused > 0 {
@@ -201,7 +280,7 @@ func rankText(r *event.Rank) string {
 	who := analysis.RankOf(r).String()
 	switch {
 	case r.What == event.RankLeads:
-		return "the watcher of " + who + " leads from here on"
+		return "the watcher of " + who + " leads from now on"
 	case r.Signal != nil:
 		return who + " ended by " + *r.Signal
 	}
@@ -219,7 +298,7 @@ func signalText(s *event.Signal) string {
 		text += " from the kernel or another PID namespace"
 	}
 	if s.Forwarded {
-		text += ", passed on to the command"
+		text += ", forwarded to the command"
 	}
 	return text
 }
@@ -227,11 +306,11 @@ func signalText(s *event.Signal) string {
 func exitText(e *event.Exit) string {
 	switch {
 	case e.By == "detached":
-		return "the watch has ended"
+		return "rsswarden stopped watching"
 	case e.Signal != nil:
 		return "ended by " + *e.Signal
 	case e.Code != nil:
 		return fmt.Sprintf("exited with status %d", *e.Code)
 	}
-	return "rsswarden's holder was gone"
+	return "exit status unknown: rsswarden's holder died"
 }

@@ -27,11 +27,14 @@ const (
 	ChartWidth  = 960
 	plotLeft    = 72.0
 	plotRight   = 944.0
-	plotTop     = 30.0
+	plotTop     = 22.0
 	plotHeight  = 210.0
-	PanelHeight = 280.0
+	marksLane   = plotTop + plotHeight + 34 // the middle of what happened
+	trimsLane   = marksLane + 24            // … and of workers' own trims
+	legendAt    = trimsLane + 24
+	PanelHeight = legendAt + 10
 	headHeight  = 36.0
-	mostPanels  = 12
+	mostPanels  = 8
 )
 
 // SVG writes a chart as one file that loads nothing: memory
@@ -57,7 +60,7 @@ func SVG(w io.Writer, headline, title string, t *analysis.Timeline) error {
 		WritePanel(&b, t, runs[i], len(t.Runs) > 1)
 		b.WriteString(`</g>`)
 	}
-	note := "Layers: summed RSS by role, pages that processes share counted in each. "
+	note := "Areas: summed RSS by role; a page that processes share counts in each. "
 	if n := len(t.Runs) + t.LeftOut - len(runs); n > 0 {
 		note += fmt.Sprintf("%d more runs are not drawn.", n)
 	}
@@ -109,6 +112,9 @@ func WritePanel(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries,
 	}
 	below := make([]int64, len(l.Sum))
 	for i := range s.Roles {
+		if !s.Stacks(s.Primary, s.Roles[i]) {
+			continue
+		}
 		base := append([]int64(nil), below...)
 		band := l.Bands[i]
 		for k := range below {
@@ -119,9 +125,10 @@ func WritePanel(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries,
 		})
 	}
 	if s.Primary >= 0 {
-		writeLimit(b, path, pieces, &s.Limits[s.Primary], limitShown, y)
+		writeLimit(b, path, pieces, &s.Limits[s.Primary], limitShown, top, y)
 	}
 	writeMarks(b, t, s)
+	writeTrims(b, t, s)
 	writeLegend(b, s, pieces)
 }
 
@@ -143,42 +150,55 @@ func writeAxes(b *strings.Builder, t *analysis.Timeline, top rss.Bytes, y func(f
 	fmt.Fprintf(b, `<path %s d="M%.0f %.1fH%.0f"/>`, svgClass("tick"), plotLeft, plotTop+plotHeight, plotRight)
 }
 
-// writeLimit draws what is held against the limit, and the limit.
-func writeLimit(b *strings.Builder, path func(string, func(*pathWriter)), pieces [][]column, l *event.Limit, shown bool, y func(float64) float64) {
-	path("span", func(p *pathWriter) { p.area(pieces, of(analysis.Low), of(analysis.Used)) })
-	path("range", func(p *pathWriter) { p.area(pieces, of(analysis.Used), of(analysis.Most)) })
-	if has(pieces, analysis.Charged) {
-		path("charged", func(p *pathWriter) { p.line(pieces, of(analysis.Charged)) })
-	}
-	if has(pieces, analysis.Working) {
-		path("working", func(p *pathWriter) { p.line(pieces, of(analysis.Working)) })
-	}
-	path("used", func(p *pathWriter) { p.line(pieces, of(analysis.Used)) })
+// Rungs are the shares of a limit at which the default rules act.
+var Rungs = [...]float64{0.8, 0.85, 0.9}
+
+// writeLimit draws what is held against the limit, its rungs, and the limit with what is
+// above it up to the top of the plot.
+func writeLimit(b *strings.Builder, path func(string, func(*pathWriter)), pieces [][]column, l *event.Limit, shown bool, top rss.Bytes, y func(float64) float64) {
 	size := int64(0)
 	for _, piece := range pieces {
 		for i := range piece {
-			if v := piece[i].limit[analysis.Size]; v > 0 {
-				size = v
-			}
+			size = max(size, piece[i].limit[analysis.Size])
 		}
 	}
+	part := func(share float64) func(*column) int64 {
+		return func(d *column) int64 {
+			if d.limit[analysis.Size] <= 0 {
+				return -1
+			}
+			return int64(float64(d.limit[analysis.Size]) * share)
+		}
+	}
+	if shown {
+		path("beyond", func(p *pathWriter) {
+			p.area(pieces, func(d *column) int64 { return max(d.limit[analysis.Size], 0) }, func(*column) int64 { return int64(top / rss.KiB) })
+		})
+		for _, share := range Rungs {
+			path("rung", func(p *pathWriter) { p.line(pieces, part(share)) })
+		}
+	}
+	path("span", func(p *pathWriter) { p.area(pieces, of(analysis.Low), of(analysis.Used)) })
+	path("range", func(p *pathWriter) { p.area(pieces, of(analysis.Used), of(analysis.Most)) })
+	for _, c := range []struct {
+		class string
+		of    int
+	}{{"charged", analysis.Charged}, {"working", analysis.Working}} {
+		if has(pieces, c.of) {
+			path(c.class, func(p *pathWriter) { p.line(pieces, of(c.of)) })
+		}
+	}
+	path("used", func(p *pathWriter) { p.line(pieces, of(analysis.Used)) })
 	if size == 0 {
 		return
 	}
-	at, text := plotTop+12, fmt.Sprintf("limit %v, above this chart ↑", rss.Bytes(size)*rss.KiB)
+	at, text := plotTop-6, fmt.Sprintf("limit %s, above this chart ↑", (rss.Bytes(size)*rss.KiB).Typed())
 	if shown {
-		path("limit", func(p *pathWriter) {
-			p.line(pieces, func(d *column) int64 {
-				if d.limit[analysis.Size] <= 0 {
-					return -1
-				}
-				return d.limit[analysis.Size]
-			})
-		})
-		at, text = y(float64(size))-5, fmt.Sprintf("limit %v", rss.Bytes(size)*rss.KiB)
+		path("limit", func(p *pathWriter) { p.line(pieces, part(1)) })
+		at, text = y(float64(size))-5, "limit "+(rss.Bytes(size)*rss.KiB).Typed()
 	}
-	fmt.Fprintf(b, `<text %s x="%.0f" y="%.1f" font-size="11" font-weight="600">%s</text>`,
-		svgClass("limittext"), plotLeft+6, at, escape(text+" · "+LimitTitle(l)))
+	fmt.Fprintf(b, `<text %s x="%.0f" y="%.1f" font-size="11" font-weight="600" text-anchor="end">%s</text>`,
+		svgClass("limittext"), plotRight, at, escape(LimitTitle(l)+" · "+text))
 }
 
 // has says that a column of the primary limit has readings.
@@ -262,11 +282,10 @@ func timeTicks(start time.Time, length time.Duration, most int) (ticks []time.Du
 func topOf(s *analysis.RunSeries) (top rss.Bytes, limitShown bool) {
 	most, limit := int64(1024), int64(0)
 	for i := range s.Levels {
-		for _, v := range s.Levels[i].Sum {
-			most = max(most, v)
-		}
+		l := &s.Levels[i]
+		most = max(most, slices.Max(append(s.Stack(l, s.Primary), 0)))
 		if s.Primary >= 0 {
-			p := s.Levels[i].Limits[s.Primary]
+			p := l.Limits[s.Primary]
 			for k, used := range p[analysis.Used] {
 				most, limit = max(most, used, p[analysis.Most][k]), max(limit, p[analysis.Size][k])
 			}

@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +52,7 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"place":    runPlace,
 		"reasons":  reasons,
 		"role":     chart.RoleTitle,
-		"share":    percent,
+		"share":    values.Percent,
 		"span":     func(at, from time.Duration) string { return values.Span(at - from) },
 		"spark":    chart.Spark,
 		"table":    newPageTable,
@@ -67,7 +69,7 @@ type page struct {
 	Style  template.CSS
 }
 
-// WriteHTML writes a report as one file that loads nothing, at most 5 MB. All
+// WriteHTML writes a report as one file that loads nothing, at most 3 MiB. All
 // of it can be read without scripts: the tables and a static chart are in the
 // file, and the script only puts one that can be zoomed in the chart's place.
 //
@@ -77,6 +79,10 @@ type page struct {
 func HTML(w io.Writer, rep *analysis.Result) error {
 	t := rep.Timeline
 	data, err := timelineJSON(t)
+	if err != nil {
+		return fmt.Errorf("cannot write report: %w", err)
+	}
+	report, err := json.Marshal(rep)
 	if err != nil {
 		return fmt.Errorf("cannot write report: %w", err)
 	}
@@ -95,7 +101,8 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 	}
 	// encoding/json writes <, > and & as \u003c and so on: no name of a process
 	// can end the element.
-	for _, part := range []string{body.String(), `<script type="application/json" id="data">`, string(data), "</script>\n<script>", script, "</script>\n</body>\n</html>\n"} {
+	for _, part := range []string{body.String(), `<script type="application/json" id="report">`, string(values.JSON(report)),
+		"</script>\n" + `<script type="application/json" id="data">`, string(data), "</script>\n<script>", script, "</script>\n</body>\n</html>\n"} {
 		if _, err := io.WriteString(w, part); err != nil {
 			return fmt.Errorf("cannot write report: %w", err)
 		}
@@ -113,27 +120,46 @@ func hashOf(s string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-
 // Title is that of the window.
 func (p *page) Title() string {
+	parts := []string{p.Glyph() + " " + string(p.Cause)}
+	if len(p.Runs) > 0 {
+		parts = append(parts, commandName(p.Runs[0].Command))
+	}
 	if p.Job != "" {
-		return "Job " + p.Job + ": " + string(p.Cause) + " · rsswarden"
+		parts = append(parts, p.Job)
 	}
-	if len(p.T.Runs) > 0 {
-		return p.T.Runs[0].Name + ": " + string(p.Cause) + " · rsswarden"
-	}
-	return "rsswarden report"
+	return strings.Join(parts, " · ")
 }
 
-// Headline is the line above the verdict.
-func (p *page) Headline() string { return headline(p.Result, p.T) }
+// commandName names a command as people do: by the script that an interpreter runs.
+func commandName(words []string) string {
+	if len(words) == 0 {
+		return "rsswarden"
+	}
+	for _, w := range words[1:] {
+		if ext := filepath.Ext(w); ext == ".py" || ext == ".sh" {
+			return values.Cut(values.Plain(filepath.Base(w)), 40)
+		}
+	}
+	return values.Cut(values.Plain(filepath.Base(words[0])), 40)
+}
 
-// Mood is the colour of the dot before the verdict.
-func (p *page) Mood() string { return mood(p.Result) }
+// Where is which job it was, when, and how long.
+func (p *page) Where() string { return headline(p.Result, p.T) }
 
-// Certain is the cause and how it is known.
-func (p *page) Certain() string { return fmt.Sprintf("Cause: %s, %s.", p.Cause, known[p.Certainty]) }
+// Grade is how good the outcome is: a CSS class.
+func (p *page) Grade() string {
+	return map[string]string{"good": "good", "warn": "warning", "bad": "bad", "open": "open"}[mood(p.Result)]
+}
+
+// Glyph is the sign of the outcome.
+func (p *page) Glyph() string {
+	return map[string]string{"good": "✔", "warn": "!", "bad": "✖", "open": "?"}[mood(p.Result)]
+}
+
+// Headline is how it ended.
+func (p *page) Headline() string { return p.Verdict }
 
 // Clock is a time of day.
 func (p *page) Clock(at time.Time) string { return p.at.text(at) }
@@ -173,17 +199,17 @@ func (p *page) Resolution() string {
 	}
 	text := ""
 	if coarse != nil {
-		text = fmt.Sprintf("A point is the highest of %s", values.Span(coarse.Step))
+		text = fmt.Sprintf("Each point of the chart is a %s maximum", values.Span(coarse.Step))
 		if len(t.Runs[0].Levels) > 1 {
 			text += ", finer in the last 10 minutes"
 		}
-		text += "; the layers are the one sample of it whose sum was greatest. The shaded band below the used line reaches down to the lowest."
+		text += "; its areas are the sample with the greatest sum."
 	}
 	if thinned {
-		text += " Early samples were thinned: one stands for up to a minute."
+		text += " Early samples are thinned to one a minute or more."
 	}
 	if few {
-		text += " Of some runs only the journal was there, which keeps few samples."
+		text += " Some runs left only a journal, which keeps few samples."
 	}
 	if t.LeftOut > 0 {
 		text += fmt.Sprintf(" %d more runs are not drawn.", t.LeftOut)
@@ -266,28 +292,24 @@ func (p *page) Facts() (all []pageFact) {
 	fact := func(name, value, more string) { all = append(all, pageFact{Name: name, Value: value, More: more}) }
 	if l := nearest(p.Result); l != nil {
 		share := l.Ratio()
-		all = append(all, pageFact{"Nearest limit: " + string(l.Name), percent(share),
+		all = append(all, pageFact{"Peak", values.Percent(share),
 			whereOf(p.Result, l) + fmt.Sprintf("%s of %s, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), chart.UsedMeans(&l.Limit)), true, share})
 	}
-	if k := p.Peaks.RSS; k != nil {
-		fact("Peak RSS", k.Bytes.String(), "sum over processes, at "+p.Clock(k.At))
+	did, paused := []string{}, 0.0
+	if p.Budget != nil {
+		did = append(did, values.Count(p.Budget.Times, "trim")+" by workers")
 	}
-	if k := p.Peaks.Cgroup; k != nil {
-		fact("Peak of the cgroup", k.Bytes.String(), "unreclaimable, at "+p.Clock(k.At))
-	} else if k := p.Peaks.PSS; k != nil {
-		fact("Peak PSS", k.Bytes.String(), "shared pages divided, at "+p.Clock(k.At))
-	}
-	fired, freed := 0, rss.Bytes(0)
 	for _, a := range p.Actions {
+		paused += a.Paused
 		if a.Action != event.ActionWarn {
-			fired, freed = fired+a.Fired, freed+a.Freed
+			did = append(did, fmt.Sprintf("%d %s", a.Worked, a.Action))
 		}
 	}
-	text := "nothing had to be done"
-	if fired > 0 {
-		text = "freed " + freed.String() + " in all"
+	if len(did) == 0 {
+		did = append(did, "nothing")
 	}
-	fact("Actions", fmt.Sprint(fired), text)
+	fact("Did", strings.Join(did, ", "), "")
+	fact("Trainer paused", values.Seconds(paused), "")
 	fact("Duration", values.Span(time.Duration(p.Duration*float64(time.Second))), "from "+p.Clock(p.Start)+" to "+p.Clock(p.End))
 	return all
 }

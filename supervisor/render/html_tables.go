@@ -195,14 +195,8 @@ func (p pageProcess) Name() string {
 	return "(no name)"
 }
 
-// Role is that of the process, or why it has none.
+// Role is the band that the process is in.
 func (p pageProcess) Role() string {
-	switch {
-	case p.Proc.Ours:
-		return "rsswarden"
-	case p.Proc.Extra:
-		return "beside the tree"
-	}
 	return string(analysis.LayerOf(&p.Proc))
 }
 

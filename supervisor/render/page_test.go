@@ -61,12 +61,29 @@ func domain(t *testing.T, b *browser) (from, to int) {
 	return from, to
 }
 
+// firstScreen names what a page must show before it is scrolled and does not.
+const firstScreen = `['h1', '.facts', '#charts svg', '.next code', '.next button'].filter(q => { const r = document.querySelector(q)?.getBoundingClientRect(); return !r || r.top < 0 || r.bottom > innerHeight }).join(' ')`
+
+// smallTargets names what can be pressed and is lower than 44 pixels.
+const smallTargets = `[...document.querySelectorAll('button, select, summary')].filter(e => { const h = e.getBoundingClientRect().height; return h > 0 && h < 44 }).map(e => e.outerHTML).join(' ')`
+
+// fits wants a page, with all of it open, not to scroll sideways, and no text to be cut.
+func (b *browser) fits(width int) {
+	b.t.Helper()
+	b.eval("document.querySelectorAll('details').forEach(d => { d.open = true })")
+	b.is("the page is wider than its window: %s", "document.documentElement.scrollWidth === "+strconv.Itoa(width)+" ? '' : document.documentElement.scrollWidth", "")
+	b.is("beyond the edge: %s", "[...document.querySelectorAll('body *')].filter(e => { const r = e.getBoundingClientRect(); return r.width > 1 && r.right > innerWidth + 1 && !e.closest('svg') }).map(e => e.tagName + '.' + e.className).join(' ')", "")
+	b.eval("document.querySelectorAll('details').forEach(d => { d.open = false })")
+}
+
 func TestPageInBrowser(t *testing.T) {
 	b := startBrowser(t)
 	path := pageFile(t, hourRun())
-	b.open(path, 1280, 900)
+	b.open(path, 1280, 800)
 	b.drawn()
+	b.is("the first screen lacks %s", firstScreen, "")
 	b.shot("light", true)
+	b.shot("first", false)
 	if n, _ := strconv.Atoi(b.eval("document.querySelectorAll('svg.live path.band').length")); n < 3 {
 		t.Errorf("%d bands are drawn", n)
 	}
@@ -79,12 +96,15 @@ func TestPageInBrowser(t *testing.T) {
 	b.mouse("mouseMoved", x+w*0.6, y+h/2, nil)
 	b.drawn()
 	tip := b.eval("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent")
-	for _, want := range []string{"used", "of 4.00 GiB", "trainer", "worker ×8", "after the start", "anon"} {
+	for _, want := range []string{"used", "of 4.0 GiB", "trainer", "worker ×8", "after the start", "anon"} {
 		if !strings.Contains(tip, want) {
 			t.Errorf("the readout lacks %q: %q", want, tip)
 		}
 	}
 	b.shot("hover", false)
+	b.mouse("mouseMoved", x+w-11, y+h-30, nil)
+	b.drawn()
+	b.is("the lanes tell %q", "document.querySelector('.tip').textContent.includes('exited with status 0')", "true")
 
 	b.mouse("mousePressed", x+w*0.5, y+h/2, map[string]any{"button": "left", "buttons": 1, "clickCount": 1})
 	b.mouse("mouseMoved", x+w*0.6, y+h/2, map[string]any{"button": "left", "buttons": 1})
@@ -139,7 +159,7 @@ func TestPageDarkAndPhone(t *testing.T) {
 	dark := func() {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
 	}
-	b.open(path, 1280, 900, dark)
+	b.open(path, 1280, 800, dark)
 	b.drawn()
 	background := "getComputedStyle(document.body).backgroundColor"
 	b.is("dark is %s", background, "rgb(17, 21, 27)")
@@ -151,17 +171,19 @@ func TestPageDarkAndPhone(t *testing.T) {
 	touch := func() {
 		b.call("Emulation.setTouchEmulationEnabled", map[string]any{"enabled": true, "maxTouchPoints": 2})
 	}
-	b.open(path, 375, 812, touch)
+	b.open(path, 390, 844, touch)
 	b.drawn()
-	if s := b.eval("document.documentElement.scrollWidth"); s != "375" {
-		t.Errorf("a phone's page is %s pixels wide: %s", s, b.eval("[...document.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > 376 && !e.closest('.scroll')).map(e => e.tagName + '.' + e.getAttribute('class')).join(' ')"))
-	}
+	b.fits(390)
+	b.is("the first screen lacks %s", firstScreen, "")
+	b.is("targets are small: %s", smallTargets, "")
+	b.is("the chart is %s pixels high", "document.querySelector('svg.live').getBoundingClientRect().height", "220")
 	b.shot("phone", true)
+	b.shot("phonefirst", false)
 	x, y, w, h := box(t, b)
 	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchStart", "touchPoints": []map[string]float64{{"x": x + w*0.7, "y": y + h/2}}})
 	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchEnd", "touchPoints": []any{}})
 	b.drawn()
-	if tip := b.eval("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent"); !strings.Contains(tip, "of 4.00 GiB") {
+	if tip := b.eval("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent"); !strings.Contains(tip, "of 4.0 GiB") {
 		t.Errorf("touch reads out %q", tip)
 	}
 	if s := b.eval("(() => { const t = document.querySelector('.tip'); return t.scrollWidth <= t.clientWidth })()"); s != "true" {
@@ -187,13 +209,13 @@ func TestPageDarkAndPhone(t *testing.T) {
 func TestPageWithoutScripts(t *testing.T) {
 	b := startBrowser(t)
 	path := pageFile(t, hourRun())
-	b.open(path, 1280, 900, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
+	b.open(path, 1280, 800, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
 	b.shot("noscript", true)
 	var doc struct{ Root struct{ NodeID int } }
 	b.decode(b.call("DOM.getDocument", nil), &doc)
 	var html struct{ OuterHTML string }
 	b.decode(b.call("DOM.getOuterHTML", map[string]any{"nodeId": doc.Root.NodeID}), &html)
-	for _, want := range []string{"Training ended by itself", `class="used"`, "#SBATCH --mem=4608M", "pt_data_worker"} {
+	for _, want := range []string{"kept it inside its 4.0 GiB", `class="used"`, "#SBATCH --mem=4608M", "pt_data_worker"} {
 		if !strings.Contains(html.OuterHTML, want) {
 			t.Errorf("without scripts the page lacks %q", want)
 		}
@@ -201,6 +223,23 @@ func TestPageWithoutScripts(t *testing.T) {
 	quiet(t, b)
 	b.open(strings.TrimSuffix(path, "html")+"svg", 960, 420)
 	b.shot("svg", false)
+	quiet(t, b)
+}
+
+// TestPageInPrint: it is white, whatever the theme, and all of it is open.
+func TestPageInPrint(t *testing.T) {
+	b := startBrowser(t)
+	path := pageFile(t, hourRun())
+	b.open(path, 800, 1100)
+	b.eval("document.documentElement.setAttribute('data-theme', 'dark')")
+	b.call("Emulation.setEmulatedMedia", map[string]any{"media": "print", "features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
+	b.drawn()
+	b.is("a card is %s", "getComputedStyle(document.querySelector('.card')).backgroundColor", "rgb(255, 255, 255)")
+	b.eval("dispatchEvent(new Event('beforeprint'))")
+	b.is("%s are closed", "document.querySelectorAll('details:not([open])').length", "0")
+	b.shot("print", true)
+	b.eval("dispatchEvent(new Event('afterprint'))")
+	b.is("%s are open afterwards", "document.querySelectorAll('details[open]').length", "0")
 	quiet(t, b)
 }
 
@@ -216,14 +255,14 @@ func TestPageOfFindings(t *testing.T) {
 	path := b.show(page, "findings")
 	b.is("%s marks of 6 findings", "document.querySelectorAll('svg.live .mark.finding').length", "6")
 	quiet(t, b)
-	b.open(path, 375, 812, func() {
+	b.open(path, 390, 844, func() {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
 	})
 	b.drawn()
 	b.shot("findingsphone", true)
-	b.is("a phone's page is %s pixels wide", "document.documentElement.scrollWidth", "375")
+	b.fits(390)
 	quiet(t, b)
-	b.open(path, 1280, 900, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
+	b.open(path, 1280, 800, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
 	b.shot("findingsnoscript", true)
 	quiet(t, b)
 }
@@ -236,7 +275,7 @@ func TestPageOfRanks(t *testing.T) {
 			Every: time.Second, Workers: 4, Limit: 2 * rss.GiB, From: 0.3, To: 0.8 + 0.1*float64(i), Oom: i == 2})
 	}
 	path := pageFile(t, ranks...)
-	b.open(path, 1280, 900)
+	b.open(path, 1280, 800)
 	b.drawn()
 	b.shot("ranks", true)
 	b.is("%s charts of 3 ranks", "document.querySelectorAll('svg.live').length", "3")
@@ -257,14 +296,14 @@ func TestPageInBrowserTakesHostileNames(t *testing.T) {
 	page, _ := hostilePage(t)
 	path := filepath.Join(t.TempDir(), "hostile.html")
 	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
-	b.open(path, 1280, 900)
+	b.open(path, 1280, 800)
 	b.drawn()
 	x, y, w, h := box(t, b)
 	b.mouse("mouseMoved", x+80, y+h/2, nil)
 	b.mouse("mouseMoved", x+w/2, y+h/2, nil)
 	b.drawn()
 	b.shot("hostile", false)
-	b.is("scripts and images: %s", "document.scripts.length + ' ' + document.images.length", "2 0")
+	b.is("scripts and images: %s", "document.scripts.length + ' ' + document.images.length", "3 0")
 	quiet(t, b)
 }
 
@@ -272,7 +311,7 @@ func TestPageInBrowserTakesHostileNames(t *testing.T) {
 func TestPageOfADayLoads(t *testing.T) {
 	b := startBrowser(t)
 	path := pageFile(t, scenetest.DayRun())
-	took := b.open(path, 1280, 900)
+	took := b.open(path, 1280, 800)
 	b.drawn()
 	info, err := os.Stat(path)
 	wardentest.NoError(t, err)
@@ -303,9 +342,9 @@ func TestPageOfNodes(t *testing.T) {
 	b.eval("[...document.getElementById('nodes').parentElement.querySelectorAll('th button')].find(h => h.textContent === 'Headroom').click()")
 	b.is("by headroom %q", nodes, "n1 n2")
 	quiet(t, b)
-	b.open(path, 375, 812)
+	b.open(path, 390, 844)
 	b.drawn()
 	b.shot("nodesphone", true)
-	b.is("a phone's page is %s pixels wide", "document.documentElement.scrollWidth", "375")
+	b.fits(390)
 	quiet(t, b)
 }

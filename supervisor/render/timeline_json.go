@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/chart"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -24,9 +24,11 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 		Journal bool            `json:"journal,omitempty"`
 		Live    bool            `json:"live,omitempty"`
 		Roles   []string        `json:"roles"`
+		Stack   []int           `json:"stack"` // the bands of a stack under no limit
 		Limits  []limitJSON     `json:"limits"`
 		Levels  json.RawMessage `json:"levels"`
 		Marks   []markJSON      `json:"marks"`
+		Trims   trimsJSON       `json:"trims"`
 		Procs   []traceJSON     `json:"procs"`
 	}
 	_, zone := t.Start.Zone()
@@ -36,17 +38,20 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 		Length int64  `json:"length"`
 		Runs   []run  `json:"runs"`
 		Clock  string `json:"clock"`
-	}{t.Start.UnixMilli(), zone, t.Length.Milliseconds(), []run{}, zoneName(t.Start)}
+
+		Glyphs map[string]string `json:"glyphs"`
+		Rungs  []float64         `json:"rungs"`
+	}{t.Start.UnixMilli(), zone, t.Length.Milliseconds(), []run{}, zoneName(t.Start), chart.Glyphs, chart.Rungs[:]}
 	for i := range t.Runs {
 		s := &t.Runs[i]
 		r := run{ID: values.Plain(s.ID), Name: s.Name, From: s.From.Milliseconds(), To: s.To.Milliseconds(), Journal: s.JournalOnly, Live: s.Live,
-			Roles: []string{}, Limits: []limitJSON{}, Marks: []markJSON{}, Procs: []traceJSON{}}
+			Roles: []string{}, Stack: stackOf(s, -1), Limits: []limitJSON{}, Marks: []markJSON{}, Procs: []traceJSON{}, Trims: trimsOf(s)}
 		for _, b := range s.Roles {
 			r.Roles = append(r.Roles, string(b))
 		}
 		for k := range s.Limits {
 			l := &s.Limits[k]
-			r.Limits = append(r.Limits, limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), values.Plain(l.Enforcer), k == s.Primary})
+			r.Limits = append(r.Limits, limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), values.Plain(l.Enforcer), k == s.Primary, stackOf(s, k)})
 		}
 		levels := []byte{'['}
 		for k := range s.Levels {
@@ -58,16 +63,14 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 		r.Levels = append(levels, ']')
 		for k := range s.Marks {
 			m := &s.Marks[k]
-			action := ""
-			if d, ok := m.Event.(*event.Decision); ok {
-				action = values.Plain(string(d.Action))
-			}
-			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, action, values.Plain(chart.Happened(m)), values.Plain(chart.CameOf(m)), m.OK()})
+			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, values.Plain(string(m.Action())), chart.Glyph(m), m.Refused(),
+				values.Plain(chart.Happened(m)), values.Plain(chart.CameOf(m))})
 		}
 		for k := range s.Procs {
 			p := &s.Procs[k]
 			r.Procs = append(r.Procs, traceJSON{p.Proc.ID.PID, values.Plain(p.Proc.Comm), string(analysis.LayerOf(&p.Proc)),
-				p.From.Milliseconds(), p.Step.Milliseconds(), analysis.AppendColumn(nil, p.RSS, true)})
+				p.From.Milliseconds(), p.Last.Milliseconds(), p.PeakAt.Milliseconds(), p.Peak, p.Anon, p.File, p.Shmem,
+				p.Step.Milliseconds(), analysis.AppendColumn(nil, p.RSS, true)})
 		}
 		out.Runs = append(out.Runs, r)
 	}
@@ -79,22 +82,58 @@ type limitJSON struct {
 	Means    string `json:"means"`
 	Enforcer string `json:"enforcer"`
 	Primary  bool   `json:"primary,omitempty"`
+	Stack    []int  `json:"stack"` // indices of roles
+}
+
+// stackOf is the bands in the stack under a limit, -1 for none.
+func stackOf(s *analysis.RunSeries, limit int) []int {
+	list := []int{}
+	for i, role := range s.Roles {
+		if s.Stacks(limit, role) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// trimsJSON is a strip of trims: of each cell its time, a count, and what was dropped in KiB.
+type trimsJSON struct {
+	Step  int64   `json:"step"`
+	Cells []int64 `json:"cells"`
+}
+
+func trimsOf(s *analysis.RunSeries) trimsJSON {
+	out := trimsJSON{Cells: []int64{}}
+	for _, t := range s.Trims {
+		out.Step = t.Step.Milliseconds()
+		out.Cells = append(out.Cells, t.At.Milliseconds(), int64(t.Count), int64(t.Dropped/rss.KiB))
+	}
+	return out
 }
 
 type markJSON struct {
 	At     int64             `json:"t"`
 	Kind   analysis.MarkKind `json:"kind"`
 	Action string            `json:"action,omitempty"`
+	Glyph  string            `json:"glyph"`
+	Hollow bool              `json:"hollow,omitempty"` // the action could not help, or did not work
 	Text   string            `json:"text"`
 	Result string            `json:"result,omitempty"`
-	OK     bool              `json:"ok,omitempty"`
 }
 
 type traceJSON struct {
-	PID  int             `json:"pid"`
-	Name string          `json:"name"`
-	Role string          `json:"role"`
-	From int64           `json:"from"`
+	PID  int    `json:"pid"`
+	Name string `json:"name"`
+	Role string `json:"role"`
+	From int64  `json:"from"`
+	To   int64  `json:"to"`
+	// Peak is the highest RSS, At when that was, Anon, File and Shmem are its parts.
+	At    int64     `json:"peak_at"`
+	Peak  rss.Bytes `json:"peak_bytes"`
+	Anon  rss.Bytes `json:"anon_bytes"`
+	File  rss.Bytes `json:"file_bytes"`
+	Shmem rss.Bytes `json:"shmem_bytes"`
+
 	Step int64           `json:"step"`
 	RSS  json.RawMessage `json:"rss"`
 }

@@ -11,6 +11,18 @@ function size(b) {
   return Math.round(b) + ' B';
 }
 
+// A limit is written as people type it, 1100 MiB and never 1.07 GiB, and what is used of it
+// in the same unit.
+const unitOf = (b) => UNITS.find(([u, name]) => (name === 'GiB' ? b >= 10 * u || b >= u && b % u === 0 : name !== 'TiB' && b >= u)) || [1, 'B'];
+
+function inUnit(b, unit) {
+  const v = b / unit, one = unit === 2 ** 30 ? v < 99.95 : b % unit !== 0 && v < 9.95;
+  return v.toFixed(one ? 1 : 0);
+}
+
+const limitSize = (b) => inUnit(b, unitOf(b)[0]) + ' ' + unitOf(b)[1];
+const usedOf = (used, limit) => inUnit(used, unitOf(limit)[0]) + ' of ' + limitSize(limit);
+
 function tickSize(b) {
   for (const [unit, name] of UNITS) if (b >= unit) return b / unit + ' ' + name;
   return '0';

@@ -4,6 +4,7 @@ function gestures(c, app) {
   let brush = null, pan = null, pinch = null;
   const at = (e) => {
     const box = svg.getBoundingClientRect();
+    if (e.clientY) c.onLanes = (e.clientY - box.top) * c.height / box.height > c.bottom + 20;
     const share = ((e.clientX - box.left) * c.width / box.width - c.left) / (c.right - c.left);
     return app.view.a + Math.min(1, Math.max(0, share)) * (app.view.b - app.view.a);
   };
@@ -63,6 +64,7 @@ function gestures(c, app) {
     }
   }, { passive: false });
   svg.addEventListener('keydown', (e) => {
+    c.onLanes = false;
     const wide = app.view.b - app.view.a, pixel = wide / (c.right - c.left);
     const t = app.cursor === null ? (app.view.a + app.view.b) / 2 : app.cursor;
     const move = (by) => app.point(c, Math.min(c.run.to, Math.max(c.run.from, t + by)), true);

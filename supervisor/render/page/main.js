@@ -25,7 +25,7 @@ const app = {
   },
   paint(c) {
     c.width = Math.max(200, c.box.clientWidth);
-    c.height = c.width < 560 ? (app.charts.length > 1 ? 170 : 240) : app.charts.length > 1 ? 190 : 320;
+    c.height = c.width < 560 ? 220 : app.charts.length > 1 ? 230 : 320;
     c.view = app.view;
     draw(app.data, c, app.view, app.mode);
     c.svg.setAttribute('data-from', Math.round(app.view.a));
@@ -63,7 +63,7 @@ const app = {
     c.knob.setAttribute('visibility', 'hidden');
     if (!seen) { c.tip.hidden = true; return; }
     const x = Math.round(c.x(t)) + 0.5;
-    c.cursor.setAttribute('d', `M${x} ${c.top}V${c.bottom}`);
+    c.cursor.setAttribute('d', `M${x} ${c.top}V${c.height}`);
     const k = nearest(c.level, t), v = k >= 0 && c.limit >= 0 ? c.level.limits[c.limit].used[k] : -1;
     if (v >= 0 && Math.abs(c.level.t[k] - t) <= c.level.step) {
       c.knob.setAttribute('visibility', 'visible');
@@ -101,16 +101,17 @@ const app = {
     const { run } = c, several = app.data.runs.length > 1;
     c.limit = run.limits.findIndex((l) => l.primary);
     c.box = el('figure', { class: 'chart' }, home);
-    const head = el('div', { class: 'name' }, c.box);
-    el(several ? 'h3' : 'span', several ? {} : { class: 'soft' }, head, several ? run.name : 'Layers: sum of RSS by role. Lines: what a limit is compared with.');
+    const head = several ? el('div', { class: 'name' }, c.box) : document.getElementById('timeline-h').parentElement;
+    if (several) el('h3', {}, head, run.name);
     if (run.limits.length > 1) {
-      const label = el('label', { class: 'pick' }, head, 'against ');
+      const label = el('label', { class: 'pick' }, null, 'limit ');
+      if (several) head.append(label); else head.firstElementChild.after(label);
       const select = el('select', {}, label);
       run.limits.forEach((l, i) => el('option', i === c.limit ? { value: i, selected: '' } : { value: i }, select, l.title));
       select.addEventListener('change', () => {
         c.limit = Number(select.value);
         c.range = null;
-        legend(c);
+        legend(c, app);
         app.redraw();
       });
     }
@@ -120,7 +121,7 @@ const app = {
     }, c.box);
     c.tip = el('div', { class: 'tip', hidden: '' }, c.box);
     c.legend = el('ul', { class: 'legend' }, c.box);
-    legend(c);
+    legend(c, app);
     gestures(c, app);
   },
   follow(index, proc) {
@@ -131,8 +132,8 @@ const app = {
   strip() {
     const svg = document.getElementById('strip'), wide = svg.clientWidth || 300, all = app.data.length, x = (t) => t / all * wide;
     svg.replaceChildren();
-    svg.setAttribute('viewBox', `0 0 ${wide} 40`);
-    el('svg:rect', { class: 'base', width: wide, height: 40, rx: 3 }, svg);
+    svg.setAttribute('viewBox', `0 0 ${wide} 28`);
+    el('svg:rect', { class: 'base', width: wide, height: 28, rx: 3 }, svg);
     let top = 1;
     const shapes = app.charts.slice(0, 8).map((c) => {
       const l = c.run.levels[0] && level(c.run.levels[0]);
@@ -141,36 +142,57 @@ const app = {
       for (const piece of pieces) for (const p of piece) top = Math.max(top, v(p));
       return { pieces, v };
     });
-    for (const s of shapes) if (s) el('svg:path', { class: 'shape', d: areaPath(s.pieces, () => 0, s.v, x, (v) => 40 - v / top * 36) }, svg);
+    for (const s of shapes) if (s) el('svg:path', { class: 'shape', d: areaPath(s.pieces, () => 0, s.v, x, (v) => 28 - v / top * 25) }, svg);
     const a = x(app.view.a), b = x(app.view.b);
-    el('svg:rect', { class: 'off', width: a, height: 40 }, svg);
-    el('svg:rect', { class: 'off', x: b, width: Math.max(0, wide - b), height: 40 }, svg);
-    el('svg:rect', { class: 'window', x: a + 0.5, y: 0.5, width: Math.max(2, b - a - 1), height: 39, rx: 3 }, svg);
-    for (const at of [a, b]) el('svg:rect', { class: 'grip', x: Math.min(wide - 4, Math.max(0, at - 2)), y: 12, width: 4, height: 16, rx: 2 }, svg);
+    el('svg:rect', { class: 'off', width: a, height: 28 }, svg);
+    el('svg:rect', { class: 'off', x: b, width: Math.max(0, wide - b), height: 28 }, svg);
+    el('svg:rect', { class: 'window', x: a + 0.5, y: 0.5, width: Math.max(2, b - a - 1), height: 27, rx: 3 }, svg);
+    for (const at of [a, b]) el('svg:rect', { class: 'grip', x: Math.min(wide - 4, Math.max(0, at - 2)), y: 6, width: 4, height: 16, rx: 2 }, svg);
   },
 };
 
-function legend(c) {
+function legend(c, app) {
   c.legend.replaceChildren();
-  const item = (cls, text, line) => {
-    const li = el('li', {}, c.legend), svg = el('svg:svg', { viewBox: '0 0 16 12', 'aria-hidden': 'true' }, li);
-    if (line) el('svg:path', { class: cls, d: 'M0 6.5H16' }, svg);
+  const item = (cls, text, d, home) => {
+    const li = el('li', {}, c.legend), at = home ? el('button', home, li) : li;
+    const svg = el('svg:svg', { viewBox: '0 0 16 12', 'aria-hidden': 'true' }, at);
+    if (d) el('svg:path', { class: cls, d, transform: d.startsWith('M0 6') ? '' : 'translate(8 6)' }, svg);
     else el('svg:rect', { class: cls, x: 3, y: 1, width: 10, height: 10, rx: 2 }, svg);
-    li.append(text);
+    at.append(text);
+    return at;
   };
-  for (const r of c.run.roles) item('band ' + roleClass(r), TITLES[r] || r);
-  const l = c.run.limits[c.limit];
-  if (!l) return;
-  item('limit', 'limit', true);
-  item('used', 'used: ' + l.means, true);
-  const raw = c.run.levels[0] && level(c.run.levels[0]).limits[c.limit];
-  if (raw && raw.charged.some((v) => v > 0)) item('charged', 'charged, page cache included', true);
-  if (raw && raw.working.some((v) => v > 0)) item('working', 'working set', true);
+  const LINE = 'M0 6.5H16', { run } = c, stack = stackOf(c), l = run.limits[c.limit];
+  for (const i of stack) item('band ' + roleClass(run.roles[i]), TITLES[run.roles[i]] || run.roles[i]);
+  const own = run.roles.indexOf('rsswarden');
+  if (own >= 0 && !stack.includes(own)) {
+    const button = item('own', 'rsswarden itself', LINE, { type: 'button', 'aria-pressed': String(Boolean(c.own)), title: 'this limit does not count it' });
+    button.addEventListener('click', () => {
+      c.own = !c.own;
+      button.setAttribute('aria-pressed', String(c.own));
+      app.redraw();
+    });
+  }
+  if (l) {
+    item('used', l.means, LINE);
+    const raw = run.levels[0] && level(run.levels[0]).limits[c.limit];
+    if (raw && raw.charged.some((v) => v > 0)) item('charged', 'charged, with page cache', LINE);
+    if (raw && raw.working.some((v) => v > 0)) item('working', 'working set', LINE);
+  }
+  const seen = new Set();
+  for (const m of run.marks) {
+    if (seen.has(m.glyph) || !m.action) continue;
+    seen.add(m.glyph);
+    item('mark decision', m.glyph, app.data.glyphs[m.glyph]);
+  }
+  if (run.marks.some((m) => m.hollow)) item('mark hollow decision', 'no effect', app.data.glyphs.trim);
+  if (run.trims.cells.length) item('strip-trim', 'trims by workers');
 }
 
 function start() {
   const by = (id) => document.getElementById(id), whole = () => app.show(0, app.data.length);
   theme(by('theme'));
+  for (const button of document.querySelectorAll('button[data-copy]')) button.addEventListener('click', () => copy(button));
+  printing();
   for (const table of document.querySelectorAll('table[data-sortable]')) sortable(table);
   if (!app.data.runs.length) return;
   app.data.length = Math.max(app.data.length, 1000);

@@ -65,3 +65,25 @@ function theme(button) {
   set('');
   button.addEventListener('click', () => set(order[(order.indexOf(root.getAttribute('data-theme') || '') + 1) % 3]));
 }
+
+// copy puts a line into the clipboard. A page from a file may not use the interface for it
+// everywhere: then what is selected is copied.
+async function copy(button) {
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+  } catch {
+    getSelection().selectAllChildren(button.parentElement.querySelector('code'));
+    document.execCommand('copy');
+  }
+  button.textContent = 'Copied';
+}
+
+// printing opens all that is closed, and closes it again.
+function printing() {
+  let closed = [];
+  addEventListener('beforeprint', () => {
+    closed = [...document.querySelectorAll('details:not([open])')];
+    for (const d of closed) d.open = true;
+  });
+  addEventListener('afterprint', () => { for (const d of closed) d.open = false; });
+}

@@ -9,24 +9,30 @@ function readout(data, c, t, mode) {
   let spoken = clock(data, t) + ': ';
   const inside = k >= 0 && Math.abs(l.t[k] - t) <= Math.max(l.step, (c.view.b - c.view.a) / 200);
   if (!inside) {
-    el('div', {}, tip, 'no sample here');
+    if (!c.onLanes) el('div', {}, tip, 'no sample here');
     spoken += 'no sample';
   } else {
     if (c.limit >= 0) spoken += limitRows(tip, run, l, c.limit, k);
-    roleRows(tip, run, l, k);
-    spoken += ', RSS of all processes ' + size(l.sum[k]);
+    if (!c.onLanes) spoken += roleRows(tip, c, l, k);
     if (c.proc) el('div', { class: 'event' }, tip, `${c.proc.name || '?'} (PID ${c.proc.pid}): ` + procAt(c.proc, t));
-    if (l.step > 1500) el('div', { class: 'part soft' }, tip, 'highest of ' + span(l.step).replace('.0', ''));
+    if (l.step > 1500 && !c.onLanes) el('div', { class: 'part soft' }, tip, `maximum of ${span(l.step).replace('.0', '')}`);
   }
-  const near = (c.view.b - c.view.a) / (c.right - c.left) * 8;
-  const marks = run.marks.filter((m) => Math.abs(m.t - t) <= near);
-  for (const m of marks.slice(0, 4)) {
-    const text = m.text + (m.result ? ': ' + m.result : '');
-    el('div', { class: 'event' }, tip, text);
-    spoken += '; ' + text;
-  }
-  if (marks.length > 4) el('div', { class: 'event' }, tip, `and ${marks.length - 4} more events`);
+  spoken += happened(data, c, t, tip);
   tip.hidden = false;
+  return spoken;
+}
+
+// happened lists the events near a moment, and the trims; all of them, with their times,
+// where the pointer is on the lanes.
+function happened(data, c, t, tip) {
+  const { run } = c, near = (c.view.b - c.view.a) / (c.right - c.left) * 8, most = c.onLanes ? 12 : 4;
+  const marks = run.marks.filter((m) => Math.abs(m.t - t) <= near);
+  let spoken = '', trims = 0, dropped = 0;
+  const row = (text) => { el('div', { class: 'event' }, tip, text); spoken += '; ' + text; };
+  for (const m of marks.slice(0, most)) row((c.onLanes ? clock(data, m.t) + ' ' : '') + m.text + (m.result ? ': ' + m.result : ''));
+  if (marks.length > most) el('div', { class: 'event' }, tip, `and ${marks.length - most} more events`);
+  eachTrim(run, t - near, t + near, (_, n, kib) => { trims += n; dropped += kib * KIB; });
+  if (trims) row(`${trims} trim${trims > 1 ? 's' : ''} by workers, ${size(dropped)} of pages dropped`);
   return spoken;
 }
 
@@ -39,7 +45,7 @@ function limitRows(tip, run, l, limit, k) {
     el('td', {}, tr).append(v);
   };
   const b = document.createElement('b');
-  b.textContent = size(used) + (of > 0 ? ` of ${size(of)}, ${(100 * used / of).toFixed(0)} %` : '');
+  b.textContent = of > 0 ? `${usedOf(used, of)}, ${(100 * used / of).toFixed(0)} %` : size(used);
   row('used', b);
   if (x.most[k] > used * 1.001) row('at most', size(x.most[k]));
   if (x.charged[k] > 0) row('charged', size(x.charged[k]));
@@ -47,22 +53,28 @@ function limitRows(tip, run, l, limit, k) {
   return 'used ' + b.textContent;
 }
 
-function roleRows(tip, run, l, k) {
-  const table = el('table', {}, tip), head = el('tr', {}, table);
+// roleRows lists what the limit counts, from the top of the stack, and the sum of it; then
+// what it does not count.
+function roleRows(tip, c, l, k) {
+  const { run } = c, table = el('table', {}, tip), head = el('tr', {}, table), stack = stackOf(c);
   for (const h of ['RSS', 'sum', 'anon', 'file', 'shmem']) el('th', {}, head, h);
-  for (let i = run.roles.length - 1; i >= 0; i--) {
+  const row = (i, note) => {
     const b = l.bands[i], sum = b.anon[k] + b.file[k] + b.shmem[k];
-    if (!b.count[k]) continue;
+    if (!b.count[k]) return 0;
     const tr = el('tr', {}, table), name = el('td', {}, tr);
     el('i', { class: roleClass(run.roles[i]) }, name);
-    name.append((run.roles[i] === 'beside' ? 'beside' : run.roles[i]) + (b.count[k] > 1 ? ' ×' + b.count[k] : ''));
+    name.append(run.roles[i] + (b.count[k] > 1 ? ' ×' + b.count[k] : '') + note);
     el('td', {}, tr, size(sum));
     for (const part of [b.anon, b.file, b.shmem]) el('td', { class: 'part' }, tr, part[k] > 0 ? size(part[k]) : '–');
+    return sum;
+  };
+  const all = stack.toReversed().reduce((sum, i) => sum + row(i, ''), 0);
+  if (all) {
+    const tr = el('tr', { class: 'sum' }, table);
+    for (const text of ['sum', size(all), '', '', '']) el('td', {}, tr, text);
   }
-  const tr = el('tr', { class: 'sum' }, table);
-  el('td', {}, tr, 'all');
-  el('td', {}, tr, size(l.sum[k]));
-  for (let i = 0; i < 3; i++) el('td', {}, tr);
+  run.roles.forEach((_, i) => { if (!stack.includes(i)) row(i, ', not counted'); });
+  return all ? ', summed RSS ' + size(all) : '';
 }
 
 function procAt(p, t) {
