@@ -1,4 +1,4 @@
-# rsswarden: what each target does is told by `make help`.
+# rsswarden: `make help` lists the targets.
 SHELL       := /bin/bash
 PREFIX      ?= /usr/local
 DESTDIR     ?=

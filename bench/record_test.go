@@ -105,7 +105,7 @@ func recordTime(b *bench) {
 		r.put("ours: 99 of 100 are shorter than", ours["p99-µs"])
 		r.put("a line of JSON, median", peer["p50-µs"])
 		r.put("a line of JSON, 99 of 100", peer["p99-µs"])
-		r.note("the writer is a goroutine of its own: nobody waits for it")
+		r.note("the writer is a goroutine of its own: nothing waits for it")
 		b.add(r)
 	}
 }

@@ -244,7 +244,7 @@ func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
 	s.view.Limits = nil
 	s.acts.Decide(res.Decisions[0])
 	if s.acts.Ladder.InFlight() != 0 || s.acts.InFlight() != nil {
-		t.Error("the ladder waits for an outcome that nobody will give")
+		t.Error("the ladder waits for an outcome that never comes")
 	}
 }
 
@@ -371,7 +371,7 @@ func TestWarningOfTheJobsEnd(t *testing.T) {
 	}
 }
 
-// TestHookThatSwitchedItselfOff is told of once for each reason.
+// TestHookThatSwitchedItselfOff: it is reported once for each reason.
 func TestHookThatSwitchedItselfOff(t *testing.T) {
 	s := newStand(t, withLoader(t))
 	id := s.trainer(100*rss.MiB, worker1)

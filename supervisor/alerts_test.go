@@ -76,8 +76,7 @@ func both(changes ...func(*Options)) func(*Options) {
 	}
 }
 
-// TestAlerts: a rung that is crossed is told of, and that it is over when the command
-// has ended.
+// TestAlerts: a crossed rung is sent, and its resolution when the command has ended.
 func TestAlerts(t *testing.T) {
 	dir, with := telling(t, alert.Webhook)
 	s := opened(t, with)

@@ -159,9 +159,9 @@ func TestAttachedSignalAsksWhoCatchesIt(t *testing.T) {
 	}
 	s.catches(job.Roots[0].PID, "0000000000004000")
 	s.open(s.holder.begin)
-	// Nobody is asked before it was read in every environment whether it is a rank.
+	// No process is signalled before every environment was read for a rank.
 	s.says("TERM sent to process " + itoa(job.Roots[0].PID) + "; not to process " + itoa(other.PID))
-	// Of two signals that end a process the first is what its parent is told.
+	// Of two signals that end a process its parent sees the first.
 	_ = deaf.Process.Kill()
 	_ = deaf.Wait()
 	if got := deaf.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != unix.SIGKILL {

@@ -13,7 +13,7 @@ const asleep = 2 * time.Second
 
 // clock counts the time in which the watcher could look. `scontrol suspend`
 // stops all processes of a step, ours among them, and a node may have no CPU
-// for us: then nobody could answer in time, and deadlines move along. It is
+// for us: then no answer could come in time, and deadlines move along. It is
 // monotonic: steps of the wall clock do not touch it, and the time in which the
 // node was suspended is not in it at all (CLOCK_MONOTONIC, clock_gettime(2)).
 type clock struct {

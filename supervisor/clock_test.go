@@ -68,7 +68,7 @@ func (s *stand) stoppedFor(d time.Duration) {
 }
 
 // TestDeadlinesWaitWhileStopped: `scontrol suspend` stops the loader's workers
-// as it stops us. A request is not overdue after it because nobody could answer.
+// as it stops us. A request is not overdue after it: no answer was possible.
 func TestDeadlinesWaitWhileStopped(t *testing.T) {
 	s := opened(t, withLoader(t))
 	id := s.trainer(100*rss.MiB, worker1)
@@ -97,8 +97,8 @@ func TestDeadlinesWaitWhileStopped(t *testing.T) {
 	}
 }
 
-// TestNoRateOverAGap: what was filled while we did not look took nobody knows
-// how long.
+// TestNoRateOverAGap: growth between two distant looks gives no rate: how long it took is
+// unknown.
 func TestNoRateOverAGap(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Limit = 64 * rss.GiB })
 	s.stoppedFor(time.Hour)

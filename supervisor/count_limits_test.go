@@ -174,7 +174,7 @@ func TestMappingsAreNotMemory(t *testing.T) {
 	for _, o := range named(all, event.NameOutcome) {
 		rule, _, _ := strings.Cut(fmt.Sprint(o["detail"]), ": ")
 		if reasons[rule] != nil {
-			t.Errorf("%s is told again", rule)
+			t.Errorf("%s is reported again", rule)
 		}
 		reasons[rule] = o["reason"]
 		for _, field := range []string{"before_bytes", "after_bytes", "freed_bytes"} {
@@ -192,7 +192,7 @@ func TestMappingsAreNotMemory(t *testing.T) {
 		t.Errorf("said\n%s", s.stderr())
 	}
 	if s.tell.Sum.Done.Skipped != 0 {
-		t.Errorf("%d rungs of memory were crossed in vain: the verdict would be helpless", s.tell.Sum.Done.Skipped)
+		t.Errorf("%d rungs of memory counted as crossed without help: the verdict would be helpless", s.tell.Sum.Done.Skipped)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // TestDeferredIsNoFailure has a loader put a recycle off to its next epoch: the
-// outcome says just that, nobody else of that loader is asked meanwhile, and
+// outcome says just that, no other worker of that loader is asked meanwhile, and
 // what is replaced in the end is counted.
 func TestDeferredIsNoFailure(t *testing.T) {
 	s := newStand(t, withLoader(t))

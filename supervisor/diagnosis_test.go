@@ -113,7 +113,7 @@ func TestFindingSurvives(t *testing.T) {
 	}
 }
 
-// TestCloseReadingHangs: a process that lets nobody read holds no look up.
+// TestCloseReadingHangs: a process whose files cannot be read delays no look.
 func TestCloseReadingHangs(t *testing.T) {
 	s := newStand(t, withLoader(t))
 	id := s.trainer(20*rss.MiB, worker1)
@@ -128,7 +128,7 @@ func TestCloseReadingHangs(t *testing.T) {
 		s.full()
 	}
 	if !s.observe.Diagnosis.Busy() {
-		t.Errorf("a pipe that nobody writes was read; wanted %+v", s.observe.Diagnosis.State.Wants())
+		t.Errorf("a pipe without a writer was read; wanted %+v", s.observe.Diagnosis.State.Wants())
 	}
 	if f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 		f.Close() // the reader goes on

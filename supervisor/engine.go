@@ -372,7 +372,7 @@ func (e *engine) step() {
 	}
 }
 
-// looked is the last look, for who is told.
+// looked is the last look, as package tell takes it.
 func (e *engine) looked() *tell.Look {
 	l := &tell.Look{Now: e.now(), Took: e.runTime(), View: e.view}
 	if !e.observe.Pop.Attached() {
@@ -400,7 +400,7 @@ func (e *engine) fault(part string, err error) {
 	e.tell.Fault(e.now(), part, err)
 }
 
-// serve opens the control socket. Where that fails nobody can ask.
+// serve opens the control socket. Where that fails the run takes no requests.
 func (e *engine) serve() {
 	if !e.node.Joined() {
 		return

@@ -32,7 +32,7 @@ func TestExhausted(t *testing.T) {
 	}{
 		{"97 % and it went well", func(s *stand) { maps(s, 97) }, hold.Exit{}, event.VerdictFine, []string{"also near its limit: memory mappings 97 % of 1,000"}},
 		{"97 % and it failed", func(s *stand) { maps(s, 97) }, hold.Exit{Code: 1}, event.VerdictExhausted, []string{"verdict: exhausted: memory mappings 97 %"}},
-		{"97 %, and somebody ended it", func(s *stand) { maps(s, 97) }, hold.Exit{Signal: 15}, event.VerdictFine, []string{"also near its limit"}},
+		{"97 %, and a signal ended it", func(s *stand) { maps(s, 97) }, hold.Exit{Signal: 15}, event.VerdictFine, []string{"also near its limit"}},
 		{"97 % an hour before", func(s *stand) { maps(s, 97); maps(s, 5); s.later(time.Hour); s.full() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
 		{"90 % all the time, and it failed", func(s *stand) { maps(s, 90); s.later(time.Minute); s.recount() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
 		{"too much for the fork server", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.VerdictExhausted,

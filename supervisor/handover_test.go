@@ -125,7 +125,7 @@ func TestHandoverBeforeTheAct(t *testing.T) {
 		first.full()
 	}
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
-		t.Errorf("written anew although nothing had changed: %v", err)
+		t.Errorf("written again although nothing had changed: %v", err)
 	}
 }
 

@@ -120,8 +120,8 @@ var layers = map[string][]string{
 	"examples/lmdbload":      {"github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 }
 
-// TestLayers holds the import directions: who may know whom is the structure
-// of the program, and an import that points the other way is where it rots.
+// TestLayers holds the import directions: which package may import which is the
+// structure of the program.
 func TestLayers(t *testing.T) {
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")

@@ -117,7 +117,7 @@ func TestLeaderWatchesAll(t *testing.T) {
 	alone := s.watchedRSS()
 	other := s.otherRank(1, 300*rss.MiB)
 	if !s.meet() {
-		t.Fatal("nobody was met")
+		t.Fatal("no rank was met")
 	}
 	s.full()
 	if got := s.watchedRSS(); got < alone+300*rss.MiB {
@@ -207,11 +207,11 @@ func TestNoMeetingPlace(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			os.Remove(path)
-			os.Remove(node.All(parent)) // where nobody else is in it
+			os.Remove(node.All(parent)) // if it is empty
 		})
 	}
 	if s.join(s.holder.begin); !s.node.Leads() {
-		t.Fatal("it waits for somebody")
+		t.Fatal("it does not lead at once")
 	}
 	s.open(s.holder.begin)
 	if len(s.view.Sample.Procs) == 0 {
@@ -222,8 +222,8 @@ func TestNoMeetingPlace(t *testing.T) {
 	}
 }
 
-// TestFollower: who follows looks at nothing, stops its command when it is told to,
-// and takes the lead when it falls to it.
+// TestFollower: a follower takes no samples, stops its command on request, and takes the
+// lead when it is next.
 func TestFollower(t *testing.T) {
 	first, s := leadAndFollow(t, runtimeDir(t))
 	led := make(chan bool)

@@ -32,8 +32,8 @@ func TestSaidBeforeTheWatcher(t *testing.T) {
 	}
 }
 
-// TestTorchThatIsTried: what came of a trial is told once, and its workers can be recycled
-// or not.
+// TestTorchThatIsTried: the result of a trial is reported once, and decides whether its
+// workers can be recycled.
 func TestTorchThatIsTried(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	prepared, err := loader.Prepare(loader.Options{Env: os.Environ()})
@@ -76,7 +76,7 @@ func TestTorchThatIsTried(t *testing.T) {
 	}
 }
 
-// TestTrainingWithoutTheHook is told of once, and whatever cannot be asked for says why.
+// TestTrainingWithoutTheHook: it is reported once, and each refused request says why.
 func TestTrainingWithoutTheHook(t *testing.T) {
 	s := newStand(t, withLoader(t))
 	s.fs.Write("proc/5000001/environ", "A=B\x00")

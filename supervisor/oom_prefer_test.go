@@ -122,8 +122,8 @@ func TestOOMPreferOnce(t *testing.T) {
 	}
 }
 
-// TestOOMPreferFails: what cannot be done is told once, whoever it is about, and
-// nothing ends for it.
+// TestOOMPreferFails: a failure is reported once, for whichever process, and ends
+// nothing.
 func TestOOMPreferFails(t *testing.T) {
 	s := preferring(t, nil)
 	for _, pid := range []int{worker1, worker2} {
@@ -134,7 +134,7 @@ func TestOOMPreferFails(t *testing.T) {
 	for range 3 {
 		s.oom.Raise()
 	}
-	// A worker that ended between the two looks is nobody's fault.
+	// A worker that ended between the two looks is no failure.
 	s.view.Sample.Procs = append(s.view.Sample.Procs, process(worker3+1, rss.RoleWorker, rss.MiB, rss.MiB))
 	s.oom.Raise()
 	cures := named(s.events(), event.NameCure)
@@ -147,7 +147,7 @@ func TestOOMPreferFails(t *testing.T) {
 }
 
 // TestOOMGroup: where the kernel kills all of a cgroup at once, a preference is of
-// little use, and that is told.
+// little use, and a line says so.
 func TestOOMGroup(t *testing.T) {
 	const warning = "but memory.oom.group is set in "
 	for _, c := range []struct {

@@ -39,7 +39,7 @@ func newEngine(opt Options, begin hold.Begin) *engine {
 	e.tell.RingFailures(func() { e.bell.Ring(sinkFailed) })
 	command := rss.ProcID{PID: begin.PID, Start: begin.Start}
 	if command.Start == 0 {
-		// The holder could not read it. A signal goes to nobody without it.
+		// The holder could not read it. Without it no signal is sent.
 		command.Start, _ = proctree.StartTime(opt.Proc, begin.PID)
 	}
 	e.node = node.New(node.Options{

@@ -93,13 +93,13 @@ func TestSHMUsersAreTold(t *testing.T) {
 		t.Skip(err)
 	}
 	s := opened(t, nil)
-	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told()) // nobody was asked
+	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told()) // no probe was started
 	s.observe.SHMUsers = observe.NewSHMUsers(&s.probes, "/proc")
 	s.view.Sample.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}
 	s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 900, Limit: 1000})
 	s.acts.Decide(event.Decision{ID: 1, Rule: "shm 80%:warn", On: event.LimitID{Name: event.LimitSHM, Scope: event.ScopeNode}, Limit: event.LimitSHM, Action: event.ActionWarn, Used: 900, LimitSize: 1000, Threshold: 800})
 	if !s.observe.SHMUsers.Wait(20 * time.Second) {
-		t.Fatal("nobody has looked within 20 s")
+		t.Fatal("no probe ended within 20 s")
 	}
 	if strings.Contains(s.stderr(), "this job holds") {
 		t.Error("it is said before a look")

@@ -14,8 +14,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// TestRanksEndTogether: two ranks end before the third, to whom the lead fell, begins
-// to lead, and then that ends too. All ends are in its record.
+// TestRanksEndTogether: two ranks end before the third, the successor, begins to lead, and
+// then that ends too. All ends are in its record.
 func TestRanksEndTogether(t *testing.T) {
 	dir, submit := runtimeDir(t), t.TempDir()
 	const n = 3

@@ -61,9 +61,9 @@ func (k *keeping) Event(name event.Name, v any) {
 func (k *keeping) Begin()              {}
 func (k *keeping) Close(time.Duration) {}
 
-// TestHeirIsRecorded: the record of who takes over has the rules and what it took
-// over, of which nobody else is told; and with both the ladder decides the same again.
-func TestHeirIsRecorded(t *testing.T) {
+// TestSuccessorIsRecorded: the record of a successor has the rules and the state it took
+// over, which go nowhere else; from both the ladder decides the same again.
+func TestSuccessorIsRecorded(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", "85%:warn")
 	second.tell.Run.Begun, second.tell.Run.BegunMono = time.Now(), tell.Monotonic()
 	k := newKeeping(second.tell.Run.Begun)

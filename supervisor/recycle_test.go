@@ -49,7 +49,7 @@ func TestRecycleAhead(t *testing.T) {
 		{"and slowly", event.LimitCgroup, 80 * rss.MiB, 0.8, 28 * rss.MiB},
 		{"15 points at most", event.LimitCgroup, 900 * rss.MiB, 5, 150 * rss.MiB},
 		{"slurmstepd does not look", event.LimitSlurm, 900 * rss.MiB, 0, 0},
-		{"nobody kills", event.LimitUser, 900 * rss.MiB, 0, 0},
+		{"nothing kills", event.LimitUser, 900 * rss.MiB, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t, nil)
@@ -67,8 +67,7 @@ func TestRecycleAhead(t *testing.T) {
 }
 
 // TestRecycleLeak: what workers have leaked for certain is recycled from the rung of the
-// warning on, for a limit by which somebody kills; what they may need is not, nor less
-// than is worth it.
+// warning on, for a limit that kills; what they may need is not, nor less than is worth it.
 func TestRecycleLeak(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -79,7 +78,7 @@ func TestRecycleLeak(t *testing.T) {
 	}{
 		{"a leak", event.LimitCgroup, 81, 32, 64, 10},
 		{"slurmstepd sums it", event.LimitSlurm, 81, 32, 64, 10},
-		{"nobody kills", event.LimitUser, 81, 32, 64, 0},
+		{"nothing kills", event.LimitUser, 81, 32, 64, 0},
 		{"below the warning", event.LimitCgroup, 79, 32, 64, 0},
 		{"needed", event.LimitCgroup, 81, 64, 64, 0},
 		{"not worth it", event.LimitCgroup, 81, 58, 64, 0},
@@ -122,7 +121,7 @@ func TestTrimAhead(t *testing.T) {
 		{"much", "85%:trim", event.LimitSlurm, 81, 30, 5},
 		{"little", "85%:trim", event.LimitSlurm, 81, 15, 0},
 		{"below the warning", "85%:trim", event.LimitSlurm, 79, 30, 0},
-		{"nobody kills", "85%:trim", event.LimitUser, 81, 30, 0},
+		{"nothing kills", "85%:trim", event.LimitUser, 81, 30, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := opened(t, withLoader(t))

@@ -24,7 +24,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// TestRequeueDryRun: nothing is asked for, nobody is signalled.
+// TestRequeueDryRun: nothing is asked for or signalled.
 func TestRequeueDryRun(t *testing.T) {
 	f := newFakeSlurm(t)
 	s := inJob46(t, nil, func(o *Options) { o.Settings.DryRun, o.Settings.CheckpointSignal = true, "USR1" })
@@ -46,7 +46,7 @@ func TestRequeueAtTheEnd(t *testing.T) {
 	}{
 		{"by itself", &hold.Exit{}, nil, true, event.ReasonDone},
 		{"with a status", &hold.Exit{Code: 99}, nil, true, event.ReasonDone},
-		{"by somebody's TERM", &hold.Exit{Signal: 15}, func(s *stand) {
+		{"by a TERM from outside", &hold.Exit{Signal: 15}, func(s *stand) {
 			s.holder.messages <- hold.Signal{Signal: int(unix.SIGTERM), Sender: 1, Forwarded: true}
 		}, false, event.ReasonVanished},
 		{"with the holder", nil, nil, false, event.ReasonVanished},
@@ -103,7 +103,7 @@ func TestRequeueIsTakenUp(t *testing.T) {
 	}
 }
 
-// TestRequeueJobOutlives what ends the others: signals, and nobody who listens.
+// TestRequeueJobOutlives what ends the others: signals, and the end of its reader.
 func TestRequeueJobOutlives(t *testing.T) {
 	f := newFakeSlurm(t)
 	f.write(t, "wait-update", "")
@@ -167,8 +167,8 @@ func TestRequeueJobWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestSecondLife: what the first left behind is told, once, and by one task.
-func TestSecondLife(t *testing.T) {
+// TestSecondAttempt: what the first left behind is reported once, by one task.
+func TestSecondAttempt(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		env  map[string]string

@@ -177,7 +177,7 @@ func TestSaveRate(t *testing.T) {
 }
 
 // TestSaveRateSteady: jobs that do not grow are left alone above the rungs too. Before
-// it is known what its workers need, one recycle of each place may be in vain, and
+// it is known what its workers need, one useless recycle of each place is allowed, and
 // trainers stand still for them for no more than a hundredth of the job.
 func TestSaveRateSteady(t *testing.T) {
 	onTmpfs(t)
@@ -275,7 +275,7 @@ func (r *rateTable) add(t *testing.T, e rateEnd) {
 // Why a job that fits is killed all the same.
 const (
 	missBurst = "a burst of the trainer's takes more at once than is left where nothing is done below 80 %: 28 % of the limit (88), 17 % three batches after, as long as its only worker takes to be replaced (257)"
-	missTell  = "what its only worker leaks in the 8 batches in which a leak is told from a need, and in the 4 in which it is replaced, is all that the limit leaves: 121 of 119 MiB"
+	missTell  = "what its only worker leaks in the 8 batches that it takes to tell a leak from a need, and in the 4 in which it is replaced, is all that the limit leaves: 121 of 119 MiB"
 )
 
 // rateMisses are the seeds of the jobs that fit and are killed.

@@ -205,7 +205,7 @@ func TestScenes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("it is told otherwise than in %s (-update-scenes writes it):\n%s", file, diff)
+				t.Errorf("the text differs from %s (-update-scenes writes it):\n%s", file, diff)
 			}
 		})
 	}

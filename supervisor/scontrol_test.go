@@ -21,10 +21,10 @@ func TestEndIsAskedAgain(t *testing.T) {
 		answer observe.SlurmAnswer
 		fires  bool
 	}{
-		"as it was":      {observe.SlurmAnswer{End: time.Now().Add(5 * time.Minute)}, true},
-		"extended":       {observe.SlurmAnswer{End: time.Now().Add(24 * time.Hour)}, false},
-		"lifted":         {observe.SlurmAnswer{EndErr: slurm.ErrNoEnd}, false},
-		"nobody answers": {observe.SlurmAnswer{EndErr: errors.New("no")}, true},
+		"as it was": {observe.SlurmAnswer{End: time.Now().Add(5 * time.Minute)}, true},
+		"extended":  {observe.SlurmAnswer{End: time.Now().Add(24 * time.Hour)}, false},
+		"lifted":    {observe.SlurmAnswer{EndErr: slurm.ErrNoEnd}, false},
+		"no answer": {observe.SlurmAnswer{EndErr: errors.New("no")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inSlurm(t)
@@ -56,8 +56,8 @@ func TestEndIsAskedAgain(t *testing.T) {
 				t.Errorf("%d decisions, want one: %v", n, test.fires)
 			}
 			told := slices.ContainsFunc(named(all, event.NameFault), func(e map[string]any) bool { return e["part"] == "scontrol" })
-			if told != (name == "nobody answers") {
-				t.Errorf("that there was no answer is told: %v", told)
+			if told != (name == "no answer") {
+				t.Errorf("a missing answer is reported: %v", told)
 			}
 		})
 	}

@@ -23,12 +23,12 @@ func answering(t *testing.T) (*stand, rss.ProcID) {
 	s.put(worker2, id.PID, 150*rss.MiB, 10*rss.MiB)
 	s.open(s.holder.begin)
 	if s.tell.Status.Requests() == nil {
-		t.Fatal("nobody answers")
+		t.Fatal("the control socket is not served")
 	}
 	return s, id
 }
 
-// asks has somebody ask while the test plays the loop.
+// asks sends a request while the test plays the loop.
 func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error)) (T, error) {
 	t.Helper()
 	type reply struct {
@@ -132,7 +132,7 @@ func TestStatusIsAsNewAsTheLoop(t *testing.T) {
 	}
 }
 
-// TestAskedToRecycle: workers are replaced one after the other, and each is told of.
+// TestAskedToRecycle: workers are replaced one after the other, and each is reported.
 func TestAskedToRecycle(t *testing.T) {
 	s, id := answering(t)
 	cmd := control.Command{Do: event.ActionRecycle, By: 4711}
@@ -202,8 +202,8 @@ func TestAskedToRecycle(t *testing.T) {
 
 func digits(n int) string { b, _ := json.Marshal(n); return string(b) }
 
-// TestAskedInVain: what cannot be done is refused, with the reason.
-func TestAskedInVain(t *testing.T) {
+// TestRefusedRequests: what cannot be done is refused, with the reason.
+func TestRefusedRequests(t *testing.T) {
 	s, _ := answering(t)
 	s.otherRank(1, 300*rss.MiB)
 	s.meet()
@@ -216,12 +216,12 @@ func TestAskedInVain(t *testing.T) {
 	}{
 		{"no such rank", control.Command{Do: event.ActionTrim, Ranks: []int{9}}, "no rank 9 on this node", "", event.ReasonNotWatched},
 		{"no such process", control.Command{Do: event.ActionRecycle, PIDs: []int{1}}, "process 1 is none that is watched here", "", event.ReasonNotWatched},
-		{"not a worker", control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand}}, "nobody to recycle: process 5000001 is no loader worker that can", "rsswarden doctor", event.ReasonNoWorker},
-		{"a rank without a hook", control.Command{Do: event.ActionRecycle, Ranks: []int{1}}, "rank 1: nobody to recycle: hook off: no PyTorch loader said hello", "rsswarden doctor -- PYTHON", event.ReasonNoWorker},
-		{"… which is trimmed otherwise", control.Command{Do: event.ActionTrim, Ranks: []int{1}}, "rank 1: nobody to trim: hook off: no PyTorch loader said hello", "rsswarden trim without --rank, on the node, does it by ptrace", event.ReasonNoWorker},
+		{"not a worker", control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand}}, "no process to recycle: process 5000001 is no loader worker that can", "rsswarden doctor", event.ReasonNoWorker},
+		{"a rank without a hook", control.Command{Do: event.ActionRecycle, Ranks: []int{1}}, "rank 1: no process to recycle: hook off: no PyTorch loader said hello", "rsswarden doctor -- PYTHON", event.ReasonNoWorker},
+		{"… which is trimmed otherwise", control.Command{Do: event.ActionTrim, Ranks: []int{1}}, "rank 1: no process to trim: hook off: no PyTorch loader said hello", "rsswarden trim without --rank, on the node, does it by ptrace", event.ReasonNoWorker},
 		{"no signal", control.Command{Do: event.ActionSignal}, "no signal is known", "--checkpoint-signal", event.ReasonUnsupported},
 		{"a bad signal", control.Command{Do: event.ActionSignal, Signal: "NOSUCH"}, `cannot send "NOSUCH": unknown signal`, "signals are written", event.ReasonUnsupported},
-		{"one that nobody catches", control.Command{Do: event.ActionSignal, Signal: "KILL"}, `cannot send "KILL": no process can catch this signal`, "USR1", event.ReasonUnsupported},
+		{"one that cannot be caught", control.Command{Do: event.ActionSignal, Signal: "KILL"}, `cannot send "KILL": no process can catch this signal`, "USR1", event.ReasonUnsupported},
 		{"not caught", control.Command{Do: event.ActionSignal, Signal: "USR1"}, "does not catch", "handler", event.ReasonNotCaught},
 		{"a stop", control.Command{Do: event.ActionStop}, "cannot be asked for", "", event.ReasonUnsupported},
 	} {

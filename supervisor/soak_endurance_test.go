@@ -43,7 +43,7 @@ func TestEnduranceTicks(t *testing.T) {
 	s := newStand(t, func(o *Options) {
 		o.Settings.Events = ""
 		o.Log = deaf{}
-		// It does not act: nobody here would obey.
+		// It does not act: no process here would obey.
 		o.Settings.Rules = mustRules("80%:warn", "eta<10m:warn")
 	})
 	s.open(s.holder.begin)

@@ -22,7 +22,7 @@ type steadyJob struct {
 	needs   rss.Bytes     // of each worker, of its own
 	batch   time.Duration // in which each worker makes one
 	limit   rss.Bytes
-	steady  time.Duration // from when on, were nobody replaced
+	steady  time.Duration // from when on, if none were replaced
 
 	staff    []int // by worker id
 	forked   map[int]time.Duration
@@ -90,8 +90,8 @@ func (j *steadyJob) obey() {
 }
 
 // TestSteadyJob: workers that need what they have are not replaced again and again,
-// however near the rung the job stands: their replacements need it too. Before that
-// is known of any, one recycle of each place may be in vain.
+// however near the job is to the rung: their replacements need it too. Before that is
+// known, one useless recycle of each place is allowed.
 func TestSteadyJob(t *testing.T) {
 	for name, c := range map[string]struct {
 		workers int

@@ -100,7 +100,7 @@ func TestStopSparesExtern(t *testing.T) {
 	deaf := catcher(t) // TERM does not end it
 	shell, shellID := sleeper(t)
 	inShell, inShellID := sleeper(t)
-	orphan, orphanID := sleeper(t) // its parent was in the shell, and nobody saw it
+	orphan, orphanID := sleeper(t) // its parent was in the shell and was never sampled
 	j.add(population.Extern, shellID, 1)
 	j.add(population.Extern, inShellID, shellID.PID)
 	j.add(population.Extern, orphanID, inShellID.PID)
@@ -163,8 +163,8 @@ func TestStopOfExtern(t *testing.T) {
 	}
 }
 
-// TestStopOfNobody: there is but a login shell.
-func TestStopOfNobody(t *testing.T) {
+// TestStopWithoutProcess: there is only a login shell.
+func TestStopWithoutProcess(t *testing.T) {
 	j := newJob(t, "", "90%:stop", "85%:signal=USR2")
 	shell, id := sleeper(t)
 	j.add(population.Extern, id, 1)
@@ -250,7 +250,7 @@ func TestSignalOfOneStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, "", "90%:signal=TERM")
 			ids := []rss.ProcID{catcher(t), catcher(t)}
-			// They are told of by PID, which may have started anew in between.
+			// They are listed by PID, and PIDs may have wrapped around in between.
 			slices.SortFunc(ids, func(a, b rss.ProcID) int { return a.PID - b.PID })
 			shell := catcher(t)
 			j.add("0", ids[0], 1)
@@ -269,7 +269,7 @@ func TestSignalOfOneStep(t *testing.T) {
 			if len(want) > 1 {
 				word = "processes "
 			}
-			// Nobody is asked before it was read in every environment whether it is a rank.
+			// No process is signalled before every environment was read for a rank.
 			j.says("TERM sent to " + word + strings.Join(want, ", ") + c.says + "\n")
 		})
 	}

@@ -135,7 +135,7 @@ func TestTrimByPtraceUnanswered(t *testing.T) {
 	}
 }
 
-// TestPlanThatHangs: nobody is traced until it has come, and it is then of no use.
+// TestPlanThatHangs: no process is traced until the plan has come, and then it is not used.
 func TestPlanThatHangs(t *testing.T) {
 	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
 	release := make(chan struct{})

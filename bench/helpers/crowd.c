@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
 	int n = argc > 1 ? atoi(argv[1]) : 1;
 	struct sigaction sa = {.sa_handler = begin};
 	sigaction(SIGUSR1, &sa, NULL);
-	signal(SIGCHLD, SIG_IGN); // nobody is waited for: none stays a zombie
+	signal(SIGCHLD, SIG_IGN); // no child is waited for: none stays a zombie
 	for (int i = 1; i < n; i++) {
 		pid_t pid = fork();
 		if (pid < 0) {

@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
 	if (argc < 3) return 2;
 	int n = atoi(argv[1]), ready[2];
 	char number[16], tell[16], c;
-	signal(SIGCHLD, SIG_IGN); // nobody is waited for: none stays a zombie
+	signal(SIGCHLD, SIG_IGN); // no child is waited for: none stays a zombie
 	if (pipe(ready) < 0) return fail("cannot make a pipe");
 	snprintf(tell, sizeof tell, "%d", ready[1]);
 	for (int i = 0; i < n; i++) {

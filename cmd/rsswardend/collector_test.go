@@ -109,8 +109,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// A job that the OOM killer hit is told of for a while after its end, as it most often
-// ends at once, and no longer once it is here again.
+// TestKilledIsTold: a job that the OOM killer hit is reported for a while after its end, as
+// it most often ends at once, and no longer once it is here again.
 func TestKilledIsTold(t *testing.T) {
 	d := daemonWith(nil)
 	began := time.Now()

@@ -113,7 +113,7 @@ func TestRealCgroups(t *testing.T) {
 	for _, dir := range []string{filepath.Dir(filepath.Dir(task.Dir)), filepath.Dir(task.Dir)} {
 		must(t, os.WriteFile(dir+"/memory.limit_in_bytes", []byte("314572800"), 0))
 	}
-	until(t, "the new limit is told", func() bool {
+	until(t, "the new limit", func() bool {
 		_, page := d.get("/metrics")
 		return values(t, page, tree.Node)["rsswarden_memory_limit_bytes step 4711 batch"] == 300<<20
 	})
@@ -148,7 +148,7 @@ func TestSecondDaemon(t *testing.T) {
 	}
 }
 
-// TestCannotStart: what keeps it from starting is told with what to do about it.
+// TestCannotStart: the error says what keeps it from starting and what to do about it.
 func TestCannotStart(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "web.yml")
 	must(t, os.WriteFile(config, []byte("tls_server_confg: {cert_file: x}\n"), 0o644))
@@ -375,7 +375,7 @@ exec /usr/bin/python3 -c 'import time; held = bytearray(180 << 20); time.sleep(6
 	if r := over.Wait(t); r.State != "OUT_OF_MEMORY" {
 		t.Fatalf("%s (%s)", r.State, r.Reason)
 	}
-	until(t, "the end of the job is told", func() bool {
+	until(t, "a line about the end of the job", func() bool {
 		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=`+over.ID+" ")
 	})
 	e, b := lastRecord(t, records)
@@ -460,7 +460,7 @@ func TestLogSteersNoTerminal(t *testing.T) {
 		t.Errorf("%q", b.String())
 	}
 	if !strings.Contains(b.String(), "job_7") {
-		t.Errorf("nothing is told: %q", b.String())
+		t.Errorf("no line: %q", b.String())
 	}
 }
 

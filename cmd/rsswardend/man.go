@@ -40,7 +40,7 @@ func flags() []cli.Flag {
 // about tells of each option what --help has no room for.
 var about = map[string]string{
 	"listen": "Serve metrics, at /metrics, at this address: 127.0.0.1:9759 by default, which this node\n" +
-		"alone reaches; :9759 is for other machines too, none for nobody.",
+		"alone reaches; :9759 serves other machines too, none turns it off.",
 	"web.config.file": "TLS and passwords for --listen, in the form that all exporters of Prometheus have.",
 	"textfile": "Write the same metrics to rsswardend.prom in this directory, for node_exporter\n" +
 		"(--collector.textfile.directory), at each look.",
@@ -79,7 +79,7 @@ func tell(m page) {
 	m.Text(`It finds the jobs and steps of this node in the cgroup tree and reads what they are charged, what
 of it can end in an OOM kill, their limits and the time that is left. No privilege is needed, and no
 file of a user and no process's environment is read. Each job that loses a process to the OOM
-killer is told of on stderr and, with --records, in a file. It is the node's, and refuses to run
+killer gets a line on stderr and, with --records, in a file. It is the node's, and refuses to run
 inside a job.
 
 Started by rsswarden as "rsswardend send" it carries one alert of a run to its receiver.`)

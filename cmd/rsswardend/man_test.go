@@ -60,7 +60,7 @@ func TestHelpFitsAScreen(t *testing.T) {
 
 // TestReference: what docs/reference says of the daemon is what the program has.
 func TestReference(t *testing.T) {
-	p := reference.New("rsswardend", "`rsswardend man` shows the same. What it is for is told in [all jobs of a node](../daemon.md), its metrics in\n[metrics](metrics.md).")
+	p := reference.New("rsswardend", "`rsswardend man` shows the same. What it is for: [all jobs of a node](../daemon.md); its metrics:\n[metrics](metrics.md).")
 	p.Verbatim(strings.ReplaceAll(usageText, "   ", ""))
 	tell(p)
 	p.Section("EXAMPLES")

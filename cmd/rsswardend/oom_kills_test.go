@@ -18,7 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
-// TestOOM: a step that the OOM killer hits and that is gone at once is told of, with a
+// TestOOM: a step that the OOM killer hits and that is gone at once is reported, with a
 // record when its job has ended.
 func TestOOM(t *testing.T) {
 	tree := rsstest.NewSlurmTree(t)
@@ -31,7 +31,7 @@ func TestOOM(t *testing.T) {
 	if eater.Anon(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
 	}
-	until(t, "the kill is told", func() bool { return strings.Contains(d.said(), "the OOM killer ended processes of a job") })
+	until(t, "a line about the kill", func() bool { return strings.Contains(d.said(), "the OOM killer ended processes of a job") })
 	_, page := d.get("/metrics")
 	if n := values(t, page, tree.Node)["rsswarden_oom_kills_total 99"]; n != 1 {
 		t.Errorf("%v kills, want 1", n)
@@ -82,7 +82,7 @@ func TestOOMOfAJobThatIsGone(t *testing.T) {
 		for os.Remove(dir) != nil { // as soon as the process is out of it
 		}
 	}
-	until(t, "the job is told of", func() bool {
+	until(t, "a line about the job", func() bool {
 		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=100 `)
 	})
 	e, b := lastRecord(t, records)
@@ -120,7 +120,7 @@ func TestRecordIsBounded(t *testing.T) {
 			t.Errorf("%s: %v, %v", f, info, err)
 		}
 	}
-	// Nothing that somebody put there is followed.
+	// No link of another user is followed.
 	other := &recordFile{dir: t.TempDir()}
 	must(t, os.Symlink("/dev/null", filepath.Join(other.dir, "oom.jsonl")))
 	if err := other.append(entry{}); err == nil {
@@ -132,7 +132,7 @@ func TestRecordIsBounded(t *testing.T) {
 	reader, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	must(t, err)
 	if err := other.append(entry{}); err == nil {
-		t.Error("a pipe that somebody reads was written to")
+		t.Error("a pipe with a reader was written to")
 	}
 	reader.Close()
 	if err := other.append(entry{}); err == nil { // without O_NONBLOCK it would wait for a reader

@@ -15,7 +15,7 @@ import (
 // queue plays the watcher for a requeue.
 type queue struct {
 	said  []string // what was asked for, in order
-	deaf  bool     // nobody takes the signal
+	deaf  bool     // no process catches the signal
 	ended *Result
 }
 
@@ -50,7 +50,7 @@ func TestRequeue(t *testing.T) {
 		saved string
 	}{
 		{"no checkpoint is wanted", Checkpoint{}, false, func(*Requeuing, *Checkpoint) {}, "start", ""},
-		{"nobody takes the signal", Checkpoint{Wanted: true, Timeout: time.Minute}, true, func(a *Requeuing, _ *Checkpoint) {
+		{"no process catches the signal", Checkpoint{Wanted: true, Timeout: time.Minute}, true, func(a *Requeuing, _ *Checkpoint) {
 			a.Step(at(1, alive()))
 		}, "ask start", "no checkpoint: the process does not catch this signal; USR1, process 12"},
 		{"the file is written", Checkpoint{Wanted: true, Timeout: time.Minute, File: unwritten()}, false, func(a *Requeuing, c *Checkpoint) {
@@ -63,7 +63,7 @@ func TestRequeue(t *testing.T) {
 			a.Step(at(1, alive()))
 			a.Step(at(3, &rss.Sample{}))
 		}, "ask start", "the command ended after 2.0 s"},
-		{"the command's end is told of", Checkpoint{Wanted: true, Timeout: time.Minute}, false, func(a *Requeuing, _ *Checkpoint) {
+		{"the command ends", Checkpoint{Wanted: true, Timeout: time.Minute}, false, func(a *Requeuing, _ *Checkpoint) {
 			a.Step(at(1, alive()))
 			a.Over("the command ended")
 			a.Over("and once more")

@@ -86,8 +86,8 @@ func (a *executing) environment(d *event.Decision) []string {
 		"RSSWARDEN_PID=" + strconv.Itoa(a.Pop.Command.PID),
 		"RSSWARDEN_LIMIT_PID=" + nearest,
 	}
-	// As in the events: a number of things is not in bytes. All are there, so that
-	// none is left from somebody else and sh -u can do with it.
+	// As in the events: a count is not in bytes. All variables are set, so that none is
+	// inherited, and sh -u works.
 	counts := d.Limit.Counts()
 	for _, v := range []struct {
 		name  string

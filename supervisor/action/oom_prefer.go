@@ -59,7 +59,7 @@ func (a *OOMPrefer) Raise() {
 			continue
 		}
 		if start, err := proctree.StartTime(a.Proc, p.ID.PID); err == nil && start != p.ID.Start {
-			continue // it has ended since: what cannot be undone is done to nobody else
+			continue // it has ended since; another process with its PID must not be changed
 		}
 		was, err := raiseOOMScore(a.Proc, p.ID.PID, preferred)
 		if err == nil && was >= preferred {

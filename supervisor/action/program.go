@@ -195,7 +195,7 @@ func (s *Programs) run(p *Program) Result {
 		default:
 		}
 		// The shell is not waited for yet, so its group is still its own.
-		_ = unix.Kill(-v.pid, unix.SIGTERM) // nobody there is what is wanted
+		_ = unix.Kill(-v.pid, unix.SIGTERM) // an empty group is fine
 		if !v.over(time.After(grace), nil) {
 			_ = unix.Kill(-v.pid, unix.SIGKILL)
 			v.over(time.After(programLast), nil)
@@ -269,8 +269,7 @@ func (v *vigil) over(up <-chan time.Time, stop <-chan struct{}) bool {
 	return true
 }
 
-// fileOf returns a file without a name that holds b: what is read from it never
-// blocks, and nobody has to write while it is read.
+// fileOf returns an unnamed file that holds b: reading it never blocks and needs no writer.
 func fileOf(b []byte) (*os.File, error) {
 	if f, err := memfile.Of("rsswarden-event", b); err == nil {
 		return f, nil

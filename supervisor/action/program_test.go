@@ -249,7 +249,7 @@ func TestKillSparesAThread(t *testing.T) {
 }
 
 // TestStopOfTheUnkillable: a process in uninterruptible sleep takes KILL when it wakes.
-// Until then each look tries it once, and nobody says that it was stopped.
+// Until then each look tries it once, and it is not reported as stopped.
 //
 // D4: unkillable. F13: a kill that did nothing is no success.
 func TestStopOfTheUnkillable(t *testing.T) {
@@ -276,6 +276,6 @@ func TestStopOfTheUnkillable(t *testing.T) {
 		t.Errorf("refused, and %+v", r)
 	}
 	if err := Kill(rss.ProcID{PID: 1 << 22, Start: 1}, 0, func(int) (uint64, error) { return 1, nil }); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("nobody has that PID: %v", err)
+		t.Errorf("an unused PID: %v", err)
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// nobodyTo is the refusal of a command that no process can carry out.
-func (m *Requests) nobodyTo(cmd *control.Command) *control.Refused {
+// noTarget is the refusal of a command that no process can carry out.
+func (m *Requests) noTarget(cmd *control.Command) *control.Refused {
 	a := m.set
 	who := ""
 	if len(cmd.Ranks) > 0 {
 		who = text.Named("rank", cmd.Ranks) + ": "
 	}
-	why := m.whyNobody(cmd)
+	why := m.whyNone(cmd)
 	if len(why) > 3 {
 		why = append(why[:3], "and more like it")
 	}
 	r := &control.Refused{
 		Reason: event.ReasonNoWorker,
-		Detail: fmt.Sprintf("%snobody to %s: %s", who, cmd.Do, strings.Join(why, "; ")),
+		Detail: fmt.Sprintf("%sno process to %s: %s", who, cmd.Do, strings.Join(why, "; ")),
 	}
 	byHand := "rsswarden trim --pid PID"
 	if _, ok := a.Limits.Job(); ok {
@@ -36,9 +36,9 @@ func (m *Requests) nobodyTo(cmd *control.Command) *control.Refused {
 	return r
 }
 
-// whyNobody says for each trainer that is meant why it and its workers cannot, and
+// whyNone says for each trainer in scope why it and its workers cannot, and
 // where there is none, why no loader is known.
-func (m *Requests) whyNobody(cmd *control.Command) []string {
+func (m *Requests) whyNone(cmd *control.Command) []string {
 	a := m.set
 	var all []string
 	add := func(pid int, why string) {

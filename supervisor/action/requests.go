@@ -50,7 +50,7 @@ func (m *Requests) Obey(ctx context.Context, cmd control.Command) (<-chan contro
 		}
 	}
 	if m.results != nil {
-		return refuse(event.ReasonOccupied, "%s is being carried out, which somebody asked for %s ago", m.cmd.Do, text.Span(a.Now()-m.since))
+		return refuse(event.ReasonOccupied, "%s is running, asked for %s ago", m.cmd.Do, text.Span(a.Now()-m.since))
 	}
 	if a.Settings.DryRun {
 		return refuse(event.ReasonDryRun, "this run has --dry-run, nothing is done in it")
@@ -65,7 +65,7 @@ func (m *Requests) Obey(ctx context.Context, cmd control.Command) (<-chan contro
 		todo = does.targets(&cmd)
 	}
 	if len(todo) == 0 {
-		return nil, m.nobodyTo(&cmd)
+		return nil, m.noTarget(&cmd)
 	}
 	c := make(chan control.Result, len(todo)+1)
 	m.cmd, m.ctx, m.results, m.todo, m.failed, m.since = cmd, ctx, c, todo, false, a.Now()
@@ -112,8 +112,7 @@ func (m *Requests) GoOn() {
 	a.fly(f, func(f *Flight) (Running, Result) { return a.all[m.cmd.Do].(commanded).beginFor(f, t.pids) })
 }
 
-// bindingNow is the limit that is nearest, for what a decision of nobody's rule is
-// measured by.
+// bindingNow is the nearest limit, by which a decision without a rule is measured.
 func (m *Requests) bindingNow() event.Limit {
 	a := m.set
 	if a.View.Watched >= 0 {

@@ -50,8 +50,8 @@ type requeuing struct {
 	facts   jobFacts
 	factsAt time.Duration // when they came, 0 for never
 	under   *putting      // what was started last
-	// asked says that somebody has asked the command to end since the checkpoint
-	// is waited for: it has not ended by itself then.
+	// asked is the signal that asked the command to end while the checkpoint was
+	// waited for: then it has not ended by itself.
 	asked string
 	done  *tell.Requeued // the job is in the queue
 }
@@ -185,7 +185,7 @@ func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	return Requeue(a.under, c, f.Began), Result{}
 }
 
-// heardEnd notes that somebody asks the command to end.
+// heardEnd notes a signal that asks the command to end.
 func (a *requeuing) heardEnd(sig hold.Signal) {
 	switch unix.Signal(sig.Signal) {
 	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
@@ -249,7 +249,7 @@ func requeueResult(size tell.Requeued, job slurm.RunningJob, r slurm.RequeueResu
 	case r.Requeued:
 		return Result{OK: true, Reason: event.ReasonDone, Detail: "with " + size.String() + "; " + list}
 	case r.Gone:
-		return Result{Reason: event.ReasonNoRequeue, Detail: r.Why + ", by somebody else"}
+		return Result{Reason: event.ReasonNoRequeue, Detail: r.Why + ", not by rsswarden"}
 	}
 	return Result{Reason: event.ReasonNoRequeue, Detail: r.Why}
 }

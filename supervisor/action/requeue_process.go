@@ -25,11 +25,11 @@ import (
 // lines.
 const filePatience = 2 * time.Second
 
-// ErrNoPlan says that nobody told [RequeueJob] what to do.
+// ErrNoPlan says that [RequeueJob] got no readable plan.
 var ErrNoPlan = errors.New("cannot read the plan")
 
-// RequeueJob reads a plan and carries it out. It tells each step on out, which
-// nobody may read any more, and in the file of the job's lives.
+// RequeueJob reads a plan and carries it out. It writes each step to out, whose reader may
+// have ended, and to the file of the job's attempts.
 func RequeueJob(in io.Reader, out io.Writer) error {
 	// Slurm sends TERM to the tasks alone, and its KILL to all of the job.
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -48,7 +48,7 @@ func (p *RequeuePlan) CarryOut(out io.Writer, scontrol func(context.Context, ...
 	q := slurm.Requeue{
 		Job: p.Job, MiB: p.MiB, StartIn: p.StartIn, Again: p.Again, Scontrol: scontrol, Patience: patience,
 		Told: func(s slurm.RequeueStep) {
-			_ = said.Encode(requeueSaid{Step: &s}) // nobody may read it any more
+			_ = said.Encode(requeueSaid{Step: &s}) // the reader may have ended
 			if s.Step != slurm.StepLook || !s.OK {
 				lines <- p.life(s)
 			}

@@ -20,7 +20,7 @@ import (
 // RequeueCommand is the command of our program that does it; not for users.
 const RequeueCommand = "requeue-job"
 
-// RequeuePlan is all that this process is told, as JSON on its standard input.
+// RequeuePlan is the input of this process, as JSON on its standard input.
 type RequeuePlan struct {
 	Job     slurm.RunningJob `json:"job"`
 	MiB     uint64           `json:"mib"` // as in Job.MiB
@@ -54,10 +54,9 @@ func (a *putAnswer) held() bool {
 	return slices.ContainsFunc(a.steps, func(s slurm.RequeueStep) bool { return s.OK && s.Step == slurm.StepHold })
 }
 
-// putOutside runs the process as nobody's child. slurmstepd sums what its tasks
-// have started, and near the limit there is no room for one more; an orphan it does
-// not count. A shell gives what it runs in the background no standard input of its
-// own, but for one that is named.
+// putOutside runs the process as an orphan. slurmstepd sums its tasks' descendants, and
+// near the limit there is no room for one more; it does not count an orphan. A shell gives
+// a background process no standard input unless one is named.
 const putOutside = `exec 3<&0; "$0" "$1" <&3 3<&- &`
 
 // putting is one requeue, as [Requeue] sees it. Only the loop uses it but for what is on
@@ -171,7 +170,7 @@ func (p *putting) take(a putAnswer) {
 	p.sent = &r
 }
 
-// whereTold says how to find out what nobody told us.
+// whereTold says where to look up what is unknown.
 func (p *putting) whereTold() string {
 	return "scontrol show job " + p.plan.Job.ID + " tells how it stands"
 }

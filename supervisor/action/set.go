@@ -162,8 +162,8 @@ func (a *Set) fly(f *Flight, begin func(*Flight) (Running, Result)) {
 	}
 }
 
-// answer says what came of a decision that only asked somebody. It frees
-// nothing by itself, and what is freed meanwhile or later is nobody's to claim.
+// answer reports the result of a decision that only asked another process. It frees
+// nothing by itself, and does not claim what is freed meanwhile or later.
 func (a *Set) answer(d event.Decision, l *event.Limit, r Result) {
 	o := event.Outcome{Decision: d.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID, Before: d.Used, After: d.Used, Duration: r.Took.Seconds(), Exit: r.Exit}
 	if l != nil {
@@ -347,7 +347,7 @@ func (a *Set) KeepRequeue() {
 }
 
 // LastPatience is how long a program of exec= may go on when what is watched has
-// ended: it may be the one that tells somebody why.
+// ended: it may be the one that notifies the user.
 const LastPatience = 700 * time.Millisecond
 
 // Close ends the programs of exec=.

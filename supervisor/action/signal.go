@@ -56,8 +56,8 @@ func killByNumber(pid int, sig syscall.Signal) error {
 type Killer func(rss.ProcID, syscall.Signal) error
 
 // Signal sends sig once to each of the processes, which are known to catch it.
-// It ends at once: what they do about it is theirs. detail says whom it does not
-// go to.
+// It ends at once: what they do about it is theirs. detail names the processes that do not
+// get it.
 func Signal(kill Killer, to []*rss.Proc, sig syscall.Signal, detail string) Result {
 	var got, missed []string
 	var failed error
@@ -140,13 +140,13 @@ func (a signalling) Can(r event.Rule, l *event.Limit) event.Feasibility {
 	return h
 }
 
-// hookless says that nobody can say hello, so that the environment alone tells
-// who trains.
+// hookless says that no process can say hello, so that only the environment shows
+// which ones train.
 func (a signalling) hookless() bool {
 	return a.Pop.Attached() || a.Loader == nil && len(a.Workers.Trainers()) == 0
 }
 
-// receivers returns whom the signal of a rule goes to where l was crossed: every
+// receivers returns the processes that get the signal of a rule where l was crossed: every
 // trainer that said hello, or without a hook has the environment of one, else the
 // command, or what that runs in a container; of these those that catch it. h says why it
 // goes to no process.
@@ -154,7 +154,7 @@ func (a signalling) receivers(r event.Rule, l *event.Limit) (to []*rss.Proc, h e
 	return a.receiversAmong(r, l, func(int) bool { return true })
 }
 
-// receiversAmong returns those of the receivers that somebody means, by PID.
+// receiversAmong returns those of the receivers whose PID is meant.
 func (a signalling) receiversAmong(r event.Rule, l *event.Limit, means func(pid int) bool) (to []*rss.Proc, h event.Feasibility) {
 	sig, rank0, ok := r.Signal()
 	if !ok {

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopping stops the command, and the other ranks that are meant, unless nobody
-// can be stopped or all have ended: the holder must not be told to pass over the
-// status of a command that ended by itself.
+// stopping stops the command and the other ranks in scope, unless none can be stopped or
+// all have ended: the holder must keep the status of a command that ended by itself.
 type stopping struct{ *Env }
 
 func (a stopping) Can(event.Rule, *event.Limit) event.Feasibility { return event.Feasibility{OK: true} }
@@ -60,7 +59,7 @@ func (a stopping) endsBy(first []rss.ProcID, step string) bool {
 // toStop returns who gets the TERM of a stop from us: the command, or of a job
 // every task that is meant and has no rsswarden of its own, whether it has a
 // handler or not. One that was told already may be writing a checkpoint. The error
-// says why there is nobody, ESRCH that all have ended.
+// says why there is none, ESRCH that all have ended.
 func (a stopping) toStop(step string) ([]rss.ProcID, error) {
 	var failed error = syscall.ESRCH
 	var list []rss.ProcID
@@ -189,7 +188,7 @@ func (a *stop) Step(w World) (Result, bool) {
 	}
 	meant := a.meant(w.Sample)
 	if w.Now < a.deadline {
-		// Where others go on nobody else tells that these have ended.
+		// Where others go on, only this tells that these have ended.
 		if len(meant) == 0 && len(w.Sample.Procs) > 0 {
 			return done(event.ReasonDone)
 		}

@@ -226,8 +226,8 @@ func (a *trace) answer(p Taken, now time.Duration) {
 	a.stopped = max(a.stopped, p.Stopped)
 	switch why := p.Refused.Reason; {
 	case why == event.ReasonNone:
-		// Who has much to give back runs half of the time. Where the node is so
-		// busy that stops are long, waiting as long would help nobody.
+		// A process with much to give back runs half of the time. On a busy node stops
+		// are long, and waiting as long would help no process.
 		a.from, a.waited = now+min(p.Stopped, traceGap), 0
 		a.traced.Pieces += a.asked
 		for _, piece := range a.pieces[a.next-a.asked : a.next] {

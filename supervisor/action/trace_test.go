@@ -80,9 +80,9 @@ func TestTraceStopsAtTheGoal(t *testing.T) {
 	before := read(1, 900*mib)
 	follow(t, a, []look{
 		{w: before}, // asks for the plan
-		{w: before.with(0, planOf(12, mib), nil)},            // nobody asked for this
+		{w: before.with(0, planOf(12, mib), nil)},            // was not asked for
 		{w: before.with(0, planOf(11, 60*mib, 60*mib), nil)}, // asks for the first piece
-		{w: before.with(0, nil, gave(9, 0))},                 // nobody asked
+		{w: before.with(0, nil, gave(9, 0))},                 // was not asked for
 		{w: before.with(2*ms, nil, gave(1, 1))},
 	})
 	if at := Wakes(a); at != 3*ms || len(f.taken) != 1 {
@@ -172,7 +172,7 @@ func TestTraceTakesAllWhereNoAmountIsEnough(t *testing.T) {
 	}
 }
 
-func TestTraceOfNobodyNeeded(t *testing.T) {
+func TestTraceNotNeeded(t *testing.T) {
 	f := &fakeTracer{}
 	a := Trace(f, mappers(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
 	r := follow(t, a, []look{{w: read(1, 700*mib), done: true, want: event.ReasonRecovered}})
@@ -268,7 +268,7 @@ func TestTraceRefusals(t *testing.T) {
 			{w: w},
 			{w: w.with(0, noPlan(11, event.ReasonTraced), nil)},
 			{w: w.with(0, planOf(12, mib), nil)},
-			{w: w.with(0, nil, gave(1, 0))}, // nobody is left but who has just been asked
+			{w: w.with(0, nil, gave(1, 0))}, // only the process that was just asked is left
 			{w: w.with(TracePause-1, nil, nil)},
 		})
 		if !slices.Equal(f.planned, []int{11, 12}) {

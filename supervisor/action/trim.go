@@ -70,8 +70,8 @@ func (a trimming) canTrimByHook(l *event.Limit) event.Feasibility {
 	return event.Feasibility{OK: true, Gain: gain}
 }
 
-// traces says that processes may be traced: never those that somebody else
-// started.
+// traces says that processes may be traced: never those that rsswarden did not
+// start.
 func (a trimming) traces() bool { return a.Settings.Trim.Ptrace() && a.Able.Ptrace == "" }
 
 // tracesFor says that a limit counts what they give back.
@@ -114,8 +114,7 @@ func (a trimming) beginFor(f *Flight, pids []int) (Running, Result) {
 
 func (a trimming) instead() string { return "%s does it by ptrace, which needs no hook" }
 
-// begin begins a trim, of a limit that stands at used: nil where nobody is
-// there to be trimmed.
+// begin begins a trim for a limit with this use: nil where no process can be trimmed.
 func (a trimming) begin(f *Flight, hooked []workers.Usage, used rss.Bytes, now time.Duration) Running {
 	var pids []int
 	for _, m := range hooked {

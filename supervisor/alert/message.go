@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// resend is how often Alertmanager is told of what fires, and holds for how long
-	// it believes that. Prometheus does the same.
+	// resend is how often what fires is sent to Alertmanager, and holds for how long
+	// Alertmanager believes it. Prometheus does the same.
 	resend = time.Minute
 	holds  = 4 * resend
-	// lasts is for how long it believes what it is told where there may soon be no
-	// room to tell it again. An alert that says too long that it fires is better than
-	// one that says it is over where a job is at its worst.
+	// lasts is for how long Alertmanager believes an alert where there may soon be no
+	// memory to send it again. An alert that fires too long is better than one that
+	// resolves when a job is at its worst.
 	lasts = time.Hour
 	// generator is where a reader of an alert is led.
 	generator = "https://github.com/rsswarden/rsswarden/blob/main/docs/alerts.md"
@@ -29,9 +29,9 @@ type postable struct {
 	Generator   string            `json:"generatorURL"`
 }
 
-// managerBody is all of the book: what fires, until it is told again, and what was
+// managerBody is all of the store: what fires, until it is sent again, and what was
 // resolved. What was resolved before Alertmanager has heard of it fires there for a
-// while: it notifies nobody of what was over when it came.
+// while: it sends no notification for an alert that arrives resolved.
 func managerBody(list []*entry, now time.Time, holds time.Duration, heard func(id string) bool) (json.RawMessage, error) {
 	all := make([]postable, 0, len(list))
 	for _, e := range list {

@@ -39,8 +39,8 @@ type Program struct {
 }
 
 // NewProgram returns the program at a path in such an environment: without the variables
-// that may hold secrets, as who needs them is told, and with one thread of Go, which is a
-// task or two less of those that pids.max counts as the job's.
+// that may hold secrets, which go in the request, and with one thread of Go, which saves a
+// task or two of those that pids.max counts as the job's.
 func NewProgram(path string, env []string, start func(*exec.Cmd) error) *Program {
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		return strings.HasPrefix(v, secretVariables) || strings.HasPrefix(v, threadVariable)
@@ -153,7 +153,7 @@ const SendCommand = "send"
 // MostRequest bounds a request as it is written, in bytes.
 const MostRequest = 1 << 20
 
-// Request is all that such a process is told.
+// Request is the input of such a process.
 type Request struct {
 	URL string `json:"url"`
 	// Token goes into the header Authorization; TokenFile has it in its first line.
@@ -171,9 +171,9 @@ type Answer struct {
 	Error  string        `json:"error,omitempty"` // without a secret
 }
 
-// Try tells the receiver of one alert that says that nothing is wrong. A webhook is told
-// at once that it is over. Alertmanager is not, as it notifies nobody of what was over
-// when it came: there the alert ends by itself, after a minute.
+// Try sends the receiver one alert that says that nothing is wrong. To a webhook its
+// resolution follows at once. Not to Alertmanager, which sends no notification for an alert
+// that arrives resolved: there the alert ends by itself, after a minute.
 func Try(ctx context.Context, node string, t Target, opt Options) Answer {
 	s, r, now := &Sender{opt: opt, book: NewStore()}, newReceiver(t), time.Now()
 	s.book.Set(now, []Alert{{

@@ -174,7 +174,7 @@ func TestProgramInherits(t *testing.T) {
 	}
 }
 
-// TestLeave: what may outlive us says what came of it where somebody listens.
+// TestLeave: a process that may outlive us reports its result while there is a reader.
 func TestLeave(t *testing.T) {
 	p := program(t)
 	if got := <-p.Leave(request("well", time.Minute)); got.Taken != 1 {
@@ -220,7 +220,7 @@ func TestSenderInherits(t *testing.T) {
 	})
 }
 
-// TestSenderUntoldIsOpen: what nobody has heard the end of is left to who is next.
+// TestSenderUntoldIsOpen: alerts whose end was not delivered are left to the next leader.
 func TestSenderUntoldIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()

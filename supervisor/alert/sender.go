@@ -49,7 +49,7 @@ type Room int
 
 const (
 	Plenty Room = iota
-	Near        // it may soon be None: what Alertmanager is told is to outlast that
+	Near        // it may soon be None: what is sent to Alertmanager must outlast that
 	None        // no process is to be started; what is on its way goes on
 )
 
@@ -92,7 +92,7 @@ type Standing struct {
 	Untold   int       // alerts of which it does not know how they stand
 	Missed   int       // alerts that it was never told the last state of
 	Asked    bool      // it was told at the end, and what came of it is not known
-	Held     bool      // it is told nothing now, see [None]
+	Held     bool      // nothing is sent now, see [None]
 	SentAt   time.Time // when it took something last, zero for never
 	Failing  bool      // the last try failed
 	Error    string    // the last failure
@@ -190,7 +190,7 @@ func (s *Sender) run(ctx context.Context) {
 		fault.Point("alert")
 		a := s.opt.Send(ctx, s.request(r, l, SendTime))
 		if ctx.Err() != nil {
-			return // what came of it is not known, and it is told again
+			return // the result is unknown, and it is sent again
 		}
 		s.took(r, l, a)
 	}
@@ -205,8 +205,8 @@ func (s *Sender) request(r *receiver, l load, limit time.Duration) Request {
 	return q
 }
 
-// pick chooses who is told now: of those that are due who was tried longest ago. It
-// returns how long to wait where nobody is, 0 for until something changes.
+// pick chooses the receiver to send to now: of those that are due the one tried longest
+// ago. Where none is due it returns how long to wait, 0 for until something changes.
 func (s *Sender) pick(now time.Time) (best *receiver, l load, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,8 +283,8 @@ const (
 	mostBodies = 16
 )
 
-// receiver decides what one target is told next. It is pure: now and chance are
-// handed in.
+// receiver decides what one target is sent next. It is pure: now and chance are
+// arguments.
 type receiver struct {
 	target Target
 	told   map[string]uint64 // the change of each alert that it knows of
@@ -459,9 +459,9 @@ func (r *receiver) done(l load, a Answer, now time.Time, chance float64) {
 	switch {
 	case a.Retry:
 	case r.target.Kind == Alertmanager || a.Taken >= len(l.of):
-		wait = mostBackOff // it is told all again, and somebody may have mended it
+		wait = mostBackOff // all is sent again: the receiver may have been fixed
 	default:
-		// It is told this one again too, seldom, and the others first.
+		// This one is sent again too, seldom, and after the others.
 		again := false
 		for _, c := range l.of[a.Taken] {
 			again = again || r.no[c.id] == c.n
@@ -483,7 +483,7 @@ const lastPatience = 200 * time.Millisecond
 // Close resolves what fires and tells each receiver once more, by processes that
 // may outlive us. The function that it returns waits for the answers of receivers
 // that have answered so far, until 200 ms have passed since Close. Without resolve
-// nobody is told anything any more: somebody else goes on.
+// nothing more is sent: another leader goes on.
 func (s *Sender) Close(resolve bool) (wait func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -146,7 +146,7 @@ func TestSenderGoesRound(t *testing.T) {
 	})
 }
 
-// TestSenderQueueIsBounded: a thousand changes while nobody answers are a thousand
+// TestSenderQueueIsBounded: a thousand changes without an answer are a thousand
 // that were overtaken, and one that waits.
 func TestSenderQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestSenderQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestSenderResolvesByItself: nobody need look for a rung that was left to be told of.
+// TestSenderResolvesByItself: the end of a rung is sent without a further look.
 func TestSenderResolvesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -200,7 +200,7 @@ func TestSenderResolvesByItself(t *testing.T) {
 func TestNilSender(t *testing.T) {
 	var s *Sender
 	if s.Open() != nil || s.Standing() != nil {
-		t.Error("a nil Sender is somebody")
+		t.Error("a nil Sender has receivers or open alerts")
 	}
 }
 
@@ -243,7 +243,7 @@ func TestBackOff(t *testing.T) {
 		now = now.Add(wait * time.Second)
 	}
 	if !tell(t, r, b, now, taken) || tell(t, r, b, now.Add(time.Hour), taken) {
-		t.Error("it is told once")
+		t.Error("wanted it sent once")
 	}
 	b.End(now)
 	if !tell(t, r, b, now, taken) || r.Sent != 2 || r.Failed != 8 || r.Lost+r.Overtaken != 0 {
@@ -266,8 +266,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestNewestStateWins: what a receiver that was away is told is how things stand, and
-// what it never knew is counted.
+// TestNewestStateWins: a receiver that was away gets the present state, and what it missed
+// is counted.
 func TestNewestStateWins(t *testing.T) {
 	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81)})
@@ -288,7 +288,7 @@ func TestNewestStateWins(t *testing.T) {
 }
 
 // TestRefused: what a webhook or Alertmanager refused it is asked again after a minute,
-// for as long as it is so: somebody may have mended it.
+// for as long as it is so: the receiver may have been fixed.
 func TestRefused(t *testing.T) {
 	for _, kind := range []Kind{Webhook, Alertmanager} {
 		b, r := NewStore(), newReceiver(Target{Kind: kind})
@@ -371,8 +371,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// TestResend: Alertmanager is told each minute of what fires, and for 5 minutes that
-// it is resolved.
+// TestResend: what fires is sent to Alertmanager each minute, and a resolution for 5
+// minutes.
 func TestResend(t *testing.T) {
 	b, r := NewStore(), newReceiver(Target{Kind: Alertmanager})
 	b.Set(noon, []Alert{at("80%", 81)})

@@ -10,7 +10,7 @@ const (
 	// keepFiring is how long a rung must have been left before its alert is
 	// resolved: a job that the ladder carries crosses its rungs again and again.
 	keepFiring = 30 * time.Second
-	// keepResolved is how long a resolved alert is told of.
+	// keepResolved is how long a resolution is repeated.
 	keepResolved = 5 * time.Minute
 	// mostAlerts bounds the book. One limit has a handful of rungs.
 	mostAlerts = 64
@@ -31,8 +31,8 @@ type entry struct {
 	gone   time.Time // when its rung was first seen left, zero where it is not
 	ends   time.Time // when it was resolved, zero while it fires
 	change uint64
-	// inherited says that another Store had it, and nobody has seen its rung crossed
-	// here.
+	// inherited says that another Store had it, and this one has not seen its rung
+	// crossed.
 	inherited bool
 }
 
@@ -41,7 +41,7 @@ func (e *entry) firing() bool { return e.ends.IsZero() }
 func NewStore() *Store { return &Store{entries: map[string]*entry{}, dropped: map[string]bool{}} }
 
 // Set takes in the rungs that are crossed now. Of two with the same labels the
-// fuller one is told of. It returns whether a rung was crossed or left.
+// fuller one is kept. It returns whether a rung was crossed or left.
 func (b *Store) Set(now time.Time, current []Alert) (moved bool) {
 	before := b.changes
 	seen := map[string]bool{}
@@ -91,8 +91,8 @@ func (b *Store) change(e *entry) {
 	e.change = b.changes
 }
 
-// Inherit takes in what another store had told of and nobody is known to have been told
-// the end of. What does not fire here as well is resolved in time.
+// Inherit takes in the alerts that another store had sent without a known delivery of
+// their end. What does not fire here as well is resolved in time.
 func (b *Store) Inherit(now time.Time, all []Alert) {
 	for i := range all {
 		id := all[i].ID()

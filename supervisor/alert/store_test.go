@@ -90,8 +90,8 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestBookSameLabels: of two limits that cannot be told apart the fuller is told of,
-// and what is not read any more keeps its last numbers.
+// TestBookSameLabels: of two limits with equal labels the fuller is sent, and a limit that
+// is no longer read keeps its last numbers.
 func TestBookSameLabels(t *testing.T) {
 	b := NewStore()
 	b.Set(noon, []Alert{at("80%", 81), at("80%", 95), at("80%", 90)})
@@ -227,8 +227,8 @@ func TestSenderHeld(t *testing.T) {
 	})
 }
 
-// TestSenderTellsAheadOfNoRoom: what Alertmanager was told last before there was no
-// room lasts, however long ago it was told the rest; and it is told that it is over.
+// TestSenderTellsAheadOfNoRoom: what was sent to Alertmanager last before memory ran short
+// lasts, however old the rest; and its resolution is sent.
 func TestSenderTellsAheadOfNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -271,7 +271,7 @@ func TestSenderTellsAheadOfNoRoom(t *testing.T) {
 }
 
 // TestAlertsNeedRoom: no process is started where it might be what ends the job, and
-// a small job is told of at 80 % all the same.
+// a small job is reported at 80 % all the same.
 func TestAlertsNeedRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit event.Limit

@@ -36,7 +36,7 @@ var (
 	ErrScheme = errors.New("is no http:// or https:// URL")
 	ErrURL    = errors.New("is no URL")
 	ErrToken  = errors.New("has more behind the URL than token=TOKEN or token-file=FILE, with its full path")
-	ErrTwo    = errors.New("has a token beside a user: a receiver is told one of them")
+	ErrTwo    = errors.New("has a token beside a user: give one of them")
 )
 
 // ParseTarget reads what a user wrote. "alertmanager+" or "webhook+" in front says
@@ -86,8 +86,7 @@ func ParseTarget(text string) (t Target, err error) {
 	return t, nil
 }
 
-// Secret says that it has what nobody else should read: a user's name and password, a
-// query or a token.
+// Secret says that it holds a secret: a user's name and password, a query or a token.
 func (t Target) Secret() bool {
 	u, err := url.Parse(t.URL)
 	return err != nil || u.User != nil || u.RawQuery != "" || t.Token != ""
@@ -107,7 +106,7 @@ func (t Target) Pathed() bool {
 }
 
 // TakesToken says that the token which is given for no receiver is for this one: it
-// is Alertmanager's, and no webhook's of somebody else.
+// is Alertmanager's, and not for a webhook elsewhere.
 func (t Target) TakesToken() bool { return t.Kind == Alertmanager && !t.Knows() }
 
 // Plain says that others can read on the way what goes there.
@@ -120,7 +119,7 @@ func (t Target) Plain() bool {
 	return u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
 }
 
-// String is the receiver as it is told of anywhere: without user, password and
+// String is the receiver as it is shown: without user, password and
 // query, and of a webhook without the path, which is often all that keeps others
 // from using it.
 func (t Target) String() string {
@@ -138,7 +137,7 @@ func (t Target) String() string {
 	return text
 }
 
-// Redact is what a user wrote, as it is told of.
+// Redact is what a user wrote, as it is shown.
 func Redact(text string) string {
 	t, err := ParseTarget(text)
 	if err != nil {

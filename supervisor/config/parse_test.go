@@ -153,7 +153,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%s has no place or no values: %+v", name, v)
 			}
 		}
-		// One more key that nobody knows is one more problem, unless the text
+		// One more unknown key is one more problem, unless the text
 		// could not be read at all, or then no longer can.
 		more, again := Parse("f", append([]byte("unheard-of = 1\n"), text...), testKeys, locks)
 		if len(more.Values) != len(file.Values) {

@@ -24,9 +24,9 @@ import (
 // Why there is no answer; the errors of a [Client] wrap one of them, or a [Refused],
 // or are an [*AnswerError].
 var (
-	ErrNobody  = errors.New("no rsswarden run leads here")
-	ErrSilent  = errors.New("the leader does not answer")
-	ErrForeign = errors.New("not yours")
+	ErrNoLeader = errors.New("no rsswarden run leads here")
+	ErrSilent   = errors.New("the leader does not answer")
+	ErrForeign  = errors.New("not yours")
 	// ErrClosed is an ErrSilent: the leader ended, or began to, before it answered.
 	ErrClosed = fmt.Errorf("%w: it closed the connection", ErrSilent)
 	// ErrCut is an ErrSilent too: it is not known what was done after the last result.
@@ -83,7 +83,7 @@ type Client struct {
 func (c *Client) Leader() int { return int(c.leader.Load()) }
 
 // Dial finds the socket at path, or in the directory path, and makes sure that it
-// is this user's. Whether somebody listens is found out by the first call.
+// is this user's. Whether it has a listener is found out by the first call.
 func Dial(path string) (*Client, error) {
 	c, err := dial(path)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Client) check() error {
 	case s.Mode&unix.S_IFMT != unix.S_IFSOCK:
 		return fmt.Errorf("%w: %s is no socket", ErrForeign, c.name)
 	case me != 0 && d.Uid != me || d.Uid != s.Uid:
-		return fmt.Errorf("%w: it belongs to somebody else", ErrForeign)
+		return fmt.Errorf("%w: it belongs to another user", ErrForeign)
 	case d.Mode&0o022 != 0:
 		return fmt.Errorf("%w: others can write its directory (mode %04o)", ErrForeign, d.Mode&0o7777)
 	}
@@ -147,7 +147,7 @@ func (c *Client) Close() { c.dir.Close() }
 func whyNot(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ECONNREFUSED):
-		return ErrNobody
+		return ErrNoLeader
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ELOOP):
 		return fmt.Errorf("%w: %w", ErrForeign, err)
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, os.ErrDeadlineExceeded):
@@ -159,7 +159,7 @@ func whyNot(err error) error {
 }
 
 // connect makes a connection. A leader that is stopped, by scontrol suspend, or
-// that has too much to do takes nobody.
+// that has too much to do accepts none.
 func (c *Client) connect(ctx context.Context) (*os.File, error) {
 	conn, err := socket.Dial(c.dir, c.name)
 	for until := time.Now().Add(connectPatience); err != nil; conn, err = socket.Dial(c.dir, c.name) {
@@ -206,14 +206,14 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 }
 
 // Do has the leader carry out a command and yields what comes of it, at last the
-// line with Done. An error ends it: without a line of Done nobody knows what was
-// done after the last result. Whoever stops reading calls off what has not begun.
+// line with Done. An error ends it: without a line of Done it is unknown what was
+// done after the last result. To stop reading calls off what has not begun.
 func (c *Client) Do(ctx context.Context, cmd Command) iter.Seq2[Result, error] {
 	name := cmd.Do.Row().Command
 	return func(yield func(Result, error) bool) {
 		body, err := json.Marshal(cmd)
 		if err == nil && (cmd.PIDs != nil && len(cmd.PIDs) == 0 || cmd.Ranks != nil && len(cmd.Ranks) == 0) {
-			err = errors.New("an empty list names nobody")
+			err = errors.New("an empty list names no process")
 		}
 		if err == nil && name == "" {
 			err = fmt.Errorf("%s cannot be asked for", cmd.Do)

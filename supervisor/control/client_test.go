@@ -26,7 +26,7 @@ func TestClientAsks(t *testing.T) {
 		},
 		do: func(ctx context.Context, c Command) (<-chan Result, error) {
 			if c.Do == event.ActionTrim {
-				return nil, &Refused{Reason: event.ReasonNothing, Detail: "nobody has anything", Hint: "wait"}
+				return nil, &Refused{Reason: event.ReasonNothing, Detail: "no process has anything", Hint: "wait"}
 			}
 			return results(Result{PID: 5, OK: true}, Result{PID: 6, Reason: event.ReasonRecent}, Result{Done: true})(ctx, c)
 		},
@@ -56,7 +56,7 @@ func TestClientAsks(t *testing.T) {
 	}
 	for _, err := range c.Do(t.Context(), Command{Do: event.ActionTrim}) {
 		var refused *Refused
-		if !errors.As(err, &refused) || refused.Reason != event.ReasonNothing || refused.Detail != "nobody has anything" || refused.Hint != "wait" {
+		if !errors.As(err, &refused) || refused.Reason != event.ReasonNothing || refused.Detail != "no process has anything" || refused.Hint != "wait" {
 			t.Errorf("%v", err)
 		}
 	}
@@ -110,26 +110,26 @@ func TestCutAnswer(t *testing.T) {
 	}
 }
 
-// TestWhyNobodyAnswers: an error tells what the user can do.
-func TestWhyNobodyAnswers(t *testing.T) {
+// TestWhyNoAnswer: an error tells what the user can do.
+func TestWhyNoAnswer(t *testing.T) {
 	dir := t.TempDir()
 	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	path := filepath.Join(dir, SocketName)
 	for _, p := range []string{dir, path, filepath.Join(dir, "no", "such"), filepath.Join(path, "x")} {
-		if _, err := Dial(p); !errors.Is(err, ErrNobody) {
+		if _, err := Dial(p); !errors.Is(err, ErrNoLeader) {
 			t.Errorf("without a socket, %s: %v", p, err)
 		}
 	}
 	f, err := os.Open(dir)
 	wardentest.NoError(t, err)
 	defer f.Close()
-	b, err := socket.Listen(f, SocketName, 1) // listens and takes nobody, as one that is stopped
+	b, err := socket.Listen(f, SocketName, 1) // listens and accepts no connection, like a stopped process
 	wardentest.NoError(t, err)
 	stopped, err := Dial(path)
 	wardentest.NoError(t, err)
 	defer stopped.Close()
 	stopped.patience = 50 * time.Millisecond
-	for i := range 4 { // from the third on nobody can connect
+	for i := range 4 { // from the third on no connection is possible
 		if _, err := stopped.Status(t.Context()); !errors.Is(err, ErrSilent) {
 			t.Errorf("try %d: %v", i, err)
 		}
@@ -141,7 +141,7 @@ func TestWhyNobodyAnswers(t *testing.T) {
 	wardentest.NoError(t, os.Rename(path, path+".kept"))
 	b.Close()
 	wardentest.NoError(t, os.Rename(path+".kept", path))
-	if _, err := stopped.Status(t.Context()); !errors.Is(err, ErrNobody) {
+	if _, err := stopped.Status(t.Context()); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("behind a dead leader: %v", err)
 	}
 
@@ -163,7 +163,7 @@ func TestWhyNobodyAnswers(t *testing.T) {
 	}
 	link := filepath.Join(other, "link")
 	wardentest.NoError(t, os.Symlink(dir, link))
-	if _, err := Dial(link); !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNobody) {
+	if _, err := Dial(link); !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNoLeader) {
 		t.Errorf("a link was followed: %v", err)
 	}
 }
@@ -195,7 +195,7 @@ func answered(t *testing.T, head, body string) (*Status, error) {
 }
 
 // TestOtherVersion: an answer in another version is none that is understood, and a
-// leader that ends meanwhile is told from one that is stuck.
+// leader that ends meanwhile is distinguished from one that is stuck.
 func TestOtherVersion(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\n\r\n"
 	for _, body := range []string{`{"v":77,"version":"9.9"}`, `{}`, `{"v":2,"node":"n1"}`} {
@@ -216,7 +216,7 @@ func TestOtherVersion(t *testing.T) {
 func TestForeignListener(t *testing.T) {
 	s := serve(t, source{status: func(context.Context) (*Status, error) { return &Status{}, nil }})
 	c := s.client()
-	c.uid = 1234 // whom the socket is thought to belong to
+	c.uid = 1234 // the expected owner of the socket
 	_, err := c.Status(t.Context())
 	if os.Geteuid() == 0 && err != nil || os.Geteuid() != 0 && !errors.Is(err, ErrForeign) {
 		t.Errorf("%v", err)

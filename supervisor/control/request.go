@@ -27,7 +27,7 @@ type request struct {
 	body         []byte
 }
 
-// errGone is met where the client left without a word: nobody waits for an answer.
+// errGone says that the client closed the connection before it sent a request.
 var errGone = errors.New("the client has gone")
 
 // readRequest reads one request as RFC 9112 has it, the parts of it that a client
@@ -293,7 +293,7 @@ func parseCommand(b []byte) (Command, *problem) {
 	return c, nil
 }
 
-// numbers are PIDs or ranks. A list that is there names somebody.
+// numbers are PIDs or ranks. A list, where given, is not empty.
 type numbers []int
 
 func (n *numbers) UnmarshalJSON(b []byte) error {
@@ -302,7 +302,7 @@ func (n *numbers) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	if len(list) == 0 {
-		return errors.New("an empty list names nobody; leave it out for everybody")
+		return errors.New("an empty list names no process; leave it out for all")
 	}
 	if slices.Min(list) < 0 {
 		return errors.New("a number below 0")

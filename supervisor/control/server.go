@@ -7,7 +7,7 @@
 //
 // The server has no state of the watcher's and never holds it up: it asks by a
 // [Source], whose answers may be late or not come, and a client that reads slowly
-// loses lines of its own, nobody else's. Package net/http would add 2 MiB to
+// loses lines of its own only. Package net/http would add 2 MiB to
 // every watcher, of which Slurm counts one a rank; what is needed of HTTP is
 // little: one request a connection, no body above 64 KiB, an answer, the end.
 package control
@@ -38,8 +38,8 @@ const (
 
 	readPatience  = 5 * time.Second
 	writePatience = 5 * time.Second
-	// turnPatience is how long somebody is listened to who gets nothing: who closes
-	// on an unread request breaks the connection before the answer is read.
+	// turnPatience is how long a client that is refused is still read: closing with an
+	// unread request breaks the connection before the client has read the answer.
 	turnPatience = 500 * time.Millisecond
 	// sourcePatience is how long the source may take to begin an answer.
 	sourcePatience = 2 * time.Second
@@ -347,7 +347,7 @@ func stream[T any](ctx context.Context, c *os.File, s *Server, open func(context
 
 // ask calls the source, which may never answer: there are no more calls at a time
 // than connections that are served. release says that nothing comes of the call
-// any more; late is given what came when nobody waited for it.
+// any more; late is given an answer that came after it.
 func ask[T any](ctx context.Context, s *Server, call func(context.Context) (T, error), late func(T)) (T, func(), *problem) {
 	type answer struct {
 		v   T

@@ -95,7 +95,7 @@ func TestBadRequests(t *testing.T) {
 		"null":                {post("/v1/recycle", `null`), 400, "no JSON object"},
 		"no JSON":             {post("/v1/recycle", `{pids:5}`), 400, ""},
 		"a field of null":     {post("/v1/recycle", `{"pids":null}`), 400, "empty list"},
-		"nobody":              {post("/v1/recycle", `{"pids":[]}`), 400, "leave it out for everybody"},
+		"an empty list":       {post("/v1/recycle", `{"pids":[]}`), 400, "leave it out for all"},
 		"no rank":             {post("/v1/recycle", `{"ranks":[-1]}`), 400, "below 0"},
 		"no PID":              {post("/v1/recycle", `{"pids":[0]}`), 400, "above 0"},
 		"a number":            {post("/v1/recycle", `{"pids":5}`), 400, ""},
@@ -139,7 +139,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestSlowRequest: who does not say what is wanted is told so after 5 s.
+// TestSlowRequest: a client that sends no whole request gets an error after 5 s.
 func TestSlowRequest(t *testing.T) {
 	s := serve(t, source{})
 	if said := s.say("GET /v1/status HTT"); !strings.HasPrefix(said, "HTTP/1.1 408 ") {
@@ -203,7 +203,7 @@ func TestOthersAreTurnedAway(t *testing.T) {
 	if !strings.HasPrefix(said, "HTTP/1.1 403 ") || !strings.Contains(said, `"error":"this is another user's"`) {
 		t.Errorf("another user was told %s", said)
 	}
-	if !strings.HasSuffix(said, "it belongs to somebody else true\n") {
+	if !strings.HasSuffix(said, "it belongs to another user true\n") {
 		t.Errorf("Dial of another user's socket said %s", said)
 	}
 	_ = s
@@ -237,7 +237,7 @@ func TestClose(t *testing.T) {
 	if d := time.Since(begun); d > time.Second {
 		t.Errorf("the end took %v", d)
 	}
-	s.Close() // once more harms nobody
+	s.Close() // a second call does nothing
 	if _, err := os.Lstat(filepath.Join(s.dir, SocketName)); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
 	}
@@ -251,7 +251,7 @@ func TestClose(t *testing.T) {
 		}
 	}
 	if _, err := connectIn(s.dir); err == nil {
-		t.Error("somebody still listens")
+		t.Error("the socket still listens")
 	}
 }
 
@@ -323,7 +323,7 @@ type source struct {
 	events func(context.Context) (<-chan []byte, error)
 }
 
-var errUnexpected = errors.New("nobody was to ask for this")
+var errUnexpected = errors.New("this was not to be asked for")
 
 func (s source) Status(ctx context.Context) (*Status, error) {
 	if s.status == nil {
@@ -521,8 +521,8 @@ func stranger(dir string) int {
 	return 0
 }
 
-// TestTooMany: the seventeenth is told so, and whoever asks when there is room
-// again is answered.
+// TestTooMany: the seventeenth client is refused, and one that asks when there is room
+// again gets an answer.
 func TestTooMany(t *testing.T) {
 	var open atomic.Int32
 	s := serve(t, source{
@@ -551,7 +551,7 @@ func TestTooMany(t *testing.T) {
 			t.Fatalf("%q", said)
 		}
 	}
-	// Those who say nothing hold nobody up for long.
+	// Silent clients do not hold others up for long.
 	for range maxHeard + 4 {
 		s.connect()
 	}
@@ -636,7 +636,7 @@ func TestClientHangsUp(t *testing.T) {
 	}
 }
 
-// TestSlowClient: who does not read loses the connection, and nobody else waits.
+// TestSlowClient: a client that does not read loses the connection, and no other waits.
 func TestSlowClient(t *testing.T) {
 	dropped := make(chan struct{})
 	s := serve(t, source{
@@ -673,7 +673,7 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// TestSilentSource: a watcher that hangs is told of, and neither gathers callers
+// TestSilentSource: a watcher that hangs gives an error, and neither gathers callers
 // nor holds up the end.
 func TestSilentSource(t *testing.T) {
 	hang := make(chan struct{})

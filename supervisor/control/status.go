@@ -55,8 +55,8 @@ type Alerts struct {
 	// Overtaken those states that a newer one took the place of, and Lost those that
 	// were given up, before it took them.
 	Untold int `json:"untold"`
-	// Held says that something fires, or it is to be told something, and it is told
-	// nothing now, as too little is left for the process that would.
+	// Held says that there is something to send, and that it waits, as too little
+	// memory is left for the process that would send it.
 	Held     bool       `json:"held,omitempty"`
 	Failing  bool       `json:"failing,omitempty"` // the last try failed
 	SentAt   *time.Time `json:"sent_at,omitempty"`
@@ -120,8 +120,7 @@ type Proc struct {
 	CanTrim    bool `json:"can_trim,omitempty"`
 }
 
-// Action is a decision that is being carried out, of the ladder or of somebody who
-// asked.
+// Action is a decision that is being carried out, of the ladder or on request.
 type Action struct {
 	Action event.Action `json:"action"`
 	Rule   string       `json:"rule"` // "asked for" where no rule did

@@ -10,15 +10,15 @@
 //
 // # What counts
 //
-// A growth is told from 64 MiB on that are also 5 % of the memory limit, or, where none is
-// known, of what the tree has. Start-up is left out: a worker's first 5 seconds, and all that
+// A growth is reported from 64 MiB on that are also 5 % of the memory limit, or, where none
+// is known, of what the tree has. Start-up is left out: a worker's first 5 seconds, and all that
 // a trainer does before it has workers.
 //
 // A leak has no end. It counts where the growth held in each quarter of the time looked at,
 // never fell by a third of what it came to, and goes on, over 20 s at least: over the whole
 // life of the process, or over its last half or quarter if these are longer than a minute and
-// go above all that was before. So a growth that began late is told once it has lasted for a
+// go above all that was before. So a growth that began late is reported once it has lasted for a
 // third as long as the process lived before; a ramp that has flattened, a saw-tooth and a
-// cache that is full are not told. Mapped files, shared memory and pinned memory cost what
+// cache that is full are not reported. Mapped files, shared memory and pinned memory cost what
 // they cost even where they have stopped growing, and are told for that.
 package diagnosis

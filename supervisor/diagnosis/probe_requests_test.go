@@ -141,8 +141,8 @@ func TestFilesTell(t *testing.T) {
 		{"arrow", File{Path: "/data/train-00000-of-00002.arrow", RSS: much}, event.FindingArrow},
 		{"arrow, mapped shared", File{Path: "/data/train.arrow", Shared: true, RSS: much}, event.FindingMapped},
 		{"another file, mapped privately", File{Path: "/data/train.bin", RSS: much}, event.FindingMapped},
-		{"of a kind that is told", File{Path: "/data/train.parquet", Kind: "arrow", RSS: much}, event.FindingArrow},
-		{"a device that is told", File{Path: "/dev/infiniband/uverbs0", Kind: "device", Shared: true, RSS: much}, ""},
+		{"of a given kind", File{Path: "/data/train.parquet", Kind: "arrow", RSS: much}, event.FindingArrow},
+		{"a given device", File{Path: "/dev/infiniband/uverbs0", Kind: "device", Shared: true, RSS: much}, ""},
 		{"libraries", File{Path: "/usr/lib/libtorch_cuda.so.2", RSS: much}, ""},
 		{"a conda library", File{Path: "/home/u/miniconda3/lib/libcublasLt.so.12", RSS: much}, ""},
 	} {

@@ -11,7 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// TestInnocent: nothing is told of these at any moment.
+// TestInnocent: none of these is ever reported.
 func TestInnocent(t *testing.T) {
 	trainer := func(f mib) []actor { return with(job(), func(a []actor) { a[0].anon = f }) }
 	worker := func(f mib) []actor { return with(job(), func(a []actor) { a[1].anon, a[2].anon = f, f }) }
@@ -78,7 +78,7 @@ func TestTeeth(t *testing.T) {
 	}
 }
 
-// TestGuilty: what is told at the end is exactly this, and not later than that.
+// TestGuilty: exactly these are reported at the end, and no later than this.
 func TestGuilty(t *testing.T) {
 	worker := func(f mib) []actor { return with(job(), func(a []actor) { a[1].anon, a[2].anon = f, f }) }
 	shm := func(v mib, read bool) func(l *Look, s *State) {
@@ -119,7 +119,7 @@ func TestGuilty(t *testing.T) {
 		{"fragmentation", scene{actors: worker(line(300, 10, 1)), end: 10 * time.Minute,
 			tell: append(collected(11, 400*rss.MiB), collected(12, 450*rss.MiB)...)},
 			event.FindingFragmentation, event.Certain, rss.RoleWorker, 0},
-		{"mapped file, of which nobody read the name", scene{end: time.Hour, limit: 16 * rss.GiB, actors: with(job(), func(a []actor) {
+		{"mapped file, whose name was not read", scene{end: time.Hour, limit: 16 * rss.GiB, actors: with(job(), func(a []actor) {
 			a[1].file = func(s float64) float64 { return 40 + 1400*(1-math.Exp(-(s-10)/300)) }
 			a[2].file = a[1].file
 		})}, event.FindingMapped, event.Possible, rss.RoleWorker, 10 * time.Minute},

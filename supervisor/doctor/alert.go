@@ -25,7 +25,7 @@ func (d *prober) alerts() (checks []Check) {
 		case a.Error != "":
 			c = c.as(Off, "check the URL, and what the receiver is to know us by, in RSSWARDEN_ALERT", "%s: %s", t, a.Error)
 		case t.Kind == alert.Alertmanager:
-			c = c.as(OK, "", "%s took a test alert, RsswardenTest, which ends by itself after a minute; whom it notifies is its own route", t)
+			c = c.as(OK, "", "%s took a test alert, RsswardenTest, which ends by itself after a minute; its routes decide who is notified", t)
 		}
 		checks = append(checks, c)
 	}

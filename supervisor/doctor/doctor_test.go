@@ -389,7 +389,7 @@ func TestCgroupTasks(t *testing.T) {
 		t.Errorf("%d of %d, %s: not the level with the least room", tasks, most, file)
 	}
 	if _, most, _ := cgroupTasks(tree.Proc, tree.Sys, 8); most != 0 {
-		t.Error("a limit of nobody's")
+		t.Error("a limit that no cgroup has")
 	}
 }
 
@@ -410,7 +410,7 @@ func TestPlaces(t *testing.T) {
 		{"run, broken", runDir, broken, want{Off, "read-only", "RSSWARDEN_RUNTIME", ""}},
 		{"run, off", runDir, off, want{Off, "none is made", "", ""}},
 		{"hook", hookDir, good, want{OK, "tmpfs", "", ""}},
-		{"hook, passed", hookDir, passed, want{Limited, "each run lays it down anew", "XDG_CACHE_HOME", ""}},
+		{"hook, passed", hookDir, passed, want{Limited, "each run writes it again", "XDG_CACHE_HOME", ""}},
 		{"hook, broken", hookDir, broken, want{Off, "read-only", "XDG_CACHE_HOME", ""}},
 		{"hook, off", hookDir, off, want{Off, "none is needed", "", ""}},
 		{"record", recordDir, good, want{OK, "tmpfs", "", ""}},

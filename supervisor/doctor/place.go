@@ -63,7 +63,7 @@ var (
 	hookDir = placeCheck{
 		name: NameHookDir, source: "XDG_CACHE_HOME, HOME",
 		off: "none is needed: loaders are not talked to", err: "the hook cannot be laid down", errDo: "have XDG_CACHE_HOME name a directory of yours",
-		passed: "; each run lays it down anew", passedDo: "have XDG_CACHE_HOME name a directory that only you can write to",
+		passed: "; each run writes it again", passedDo: "have XDG_CACHE_HOME name a directory that only you can write to",
 	}
 	// A home on a file server is no fault of the full record's.
 	recordDir = placeCheck{

@@ -41,7 +41,7 @@ func ptraceCheck(f ptraceFacts) Check {
 		return c.as(Off, hook, "--trim ptrace was only ever run on amd64")
 	case f.Scope != "" && f.Scope != "0" && f.Scope != "1":
 		c.Source = "/proc/sys/kernel/yama/ptrace_scope"
-		return c.as(Off, hook, "Yama's ptrace_scope is %s: nobody may stop a process for a trim", f.Scope)
+		return c.as(Off, hook, "Yama's ptrace_scope is %s: no process may be stopped for a trim", f.Scope)
 	case f.Refused != "":
 		return c.as(Off, hook, "a child of rsswarden may not be trimmed: %s", f.Refused)
 	case f.Failed != "":
@@ -54,7 +54,7 @@ func ptraceCheck(f ptraceFacts) Check {
 	case "0":
 		c.Found += "; Yama's ptrace_scope is 0"
 	case "1":
-		c.Found += "; Yama's ptrace_scope is 1: rsswarden trim and attach may trim nobody by it"
+		c.Found += "; Yama's ptrace_scope is 1: rsswarden trim and attach cannot use it"
 	}
 	if f.Seccomp != 0 {
 		c.Found += fmt.Sprintf("; under %d seccomp filters, as is what it starts", f.Filters)

@@ -63,8 +63,8 @@ func sums(limits []event.Limit) map[string]rss.Bytes {
 }
 
 // TestEachFileFails: each file that is read of /proc and of the cgroups fails in each
-// way, at the start or between two looks. Nothing panics, what is told of a limit is
-// complete ([stand.read] sees to it), and when the file is as it was so is all else.
+// way, at the start or between two looks. Nothing panics, each limit is complete
+// ([stand.read] checks it), and when the file is restored so is the result.
 func TestEachFileFails(t *testing.T) {
 	for _, c := range []struct{ archive, conf string }{{"slurm-v1", linuxKill}, {"slurm-v2", cgroupRAM}} {
 		for how, harm := range faultsOfFiles {
@@ -121,7 +121,7 @@ func same(a, b map[string]rss.Bytes) bool {
 	return len(a) == len(b)
 }
 
-// look is a full one and a fast one, where there may be nobody to be seen.
+// look takes a full reading and a fast one; there may be no process.
 func (s *stand) look() {
 	s.t.Helper()
 	procs, gaps, err := s.tree.Tree(rss.ProcID{PID: rsstest.Trainer})

@@ -23,6 +23,6 @@ func TestByKernel(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if ByKernel([]Kills{{Level: "/c", High: 1}}) != nil {
-		t.Error("a level without kills is told")
+		t.Error("a level without kills is reported")
 	}
 }

@@ -78,7 +78,7 @@ func TestEmptiness(t *testing.T) {
 		t.Errorf("kills %v", kills)
 	}
 	if set.SumsByPPID() || set.NeedsPSS() || set.LeftOpen() {
-		t.Error("outside Slurm nobody sums")
+		t.Error("a sum outside Slurm")
 	}
 }
 

@@ -286,9 +286,9 @@ const (
 		"no kernel limit of this job is to be seen, and RLIMIT_RSS is what slurmstepd would compare with"
 )
 
-// sums is how slurmstepd adds the step up before it compares, empty where it
-// does not. assumed says that nobody could tell and the worst is taken for
-// granted; see assume. now is the time since the watcher started.
+// sums is how slurmstepd adds up the step before it compares, empty where it
+// does not. assumed says that this is unknown and the worst is assumed; see assume. now is
+// the time since the watcher started.
 func (s *step) sums(now time.Duration) (acc event.Accounting, assumed bool) {
 	if sums, _ := s.rules.Sums(); sums != "" {
 		return event.Accounting(sums), false

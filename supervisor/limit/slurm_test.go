@@ -208,7 +208,7 @@ func TestAssumed(t *testing.T) {
 			t.Errorf("got %+v", l)
 		}
 	})
-	t.Run("nobody asks scontrol", func(t *testing.T) {
+	t.Run("scontrol is not asked", func(t *testing.T) {
 		s := newStand(t, step(t), inJob, "", self)
 		sample := s.sample()
 		sample.Mono = time.Minute

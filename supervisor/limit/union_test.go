@@ -113,12 +113,12 @@ func TestUnionOfSteps(t *testing.T) {
 	}
 	u.SetEnforcement(slurm.Enforcement{Known: true, Source: "scontrol show config"}, nil)
 	if got := names(u.Read(whole(t, batch, u))); strings.Contains(got, "slurm") {
-		t.Errorf("nobody sums: %s", got)
+		t.Errorf("no sum was expected: %s", got)
 	}
 	u.Close()
 }
 
-// TestUnionOfCgroups: what both steps stand below is told once.
+// TestUnionOfCgroups: a cgroup above both steps is listed once.
 func TestUnionOfCgroups(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch", "slurm-v1")
 	secondStep(fs)

@@ -41,7 +41,7 @@ func (s *Set) findUser() {
 	}
 }
 
-// least returns the least limit that somebody enforces on the job, and the
+// least returns the least limit that is enforced on the job, and the
 // accounting of it: Slurm's where both are equal, since its sum is the larger.
 func (s *Set) least() (rss.Bytes, event.Accounting, bool) {
 	limit, acc := cgroup.Unlimited, event.AccountingCgroup

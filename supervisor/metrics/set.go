@@ -212,8 +212,8 @@ func (s *Set) Actions(at Place, a *Acted) {
 	}
 }
 
-// ResultOf says which result an outcome is: what was refused was not begun, or whom it was
-// meant for ended first, as workers do with their epoch.
+// ResultOf says which result an outcome is: refused means not begun, or that its target
+// ended first, as workers do with their epoch.
 func ResultOf(o *event.Outcome) Result {
 	switch o.Reason {
 	case event.ReasonDryRun, event.ReasonNoHelp, event.ReasonNoWorker, event.ReasonNothing, event.ReasonRecent, event.ReasonRecovered,

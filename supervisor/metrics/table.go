@@ -59,7 +59,7 @@ var Common = []Label{JobID, Step, Node, Run}
 var (
 	ByLimit   = Label{"limit", "which limit, as `rsswarden limits` names it", names(event.Limits)}
 	BySize    = Label{"limit", "the same, of those that are sizes", names(sizes())}
-	ByScope   = Label{"scope", "whom the limit counts; of several of one name and scope the nearest is told", names(event.Scopes)}
+	ByScope   = Label{"scope", "what the limit counts; of several with one name and scope, the nearest", names(event.Scopes)}
 	ByRole    = Label{"role", "what processes are in a training job", names(rss.Roles)}
 	ByAction  = Label{"action", "what a rule asks for", names(event.Actions)}
 	ByOutcome = Label{"outcome", "what came of it", names(Outcomes)}
@@ -73,7 +73,7 @@ type Result string
 const (
 	Done    Result = "done"    // it was carried out
 	Failed  Result = "failed"  // it was tried
-	Refused Result = "refused" // nothing was done: it cannot help here, --dry-run, or whom it was meant for ended first
+	Refused Result = "refused" // nothing was done: it cannot help here, --dry-run, or its target ended first
 )
 
 // Outcomes lists every result.

@@ -50,7 +50,7 @@ func TestClosedLists(t *testing.T) {
 	for _, m := range All {
 		f := families[m.Name]
 		if f == nil {
-			t.Errorf("nobody puts %s", m.Name)
+			t.Errorf("%s is never set", m.Name)
 			continue
 		}
 		if f.GetHelp() != m.Help {

@@ -42,7 +42,7 @@ type notices struct {
 	refused error // why something is not told
 	deaf    int   // steps that the kernel reports nothing of, and directories that it never will
 
-	// kills is the node's count as it was last read, by whomever, and rose when it was
+	// kills is the node's count at the last reading of any reader, rose is when it was
 	// found to have risen.
 	kills uint64
 	rose  time.Time

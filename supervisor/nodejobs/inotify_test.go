@@ -183,8 +183,8 @@ func TestRealNotices(t *testing.T) {
 	t.Logf("limit and charge were read of %d of 10", sure)
 }
 
-// unheardHere counts the steps of this node that nothing is told of: other nodes may be
-// on this machine.
+// unheardHere counts the steps of this node without notifications: other nodes may be on
+// this machine.
 func (r *real) unheardHere() (count int) {
 	r.notices.mu.Lock()
 	defer r.notices.mu.Unlock()

@@ -193,7 +193,7 @@ func TestQuietStep(t *testing.T) {
 		}
 	}
 	if late == 0 {
-		t.Error("all is read anew at each look")
+		t.Error("all is read again at each look")
 	}
 	s.v1("slurm/uid_1/job_7/step_0/task_2", 0, 1000, 0, 13, 14)
 	s.v1("slurm/uid_1/job_7/step_0", 120, 1000, 0)
@@ -218,7 +218,7 @@ func TestQuietStep(t *testing.T) {
 		}
 	}
 	if late == 0 {
-		t.Error("all is read anew at each look")
+		t.Error("all is read again at each look")
 	}
 	// A limit that is lowered, and a charge that stands at it, are never taken for quiet.
 	s.v1("slurm/uid_1/job_7/step_0", 101, 110, 0)
@@ -292,7 +292,7 @@ func TestNumberOfSLUID(t *testing.T) {
 
 // TestWhatIsReadOfProcesses: of a process the size alone is opened, of all that /proc has
 // of it, and that only where no cgroup has its memory: whoever runs as root reads no name,
-// command line or environment that somebody has chosen.
+// command line or environment that a user has chosen.
 func TestWhatIsReadOfProcesses(t *testing.T) {
 	for name, want := range map[string][]string{"v1": nil, "v2": nil, "freezer": {"statm"}} {
 		t.Run(name, func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestLinks(t *testing.T) {
 		"  0: 100 of 100, limit 1000, 0 processes, 0 kills")
 }
 
-// A job is told once, whatever was left behind under its name.
+// TestSameJobTwice: a job is listed once, whatever was left behind under its name.
 func TestSameJobTwice(t *testing.T) {
 	s := v1Stand(t)
 	s.v1("slurm/uid_0/job_7", 5, 1000, 0)
@@ -450,7 +450,7 @@ func TestDeepAndWide(t *testing.T) {
 	}
 }
 
-// Jobs that vanish and come while they are read harm nobody.
+// TestChurn: jobs that come and go while they are read do not disturb the others.
 func TestChurn(t *testing.T) {
 	s := v1Stand(t)
 	var wg sync.WaitGroup

@@ -83,7 +83,7 @@ func TestRealV2(t *testing.T) {
 		t.Errorf("%d directories were listed where one has changed", n.lists-listed)
 	}
 	if n.Killed() {
-		t.Error("killed, and nobody was")
+		t.Error("reports a kill without one")
 	}
 	if eater.Anon(100 * rss.MiB) {
 		t.Fatal("nothing was killed")
@@ -97,7 +97,7 @@ func TestRealV2(t *testing.T) {
 		t.Error("the kernel does not tell of a kill")
 	}
 	if snap := look(); snap.Unheard > 0 {
-		t.Errorf("of %d steps nothing is told: %v", snap.Unheard, snap.Why)
+		t.Errorf("%d steps without notifications: %v", snap.Unheard, snap.Why)
 	}
 	if j := look().Jobs[0]; j.OOMKills == 0 || j.Steps[0].OOMKills == 0 {
 		t.Errorf("%+v", j)

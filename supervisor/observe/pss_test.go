@@ -125,10 +125,10 @@ func TestPSSReaderNeverBlocksTheLoop(t *testing.T) {
 	}
 }
 
-// TestPSSWakesInVain: a job may stand for days where only a reading tells on which
+// TestPSSUselessWakes: a job may stand for days where only a reading tells on which
 // side of a rung it is. The loop wakes for them for half a minute, and then for as many
 // as 0.2 % of a core are, until something is done.
-func TestPSSWakesInVain(t *testing.T) {
+func TestPSSUselessWakes(t *testing.T) {
 	hand := probetest.New[proctree.PSSAsk, PSSAnswer](new(probe.Set))
 	r := PSSBy(hand.Reader)
 	r.Hurry(true)

@@ -203,7 +203,7 @@ func verdict(r Run) event.Verdict {
 	return event.VerdictFine
 }
 
-// whose says by whom a peak is counted so, where --limit counts too.
+// whose says what counts a peak so, where --limit counts too.
 func (r *Run) whose(l *event.Limit) string {
 	switch {
 	case r.Binding.Name != event.LimitUser:

@@ -26,7 +26,7 @@ func TestAdvise(t *testing.T) {
 		{"nothing could help", Run{Binding: at(95), FirstRung: rung, Watched: true, Skipped: 1}, event.VerdictNoHelp, "3200M", "no action could help"},
 		{"the kernel", Run{Binding: at(99), FirstRung: rung, Watched: true, OOMKills: 1, Killed: true, Helped: 1}, event.VerdictOOM, "4608M", "is a guess"},
 		{"slurmstepd", Run{Binding: at(103), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "5G", "is a guess"},
-		{"somebody else", Run{Binding: at(30), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "", "did not come from lack of memory"},
+		{"another process", Run{Binding: at(30), FirstRung: rung, Watched: true, Killed: true}, event.VerdictKilled, "", "did not come from lack of memory"},
 		{"perhaps the kernel", Run{Binding: at(30), FirstRung: rung, Watched: true, Killed: true, NodeKills: 2}, event.VerdictKilled, "", "OOM killer ended 2 processes on this node meanwhile"},
 		{"perhaps the kernel, no limit", Run{Watched: true, Killed: true, NodeKills: 1}, event.VerdictKilled, "", "OOM killer ended 1 process on this node meanwhile"},
 		{"perhaps the kernel, nothing used", Run{Watched: true, Binding: at(0), Killed: true, NodeKills: 1}, event.VerdictKilled, "", "OOM killer ended 1 process on this node meanwhile"},
@@ -60,7 +60,7 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// TestAdviceByWhoKills: with --limit, the --mem advised is told by the accounting of who
+// TestAdviceByWhoKills: with --limit, the --mem advised follows the accounting of what
 // kills, whatever --accounting says and whichever is nearer.
 func TestAdviceByWhoKills(t *testing.T) {
 	own := event.Limit{Name: event.LimitUser, Accounting: event.AccountingPSS, Used: 900 * rss.MiB, Limit: rss.GiB}
@@ -77,11 +77,11 @@ func TestAdviceByWhoKills(t *testing.T) {
 			"peak 1.46 GiB (summed RSS, by which slurmstepd kills; --limit counts summed PSS) of 2.93 GiB; the peak and 10 % on top"},
 		{"slurmstepd perhaps", Run{Ends: of(slurm(50), "slurmstepd perhaps, by OverMemoryKill")}, "1664M", "by which slurmstepd perhaps kills"},
 		{"the kernel", Run{Ends: of(group, "kernel OOM killer")}, "1664M", "(unreclaimable memory, by which the kernel kills; --limit counts summed PSS)"},
-		{"nobody", Run{}, "992M", "(summed PSS, as --limit counts; no limit that kills was found)"},
+		{"nothing kills", Run{}, "992M", "(summed PSS, as --limit counts; no limit that kills was found)"},
 		{"carried", Run{Ends: of(slurm(50), "slurmstepd"), Helped: 1}, "3000M", "enough with rsswarden"},
 		{"our stop", Run{Ends: of(slurm(50), "slurmstepd"), Stopped: true}, "2304M", "is a guess"},
 		{"the kernel's kill", Run{Ends: of(group, "kernel OOM killer"), OOMKills: 1}, "4608M", "is a guess"},
-		{"somebody's kill", Run{Ends: of(slurm(50), "slurmstepd"), EndsRung: 2400 * rss.MiB, FirstRung: 800 * rss.MiB, Killed: true}, "", "did not come from lack of memory"},
+		{"a kill from outside", Run{Ends: of(slurm(50), "slurmstepd"), EndsRung: 2400 * rss.MiB, FirstRung: 800 * rss.MiB, Killed: true}, "", "did not come from lack of memory"},
 	} {
 		c.run.Watched, c.run.Binding = true, &own
 		a := Advise(c.run)

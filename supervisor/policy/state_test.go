@@ -420,9 +420,9 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// TestRecycleInVain: a recycle that brought too little does not keep its rung from
+// TestUselessRecycle: a recycle that brought too little does not keep its rung from
 // firing once use has grown by what a recycle may bring, and keeps it until then.
-func TestRecycleInVain(t *testing.T) {
+func TestUselessRecycle(t *testing.T) {
 	for name, c := range map[string]struct {
 		freed rss.Bytes
 		then  float64 // use in percent of 3000 MiB, a second later
@@ -820,9 +820,9 @@ func TestLead(t *testing.T) {
 	}
 }
 
-// TestLeadInVain: a rule that fires before its rung is not tried again at every
+// TestUselessLead: a rule that fires before its rung is not tried again at every
 // look where that brings nothing.
-func TestLeadInVain(t *testing.T) {
+func TestUselessLead(t *testing.T) {
 	for name, test := range map[string]struct {
 		done event.Outcome
 		can  event.Feasibility

@@ -78,7 +78,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// TestJoinHandover: what a leader took over is told on the clock of the whole.
+// TestJoinHandover: the state that a leader took over is on the clock of the whole.
 func TestJoinHandover(t *testing.T) {
 	first, second := ledBy(1, 0, 0, 3), ledBy(2, 10*time.Second, 10, 19)
 	was := &event.Handover{Ran: time.Second, Clock: time.Hour}

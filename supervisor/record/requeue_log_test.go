@@ -116,7 +116,7 @@ func TestRequeueLogOfOthers(t *testing.T) {
 	}
 }
 
-// TestRequeueLogIsBounded: of a file that somebody has let grow the end is read.
+// TestRequeueLogIsBounded: of a file that has grown too long only the end is read.
 func TestRequeueLogIsBounded(t *testing.T) {
 	p := Places{Journals: []string{filepath.Join(t.TempDir(), journalDir)}}
 	long := ended(0, "a", RequeueBegun)[0]

@@ -236,7 +236,7 @@ func (f *Follower) Do(ctx context.Context, node string, leader, rank int, c cont
 	})
 	if i < 0 {
 		f.mu.Unlock()
-		return control.ErrNobody
+		return control.ErrNoLeader
 	}
 	client := f.local[i].client
 	f.mu.Unlock()

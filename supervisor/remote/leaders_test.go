@@ -14,7 +14,7 @@ import (
 
 // TestFindLeaders: they are found below the places that the environment names, that
 // running rsswardens have in theirs, and that these see in mount namespaces of their
-// own; one that is seen two ways is one, and what others could have made is nobody.
+// own; one that is seen two ways is one, and a socket that others could have made is none.
 func TestFindLeaders(t *testing.T) {
 	base := t.TempDir()
 	mine := "rsswarden-" + strconv.Itoa(os.Geteuid())

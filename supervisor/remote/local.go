@@ -66,7 +66,7 @@ func (m *Reply) failed(node string, err error) Answer {
 		s.Hint = text.Plain(refused.Hint)
 	case errors.As(err, &answer):
 		s.Hint = text.Plain(answer.Hint)
-	case errors.Is(err, control.ErrClosed), errors.Is(err, control.ErrCut), errors.Is(err, control.ErrNobody):
+	case errors.Is(err, control.ErrClosed), errors.Is(err, control.ErrCut), errors.Is(err, control.ErrNoLeader):
 		s.Error = who + " ended before all was done"
 		s.Hint = "where ranks are left the next one leads soon: rsswarden status tells what was done, then ask again"
 	case errors.Is(err, control.ErrSilent):
@@ -109,7 +109,7 @@ func askEach(ctx context.Context, found []leaderDir, job, node string) []*Reply 
 	}
 	asked.Wait()
 	all = slices.DeleteFunc(all, func(m *Reply) bool {
-		if m == nil || errors.Is(m.err, control.ErrNobody) {
+		if m == nil || errors.Is(m.err, control.ErrNoLeader) {
 			return true
 		}
 		if m.status == nil {
@@ -134,7 +134,7 @@ func (m *Reply) askUntilTakenOver(ctx context.Context) {
 			m.status, m.err = m.client.Status(bounded)
 		}
 		waits := hasSuccessor(m.dir)
-		again := errors.Is(m.err, control.ErrNobody) && waits || errors.Is(m.err, control.ErrClosed)
+		again := errors.Is(m.err, control.ErrNoLeader) && waits || errors.Is(m.err, control.ErrClosed)
 		if again && time.Now().Before(end) {
 			select {
 			case <-time.After(50 * time.Millisecond):
@@ -143,7 +143,7 @@ func (m *Reply) askUntilTakenOver(ctx context.Context) {
 			}
 		}
 		switch {
-		case errors.Is(m.err, control.ErrNobody) && waits:
+		case errors.Is(m.err, control.ErrNoLeader) && waits:
 			m.err = errMoving
 		case bounded.Err() != nil && ctx.Err() == nil && m.err != nil:
 			m.err = control.ErrSilent

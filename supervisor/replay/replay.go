@@ -335,7 +335,7 @@ func (g *goal) readings(to []event.Limit, p *recording, s *record.Sample) []even
 	if g.made {
 		l := event.Limit{
 			Name: g.limit.Name, Scope: g.limit.Scope, Accounting: g.limit.Accounting,
-			Used: p.sum(s, g.limit.Accounting), Enforcer: "nobody but rsswarden's own rules",
+			Used: p.sum(s, g.limit.Accounting), Enforcer: "rsswarden's own rules only",
 		}
 		l.UsedMax = l.Used
 		to = append(to, l)

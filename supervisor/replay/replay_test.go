@@ -58,8 +58,8 @@ func TestSeedAsRecorded(t *testing.T) {
 	}
 }
 
-// TestSeedWithFive: 5 GB and nobody who acts end the job in the second epoch,
-// between batches 4 and 8; and every accounting but RSS is not there.
+// TestSeedWithFive: with 5 GB and without actions the job ends in the second epoch,
+// between batches 4 and 8; only the accounting by RSS is there.
 func TestSeedWithFive(t *testing.T) {
 	at := recordtest.PerEpoch + recordtest.FirstBatch + 8*recordtest.PerBatch
 	for _, which := range []event.LimitName{"", event.LimitUser} {
@@ -181,8 +181,7 @@ func BenchmarkDay(b *testing.B) {
 	}
 }
 
-// TestCountsAreNoBytes: a decision on a number is told as a number, also where the
-// record has it.
+// TestCountsAreNoBytes: a decision on a count is printed as a count, also in a record.
 func TestCountsAreNoBytes(t *testing.T) {
 	for _, recorded := range []*replay.Recorded{nil, {ID: 3, Used: 15000}} {
 		b, err := json.Marshal([]replay.Decision{{Rule: "fds 80%:warn", Limit: event.LimitFDs, Used: 16299, Size: 20000, Recorded: recorded}})

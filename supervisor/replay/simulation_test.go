@@ -21,7 +21,7 @@ type stage struct {
 	rules  []event.Rule
 	limits []event.Limit
 	slope  []float64 // bytes a second
-	moves  bool      // looks on which the ladder moved are kept too, and the ladder is told when an action ends
+	moves  bool      // looks on which the ladder moved are kept too, and the ladder learns when an action ends
 	hands  bool      // a watcher that was started again takes over what the ladder remembered
 	end    time.Duration
 

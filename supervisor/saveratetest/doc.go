@@ -4,8 +4,8 @@
 // labelled again once it has been run.
 //
 // [New] makes a job from a seed: its sizes, how it grows, who limits it, what its
-// loader can do. [Spec.Bare] is what the limit counts of it, step by step, where
-// nobody acts and nothing limits it. [Spec.Oracle] is the least that it can do
+// loader can do. [Spec.Bare] is what the limit counts of it, step by step, without
+// actions and limits. [Spec.Oracle] is the least that it can do
 // with: the peak of that, less what workers leak or have mapped and can give
 // back, plus fresh workers. [Spec.Label] puts the two beside the limit.
 //
@@ -13,8 +13,8 @@
 //	innocent  the bare peak is at most 80 % of the limit, the mildest rung of the
 //	          ladder: nothing may be done to it
 //
-// Innocents stand below the ladder. That it does nothing in vain above its rungs is
-// for [Steadies] to tell: jobs that stay where they began, at 80 to 99 % of the limit.
+// Innocents stay below the ladder. [Steadies] tell whether it acts uselessly above its
+// rungs: jobs that stay where they began, at 80 to 99 % of the limit.
 //
 // The labels of all seeds that are run lie in testdata. They were written before
 // the first of these jobs was run under rsswarden.

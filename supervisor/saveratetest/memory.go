@@ -58,7 +58,7 @@ func (m *Memory) Touched() rss.Bytes {
 	return m.File.Scale(1 - untouched)
 }
 
-// Bare is what the job has after so many steps where nobody acts.
+// Bare is the job's memory after so many steps without actions.
 func (s *Spec) Bare(step int) Memory {
 	m := Memory{Trainer: s.Trainer(step), Libs: s.Libs, File: s.File, Beside: s.Beside}
 	for k := range s.Workers {

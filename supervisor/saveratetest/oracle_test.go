@@ -13,7 +13,7 @@ import (
 var scales = map[string]*saveratetest.Scale{"simulated": &saveratetest.Simulated, "real": &saveratetest.Real, "steady": &saveratetest.Steadies}
 
 // TestLabels: the labels are those that were written before any of the jobs was run
-// under rsswarden, to the byte. There is no way to write them anew: who changes the
+// under rsswarden, to the byte. They are never rewritten: a change of the
 // generator or the oracle gives the new labels another name and says so.
 func TestLabels(t *testing.T) {
 	for name, scale := range scales {
@@ -35,7 +35,7 @@ func TestLabels(t *testing.T) {
 			got, old := strings.Split(b.String(), "\n"), strings.Split(string(want), "\n")
 			for i := range min(len(got), len(old)) {
 				if got[i] != old[i] {
-					t.Fatalf("labelled anew:\n%s\nwas\n%s", got[i], old[i])
+					t.Fatalf("labelled again:\n%s\nwas\n%s", got[i], old[i])
 				}
 			}
 			if len(got) != len(old) {

@@ -31,7 +31,7 @@ type Support string
 // What a loader can do.
 const (
 	Recycle Support = "recycle" // trim and recycle
-	Trim    Support = "trim"    // trim alone: a torch whose internals nobody knows
+	Trim    Support = "trim"    // trim alone: a torch with unknown internals
 	None    Support = "none"    // there is no hook: python -I, a container without it
 )
 
@@ -44,7 +44,7 @@ const (
 	Tight    Class = "tight"    // 8: stays at 80 to 99 %
 	Curable  Class = "curable"  // 44: is killed bare, by what its workers could give back
 	Steady   Class = "steady"   // in [Steadies] alone: stays where it began, at 80 to 99 %
-	Hopeless Class = "hopeless" // 10: is killed bare, by what nobody can give back
+	Hopeless Class = "hopeless" // 10: is killed bare, by what cannot be given back
 )
 
 // Spec is one job: a trainer that takes Steps batches from the DataLoader of its

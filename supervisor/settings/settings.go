@@ -38,7 +38,7 @@ type Settings struct {
 	TextfileFault string `json:"textfile_fault,omitempty"`
 	// Record is where the full record goes: RecordAuto, RecordNone, or a
 	// directory for it. RunID names the run and Begun is when it began, BegunMono
-	// the same by CLOCK_MONOTONIC: somebody may set the other clock before a
+	// the same by CLOCK_MONOTONIC: the other clock may be set before a
 	// watcher is started again. Without RunID nothing is recorded.
 	Record    string        `json:"record,omitempty"`
 	RunID     string        `json:"run_id,omitempty"`

@@ -67,7 +67,7 @@ func TestTalk(t *testing.T) {
 }
 
 // TestNames: a socket that was left is replaced, one of another's stays, and what
-// is no socket is nobody's to remove.
+// is no socket is not removed.
 func TestNames(t *testing.T) {
 	path := t.TempDir()
 	dir := open(t, path)
@@ -87,7 +87,7 @@ func TestNames(t *testing.T) {
 		_, err = Dial(dir, "s")
 	}
 	if !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("dial of who takes nobody: %v", err)
+		t.Errorf("dial of a listener that accepts no connection: %v", err)
 	}
 	second.Close()
 

@@ -127,7 +127,7 @@ func Named[T any](one string, all []T) string {
 // decimal has one digit behind the point where it is not 0.
 func decimal(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
 
-// Similar returns the one of names that was perhaps meant where somebody wrote
+// Similar returns the one of names that was perhaps meant by
 // word: dashes, case and underscores do not count, and a slip or two in the
 // letters is forgiven. It is empty where nothing comes near.
 func Similar(word string, names []string) string {

@@ -119,7 +119,7 @@ type File struct {
 	told    bool      // … and was reported
 }
 
-// slow is how long the file system may take before that is told.
+// slow is how long the file system may take before that is reported.
 const slow = 20 * time.Second
 
 // Open keeps a file of that name in dir, which need not be there. Nothing is written

@@ -135,7 +135,7 @@ func TestReadersSeeWhole(t *testing.T) {
 	}
 }
 
-// TestTrouble: a directory that went away is told of once, until it is back.
+// TestTrouble: a directory that went away is reported once, until it is back.
 func TestTrouble(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	must(t, os.Mkdir(dir, 0o755))
@@ -163,7 +163,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestNoLinkIsFollowed: in a directory that all may write, somebody knows our names.
+// TestNoLinkIsFollowed: in a directory that all may write, others may use our names.
 func TestNoLinkIsFollowed(t *testing.T) {
 	dir, precious := t.TempDir(), filepath.Join(t.TempDir(), "precious")
 	must(t, os.WriteFile(precious, []byte("data"), 0o644))
@@ -197,8 +197,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestHung: a file system that does not answer keeps nobody waiting, costs one text, and
-// is told of once.
+// TestHung: a file system that does not answer blocks no caller, costs one text, and is
+// reported once.
 func TestHung(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

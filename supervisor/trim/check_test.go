@@ -342,7 +342,7 @@ func seizeMode(args []string) int {
 func idle(t *testing.T, uid int, what string) *helper {
 	t.Helper()
 	if uid != 0 && os.Geteuid() != 0 {
-		t.Skip("only root may become somebody else")
+		t.Skip("only root may change the user")
 	}
 	h := startHelper(t, uid, "idle", what)
 	if h.said != "ready" {
@@ -400,7 +400,7 @@ func TestCheckReal(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s of %d by %d", c.what, c.uid, c.by), func(t *testing.T) {
 			if c.by != 0 && os.Geteuid() != 0 {
-				t.Skip("only root may become somebody else")
+				t.Skip("only root may change the user")
 			}
 			h := idle(t, c.uid, c.what)
 			var more []string

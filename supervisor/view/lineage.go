@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// Lineage says who descends from whom among the processes of a sample, in the order of
+// Lineage has the parent relations of the processes of a sample, in the order of
 // proctree.Reader.Trees: by PID, but for the first.
 type Lineage []rss.Proc
 

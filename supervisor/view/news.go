@@ -17,7 +17,7 @@ type Line struct {
 	Kind string // lines of one kind are rationed; without a kind they are not
 	Text string
 	Warn bool // it is a warning; those with a kind are none
-	// Once says that it is told once for what Once and Key name together.
+	// Once says that it is reported once for each pair of Once and Key.
 	Once, Key string
 }
 

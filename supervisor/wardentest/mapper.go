@@ -12,8 +12,8 @@ import (
 )
 
 // MapJob maps a file, touches all of it, and tells its checksum whenever it is
-// asked to. Its first thread sleeps in futex(2), or in read(2) where it is told
-// to, which lends nobody its thread.
+// asked to. Its first thread sleeps in futex(2), or on request in read(2), from which no
+// thread can be borrowed.
 //
 //go:embed testdata/map.py
 var MapJob string

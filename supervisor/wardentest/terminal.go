@@ -56,7 +56,7 @@ func (s *Terminal) Send(text string) {
 // Ended waits for the end, and is how that was and all that was shown.
 func (s *Terminal) Ended() (string, string) {
 	s.t.Helper()
-	_ = s.Cmd.Wait() // how it ended is told by ProcessState
+	_ = s.Cmd.Wait() // ProcessState says how it ended
 	<-s.read
 	ws, _ := s.Cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ws.Signaled() {

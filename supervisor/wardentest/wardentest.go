@@ -287,8 +287,8 @@ func Path(t testing.TB, name string) string {
 	return filepath.Join(root, name)
 }
 
-// AsNobody has a command run as a plain user.
-func AsNobody(cmd *exec.Cmd) { As(65534, cmd) }
+// AsPlainUser has a command run as a plain user.
+func AsPlainUser(cmd *exec.Cmd) { As(65534, cmd) }
 
 // Times is how often each job is run; RSSWARDEN_TIMES shortens a trial.
 func Times(n int) int {

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// nobody is who node_exporter runs as: at sites it is not the user of the job either.
-const nobody = 65534
+// plainUser is the account that node_exporter runs as: at sites it is not the user of the job
+// either.
+const plainUser = 65534
 
 // NodeExporter starts a node_exporter that tells of the textfiles of dir and of nothing
 // else. As root it is another user's.
@@ -25,7 +26,7 @@ func NodeExporter(t testing.TB, addr, dir string) *Server {
 		"prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile", "--collector.textfile.directory=" + dir, "--web.listen-address=" + addr,
 	}}
 	if os.Geteuid() == 0 {
-		s.cred = &syscall.Credential{Uid: nobody, Gid: nobody}
+		s.cred = &syscall.Credential{Uid: plainUser, Gid: plainUser}
 	}
 	return run(t, s)
 }

@@ -29,7 +29,7 @@ type Server struct {
 	said  buffer
 }
 
-// FreeAddr is an address of the loopback that nobody listens on.
+// FreeAddr is a loopback address without a listener.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

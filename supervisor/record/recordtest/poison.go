@@ -67,7 +67,7 @@ func poisoned(text string, strings []reflect.Value, do func()) {
 	}
 }
 
-// Hostile is a text as somebody may choose it who means harm: it would clear a terminal,
+// Hostile is a text that an attacker might choose: it would clear a terminal,
 // name its window, turn the direction of writing, end an element and an attribute of
 // HTML, a line, and is no UTF-8.
 const Hostile = "\x1b[2J\x1b]0;owned\x07\u009b31m\u202e</script><img src=x onerror=alert(1)>\" onmouseover=\"alert(1)\n\r\x00\xff"

@@ -1,7 +1,7 @@
 // Package recordtest has records for tests of what reads them: a run of which a user's own
 // test printed the numbers ([SeedRun]), what each node of a job with many ranks leaves
-// behind ([Ranks]), and any record with texts in it as somebody may choose them who means
-// harm ([Poison]). Which numbers nobody measured is said beside them.
+// behind ([Ranks]), and any record with texts in it that an attacker might choose
+// ([Poison]). Numbers that were not measured are marked as such.
 package recordtest
 
 import (

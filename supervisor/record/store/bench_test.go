@@ -142,7 +142,7 @@ func firstItems(b *testing.B, dir string) []record.Item {
 	return items
 }
 
-// idleRecorder is one that nobody writes for: what it queues is thrown away.
+// idleRecorder is one without a writer: what it queues is thrown away.
 func idleRecorder() *Recorder {
 	r := New(Options{Meta: testMeta()})
 	r.begun = true

@@ -13,7 +13,7 @@ import (
 )
 
 // TestPruneLeavesTheLiving: a record that is written is not removed, also where its watcher
-// cannot be asked, and one whose watcher takes nobody keeps no other run waiting.
+// cannot be asked, and one whose watcher accepts no connection delays no other run.
 func TestPruneLeavesTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	place := filepath.Join(dir, "records")
@@ -64,10 +64,10 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 	}
 }
 
-// TestStrangersPlaces: what somebody else has put where all can write is not used.
+// TestStrangersPlaces: what another user has put where all can write is not used.
 func TestStrangersPlaces(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to be somebody else")
+		t.Skip("needs root, to be another user")
 	}
 	const stranger = 12345
 	dir, mine := t.TempDir(), t.TempDir()

@@ -50,8 +50,8 @@ func Export(f *os.File, w io.Writer) error {
 	return nil
 }
 
-// nobodyID is the user and the group nobody.
-const nobodyID = 65534
+// overflowID is the user and the group without rights (user_namespaces(7)).
+const overflowID = 65534
 
 // What a child may use of the machine: a record of 64 MiB takes it 0.2 s and 20 MiB. Its
 // address space is not bounded, of which Go reserves far more than it uses.
@@ -62,7 +62,7 @@ const (
 
 // Confine takes from this process what reading one record does not need. LMDB trusts the
 // file, which may be made to run any code: as root that is another user's, so the process
-// goes on as user nobody, and is undumpable (ptrace(2)): no other user can trace it or take
+// goes on without rights, and is undumpable (ptrace(2)): no other user can trace it or take
 // its descriptors.
 func Confine() error {
 	for what, most := range map[int]uint64{
@@ -74,7 +74,7 @@ func Confine() error {
 	}
 	if nodedir.ForRoot() {
 		// By package syscall: for all threads.
-		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobodyID), syscall.Setuid(nobodyID)); err != nil {
+		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(overflowID), syscall.Setuid(overflowID)); err != nil {
 			return fmt.Errorf("cannot give up the rights of root: %w", err)
 		}
 	}

@@ -91,7 +91,7 @@ func mayRead(c *os.File) bool {
 }
 
 var (
-	errNotLive = errors.New("nobody writes it")
+	errNotLive = errors.New("it has no writer")
 	errBusy    = errors.New("its watcher does not answer")
 )
 

@@ -40,9 +40,9 @@ func TestLiveRecord(t *testing.T) {
 	}
 }
 
-// TestSlowReaderKeepsNobody: who reads a live record and stops reading does not
-// put off the end of the run.
-func TestSlowReaderKeepsNobody(t *testing.T) {
+// TestSlowReader: a reader of a live record that stops reading does not delay the end of
+// the run.
+func TestSlowReader(t *testing.T) {
 	place := t.TempDir()
 	r, _, m := recorderIn(t, place, t.TempDir())
 	dir := filepath.Join(place, m.ID)

@@ -213,7 +213,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestHungDisk: a disk that takes nothing costs the record, and nobody waits.
+// TestHungDisk: a disk that takes nothing costs the record, and nothing waits for it.
 func TestHungDisk(t *testing.T) {
 	mnt, journals := disk(t, true), t.TempDir()
 	r, _, m := recorderIn(t, filepath.Join(mnt, "records"), journals)
@@ -277,8 +277,8 @@ func TestQuietRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestManyProcesses: of a tree whose first minute finds no room in memory every
-// process is known, and what is missing is told.
+// TestManyProcesses: of a tree whose first minute does not fit into memory every process is
+// known, and the record says what is missing.
 func TestManyProcesses(t *testing.T) {
 	const procs = 16_000
 	place := t.TempDir()

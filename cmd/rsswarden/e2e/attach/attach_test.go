@@ -133,8 +133,8 @@ func fingerprint(t *testing.T, pid int) string {
 	return strings.Join(kept, ", ")
 }
 
-// TestAttachTracesNobody looks while it watches.
-func TestAttachTracesNobody(t *testing.T) {
+// TestAttachTracesNothing looks while it watches.
+func TestAttachTracesNothing(t *testing.T) {
 	p := wardentest.StartPuppet(t, os.Geteuid())
 	w := wardentest.StartAttach(t, nil, "--interval", "5ms", p.PID())
 	for range 50 {
@@ -146,7 +146,7 @@ func TestAttachTracesNobody(t *testing.T) {
 	w.Ended(0)
 }
 
-// TestAttachZombie: the end is noticed although nobody waits for the process,
+// TestAttachZombie: the end is noticed although the process is not reaped,
 // and one that has ended cannot be attached to.
 func TestAttachZombie(t *testing.T) {
 	p := wardentest.StartPuppet(t, os.Geteuid())
@@ -160,7 +160,7 @@ func TestAttachZombie(t *testing.T) {
 	p.Cmd.Wait()
 	out, _ = exec.Command(binary, "attach", p.PID()).CombinedOutput()
 	if want := "error: there is no process " + p.PID(); !strings.HasPrefix(string(out), want) {
-		t.Errorf("to nobody: %s", out)
+		t.Errorf("to an ended process: %s", out)
 	}
 }
 
@@ -433,8 +433,7 @@ func TestAttachRanks(t *testing.T) {
 	}
 }
 
-// TestAttachPanics: the process that is watched knows nothing of it, and who attached
-// is told in a line.
+// TestAttachPanics: the watched process notices nothing, and attach prints a line.
 func TestAttachPanics(t *testing.T) {
 	for _, fault := range []string{"panic", "bus"} {
 		t.Run(fault, func(t *testing.T) {

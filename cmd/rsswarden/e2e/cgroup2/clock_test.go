@@ -16,7 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// clockSet: somebody sets the clock an hour ahead, and then an hour back behind where it
+// clockSet: the clock is set an hour ahead, and then back to an hour behind where it
 // was. No rung fires by it, nothing is forecast, and the record has the time that passed.
 func clockSet(t *testing.T) {
 	job := group(t, "job", "memory.max", "300M")

@@ -25,8 +25,8 @@ import (
 //go:embed testdata/group.sh
 var groupScene string
 
-// TestDeathByGroup: where the kernel kills a whole cgroup, nobody is left to say
-// a word. What was recorded before is whole.
+// TestDeathByGroup: where the kernel kills a whole cgroup, no process of ours is left to
+// report it. What was recorded before is whole.
 func TestDeathByGroup(t *testing.T) {
 	scene := filepath.Join(t.TempDir(), "scene")
 	wardentest.NoError(t, os.WriteFile(scene, []byte(groupScene), 0o644))
@@ -46,7 +46,7 @@ func TestDeathByGroup(t *testing.T) {
 	t.Run("whole group", func(t *testing.T) {
 		all := groupReports(t, scenes[0], 137, `most likely killed by the kernel: cgroup \S+/group1 (was full|filled up): .* of 100 MiB could not be reclaimed .* the watcher was killed as well, as memory.oom.group does`)
 		if all.Runs[0].Code != nil || all.Runs[0].Signal != nil {
-			t.Errorf("somebody lived to see the end: %+v", all.Runs[0])
+			t.Errorf("a process of ours saw the end: %+v", all.Runs[0])
 		}
 	})
 	t.Run("one process", func(t *testing.T) {

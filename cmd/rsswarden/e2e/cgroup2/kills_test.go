@@ -77,7 +77,7 @@ func groupKilled(t *testing.T) {
 	}
 	r.ends(137)
 	if all := r.events(event.NameExit); len(all) > 0 {
-		t.Errorf("somebody lived to see the end: %s", all[0].text)
+		t.Errorf("a process of ours saw the end: %s", all[0].text)
 	}
 	r.reports("/job", "memory.oom.group", `"inferred"`)
 }

@@ -81,8 +81,8 @@ func high(t *testing.T) {
 	}
 }
 
-// loweredLive: a limit that is lowered, lifted and set anew while the job runs is
-// told each time, and the rungs are judged by it.
+// loweredLive: a limit that is lowered, lifted and set again while the job runs is
+// reported each time, and the rungs are judged by it.
 func loweredLive(t *testing.T) {
 	job := group(t, "job", "memory.max", "400M")
 	r := start(t, job, user)

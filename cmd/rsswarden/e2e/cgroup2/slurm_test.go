@@ -432,7 +432,7 @@ func slurmStep(t *testing.T) {
 	}
 	for _, l := range asked.Limits {
 		if l.Name == event.LimitSlurm {
-			t.Errorf("nobody but the kernel kills here: %+v", l)
+			t.Errorf("only the kernel kills here: %+v", l)
 		}
 	}
 }

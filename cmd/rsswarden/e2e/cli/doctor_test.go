@@ -17,7 +17,7 @@ import (
 )
 
 // TestDoctorTriesAlerts: each receiver that a run would have gets one alert that says
-// that nothing is wrong, and what came of it is told without a secret.
+// that nothing is wrong, and the result is printed without a secret.
 func TestDoctorTriesAlerts(t *testing.T) {
 	got := make(chan string, 8)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -42,7 +42,7 @@ func TestDoctorTriesAlerts(t *testing.T) {
 	}
 	all := strings.Join([]string{server.URL, server.URL + "/hook", server.URL + "/no/s3cret token=s3cret-token", "http://" + promtest.FreeAddr(t) + "/x"}, "\n")
 	if checks := try(all); len(checks) != 0 || len(got) != 0 {
-		t.Errorf("nobody asked: %+v, %d requests", checks, len(got))
+		t.Errorf("without --try-alerts: %+v, %d requests", checks, len(got))
 	}
 	checks := try(all, "--try-alerts")
 	want := []struct {

@@ -121,7 +121,7 @@ func TestDocumentsCommands(t *testing.T) {
 		"PATH="+dir+"/bin:"+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	alone := &syscall.SysProcAttr{}
 	if os.Geteuid() == 0 { // as a user who has no other runs
-		alone = asNobodyElse(t, dir)
+		alone = asSpareUser(t, dir)
 	}
 	shown := commandsShown(t)
 	for _, c := range typed {
@@ -180,7 +180,7 @@ func TestDocumentsAlerts(t *testing.T) {
 	}
 	for _, secret := range []string{"PASSWORD", "KEY", "TOKEN"} {
 		if strings.Contains(string(out), secret) {
-			t.Errorf("%s is told:\n%s", secret, out)
+			t.Errorf("%s is printed:\n%s", secret, out)
 		}
 	}
 }
@@ -282,7 +282,7 @@ func TestReadmeLeaders(t *testing.T) {
 	dir := t.TempDir()
 	alone := &syscall.SysProcAttr{}
 	if os.Geteuid() == 0 { // as a user whose runs these are all
-		alone = asNobodyElse(t, dir)
+		alone = asSpareUser(t, dir)
 	}
 	env := wardentest.Env("TMPDIR="+dir, "HOME="+dir, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	run := exec.Command(binary, "run", "--record", "none", "--checkpoint-signal", "USR1", "--", "sh", "-c", `trap "echo saved" USR1; echo up; while :; do sleep 0.1; done`)
@@ -322,7 +322,7 @@ func TestReadmeLeaders(t *testing.T) {
 	// No loader is there to be recycled, and that is the leader's own word.
 	wants := map[string]answer{
 		"status": {0, "runs outside Slurm on "}, "top": {0, "LIMIT"}, "checkpoint": {0, "1 of 1 process asked to checkpoint"},
-		"recycle": {1, "nobody to recycle: hook off"},
+		"recycle": {1, "no process to recycle: hook off"},
 	}
 	typed := strings.Split(strings.TrimSpace(rsstest.Block(t, "## Look at a job, and act on it")), "\n")
 	typed = append(typed, "rsswarden recycle --rank 0")
@@ -347,9 +347,9 @@ func TestReadmeLeaders(t *testing.T) {
 	}
 }
 
-// asNobodyElse has a command run as a user who runs nothing else, and lets that user into
+// asSpareUser has a command run as a user who runs nothing else, and lets that user into
 // the directory.
-func asNobodyElse(t *testing.T, dir string) *syscall.SysProcAttr {
+func asSpareUser(t *testing.T, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 		wardentest.NoError(t, os.Chmod(d, 0o777|os.ModeSticky))

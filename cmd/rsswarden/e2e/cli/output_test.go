@@ -76,7 +76,7 @@ func TestPlainWhereAsked(t *testing.T) {
 }
 
 // TestJSONLines: with --log-format json every line of ours on stderr is a JSON
-// object, errors, what the holder says and what a crash of ours leaves included. Only bad usage is told as
+// object, errors, what the holder says and what a crash of ours leaves included. Only bad usage is printed as
 // text, since the format may be what is wrong.
 func TestJSONLines(t *testing.T) {
 	for _, c := range []struct {

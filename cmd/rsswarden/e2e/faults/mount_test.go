@@ -71,7 +71,7 @@ const (
 	fuseAccess  = 34
 )
 
-// requests has each request taken until it is told to stop.
+// requests has each request taken until stop is closed.
 func requests(fd int, stop <-chan struct{}, take func(request []byte)) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -138,7 +138,7 @@ func TestHungMount(t *testing.T) {
 		prepare func(r *brokenRun, hung string)
 		reads   bool // the server has read what it does not answer
 		left    bool // a record is
-		stuck   bool // a process of ours waits for the server, and is told of
+		stuck   bool // a process of ours waits for the server, and a line says so
 		ours    bool // others cannot write the directory, so it is looked into
 	}{
 		"events":          {prepare: func(r *brokenRun, hung string) { r.option("--events", hung+"/events") }, left: true},

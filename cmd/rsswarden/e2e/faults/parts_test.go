@@ -33,10 +33,10 @@ type broken struct {
 	harm    func(*brokenRun)
 	then    func(*brokenRun) // waits for what comes of it, before the end; or nil
 	fault   string           // the part of which an event says that it failed; "" for none
-	blind   bool             // nobody sees the second rung
+	blind   bool             // the second rung is not seen
 	says    string           // on stderr
 	once    bool             // … a single time
-	silent  bool             // … or nobody is told of it
+	silent  bool             // … or it is not reported
 	noEnd   bool             // nothing left behind has the command's end
 	late    bool             // the watcher dies of the second rung, of which it may have told or not
 	unsure  bool             // what was left before is all that is promised
@@ -97,7 +97,7 @@ func (b *broken) run(t *testing.T) {
 		// What carries it may outlive us.
 		wardentest.Until(t, "its end told", func() bool { return r.told.has("resolved 80%") })
 	} else if r.told.has("resolved 80%") {
-		t.Error("resolved, and nobody was there to tell it")
+		t.Error("resolved, without a watcher")
 	}
 }
 
@@ -514,7 +514,7 @@ func stderrTo(path string) func(*brokenRun) {
 	}
 }
 
-// stderrClosed has nobody at the other end.
+// stderrClosed has no reader at the other end.
 func stderrClosed(r *brokenRun) {
 	from, to, err := os.Pipe()
 	wardentest.NoError(r.T, err)
@@ -628,7 +628,7 @@ func oldKernel(r *brokenRun) {
 }
 
 // mayNotSignal has kill(2) and pidfd_send_signal(2) refused, as of a process that has
-// changed its user, to whom the second rung sends a signal.
+// changed its user and that the second rung signals.
 func mayNotSignal(action string) func(*brokenRun) {
 	return func(r *brokenRun) {
 		r.second(action)

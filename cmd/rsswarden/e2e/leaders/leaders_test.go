@@ -25,7 +25,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// leaderSource is a leader that says what it is told to, and notes what it is asked.
+// leaderSource is a leader with given answers that notes what it is asked.
 type leaderSource struct {
 	status  control.Status
 	results []control.Result
@@ -427,7 +427,7 @@ func TestStatusOfAJob(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 
-	// Where srun is not to be had, what is here is told, and what to do about the rest.
+	// Without srun, what is here is printed, and what to do about the rest.
 	for name, c := range map[string]struct{ script, says string }{
 		"refused":       {"echo 'srun: error: Unable to create step for job 46: Access/permission denied' >&2; exit 1", "Unable to create step for job 46: Access/permission denied"},
 		"says nothing":  {"exit 1", "exit status 1"},
@@ -476,13 +476,13 @@ func TestJobOnOneNode(t *testing.T) {
 	wardentest.Says(t, errs, "cannot ask Slurm on which nodes job 46 runs", "only this node is asked")
 }
 
-// TestDeadLeader: one that was killed leaves its socket, and is nobody.
+// TestDeadLeader: a killed leader leaves its socket, and counts as none.
 func TestDeadLeader(t *testing.T) {
 	s := newLeaderStand(t)
 	s.lead("46", "n1", &leaderSource{})
 	dir := filepath.Join(s.tmp, "rsswarden-"+strconv.Itoa(os.Geteuid()), "lead.46@n1.0a1b2c3d")
 	kept := filepath.Join(s.tmp, "kept")
-	// Another directory with a socket behind which nobody is.
+	// Another directory with a socket without a listener.
 	wardentest.NoError(t, os.Mkdir(kept, 0o700))
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -573,8 +573,8 @@ func rank(t *testing.T, dir string) {
 	wardentest.NoError(t, err)
 }
 
-// TestMovingLead: while the lead goes from one to the next it is waited for; where
-// nobody takes it that is said, and not that no run is there.
+// TestMovingLead: while the lead goes from one to the next it is waited for; where none
+// takes it, the error says that, and not that no run is there.
 func TestMovingLead(t *testing.T) {
 	s := newLeaderStand(t)
 	ask := func() (string, error) {
@@ -585,7 +585,7 @@ func TestMovingLead(t *testing.T) {
 	}
 	dir := s.place("463512")
 	if out, err := ask(); err == nil || !strings.Contains(out, "no rsswarden run of job 463512 is on this node (n1) now") {
-		t.Errorf("nobody lives: %v, %s", err, out)
+		t.Errorf("no rank lives: %v, %s", err, out)
 	}
 	rank(t, dir)
 	begun := time.Now()

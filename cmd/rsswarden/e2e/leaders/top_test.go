@@ -134,8 +134,8 @@ func TestTopSignals(t *testing.T) {
 	}
 }
 
-// TestTopNobody: without a leader the screen waits for one.
-func TestTopNobody(t *testing.T) {
+// TestTopWithoutLeader: the screen waits for one.
+func TestTopWithoutLeader(t *testing.T) {
 	f, env := led(t, 1, "TERM=xterm")
 	parent := ""
 	for _, kv := range env {

@@ -49,7 +49,7 @@ func startAlertRunTo(t *testing.T, third *os.File, env []string, args ...string)
 	return r
 }
 
-// newAlertmanager starts a real one, which tells the receiver at once of what it is told.
+// newAlertmanager starts a real one, which notifies the receiver at once.
 func newAlertmanager(t *testing.T) (*promtest.Server, *promtest.Receiver) {
 	t.Helper()
 	sink := promtest.NewReceiver(t)
@@ -76,7 +76,7 @@ func TestAlertmanager(t *testing.T) {
 	t.Logf("notified %v after the crossing", time.Since(crossed).Round(time.Millisecond))
 	m.Kill()
 	r.Hold(182)
-	wardentest.Until(t, "tried in vain", func() bool {
+	wardentest.Until(t, "a failed try", func() bool {
 		st := r.Status()
 		return st != nil && len(st.Alerts) == 1 && st.Alerts[0].Failing && st.Alerts[0].Error == "connection refused" && st.Alerts[0].Untold == 1
 	})
@@ -199,7 +199,7 @@ func TestAlertSecrets(t *testing.T) {
 		}
 	}
 	if carrier == 0 {
-		t.Fatal("nobody carries it")
+		t.Fatal("no process sends it")
 	}
 	for _, p := range st.Procs {
 		if p.PID == carrier {
@@ -263,7 +263,7 @@ func TestAlertSecrets(t *testing.T) {
 	}
 }
 
-// TestAlertDryRunSays: what would be told and written is said, and nobody is told.
+// TestAlertDryRunSays: lines say what would be sent and written, and nothing is sent.
 func TestAlertDryRunSays(t *testing.T) {
 	r := startAlertRun(t, nil, "--dry-run", "--alert", "http://"+promtest.FreeAddr(t), "--at", "none", "--at", "user 80%:warn")
 	r.Hold(160)

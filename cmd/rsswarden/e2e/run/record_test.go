@@ -42,8 +42,8 @@ func TestRootReadsOthers(t *testing.T) {
 	}
 }
 
-// TestHostileJournal: what stands in a journal that somebody else has written steers no
-// terminal, whatever it is read by.
+// TestHostileJournal: a journal that another user wrote steers no terminal, whichever
+// command reads it.
 func TestHostileJournal(t *testing.T) {
 	dir := t.TempDir()
 	run := nodeOf(1, 1, 1, time.Minute)

@@ -197,7 +197,7 @@ func TestReportOfAnotherCluster(t *testing.T) {
 	b := wardentest.ReadFile(t, path)
 	wardentest.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(b), `"cluster":"lab"`, `"cluster":"other"`, 1)), 0o600))
 	if out := s.report("4711", "--no-slurm"); strings.Contains(out, "n2") || !strings.Contains(out, "both ranks on 1 node") {
-		t.Errorf("the other cluster's job is told too:\n%s", out)
+		t.Errorf("the other cluster's job is shown too:\n%s", out)
 	}
 }
 

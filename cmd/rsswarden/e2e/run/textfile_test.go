@@ -74,7 +74,7 @@ func TestTextfileNodeExporter(t *testing.T) {
 	}
 	limits := families["rsswarden_memory_limit_bytes"]
 	if !slices.ContainsFunc(limits.Metric, func(m *dto.Metric) bool { return m.Gauge.GetValue() == 2<<30 }) {
-		t.Errorf("nobody has a limit of 2 GiB: %v", limits)
+		t.Errorf("no limit of 2 GiB: %v", limits)
 	}
 	// The next life of the job that was killed comes to this node.
 	runs = append(runs, startTextRun(t, dir, step("48", "0", "SLURM_RESTART_COUNT=1"), nil))
@@ -153,7 +153,7 @@ func TestTextfileAttach(t *testing.T) {
 
 var notWritten = regexp.MustCompile(`textfile: cannot write to \S+: ([a-z -]+); the command runs on`)
 
-// TestTextfileTrouble: a directory that is full, gone or read-only is told of once each
+// TestTextfileTrouble: a directory that is full, gone or read-only is reported once each
 // time, costs nothing else, and is used again when it can be.
 func TestTextfileTrouble(t *testing.T) {
 	wardentest.NeedRoot(t, "needs root: a file system of its own")
@@ -313,7 +313,7 @@ func promFiles(t *testing.T, dir string) []string {
 	return names
 }
 
-// killWhole ends a run as SIGKILL to a whole job does: nobody of it can tidy up.
+// killWhole ends a run as SIGKILL to a whole job does: no process of it can tidy up.
 func killWhole(t *testing.T, r *textRun) {
 	t.Helper()
 	holder := r.Cmd.Process.Pid

@@ -47,7 +47,7 @@ func TestAnotherUserInTheTree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := os.MkdirTemp("", "risen") // nobody is to get there
+			dir, err := os.MkdirTemp("", "risen") // no other user may get there
 			wardentest.NoError(t, err)
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			var fs unix.Statfs_t

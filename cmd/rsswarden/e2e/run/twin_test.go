@@ -18,7 +18,7 @@ import (
 // is none of what the probe sees. "_" is what the shell executed.
 var differs = []string{"env PYTHONPATH: ", "env RSSWARDEN_DIR: ", "env _: "}
 
-// pipes are numbered by the kernel, each anew.
+// pipes are numbered by the kernel, in each run differently.
 var pipes = regexp.MustCompile(`(pipe|socket):\[[0-9]+\]`)
 
 // TestTwin: what a command inherits is what it inherits bare.

@@ -97,7 +97,7 @@ func startAccountingOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Opti
 	wardentest.NeedPython(t)
 	options.CPUs, options.RealMemory = 12, int(memTotal(t)/rss.MiB)
 	if mode == slurmtest.LinuxVSize {
-		options.RealMemory = 40000 // nobody takes that much
+		options.RealMemory = 40000 // no job takes that much
 	}
 	c := slurmtest.Start(t, mode, options)
 	s := accountingStand{Cluster: c, rsswarden: c.Install(t, binary)}
@@ -116,7 +116,7 @@ func startAccountingOn(t *testing.T, mode slurmtest.Mode, options slurmtest.Opti
 }
 
 // carriage is a job of pool.py that its accounting kills bare, and that
-// finishes under rsswarden; or one that nobody kills, and that rsswarden leaves
+// finishes under rsswarden; or one that nothing kills, and that rsswarden leaves
 // alone.
 type carriage struct {
 	row   string
@@ -422,7 +422,7 @@ srun -n1 --overlap --mem=300 bash -c '%[1]s step 120 %[2]s & until [ -e batch ] 
 }
 
 // TestLimitShrinksUnderAJob is row 14: Slurm 26.05 can lower the limit of a
-// running job. The watcher reads it anew, says so, and acts by it.
+// running job. The watcher reads it again, says so, and acts by it.
 func TestLimitShrinksUnderAJob(t *testing.T) {
 	t.Parallel()
 	s := startAccounting(t, slurmtest.Cgroup)

@@ -119,7 +119,8 @@ var enforced = map[slurmtest.Mode]event.LimitName{slurmtest.Linux: event.LimitSl
 // generous is what is asked for first.
 const generous = "#SBATCH --mem=3800M"
 
-// wantedWaste is the most that may be advised in vain, as a median of the jobs.
+// wantedWaste is the largest part of an advised size that may stay unused, as a median of
+// the jobs.
 const wantedWaste = 0.15
 
 // advised runs so many jobs twice, the second time with exactly the line that the
@@ -175,7 +176,7 @@ func advised(t *testing.T, mode slurmtest.Mode, n int) {
 }
 
 // TestMemAdvice: a job that is run again with what its report advises survives,
-// and little is asked for in vain.
+// and little of it stays unused.
 func TestMemAdvice(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {

@@ -28,7 +28,7 @@ type alertedStand struct {
 func newAlertedStand(t *testing.T) *alertedStand {
 	t.Helper()
 	wardentest.NeedTorch(t)
-	// Nobody else's: its partition is changed.
+	// A cluster of its own: its partition is changed.
 	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Options{CPUs: 32, RealMemory: 16000, Conf: "# endurance of alerts"})
 	if out := c.Admin(t, "scontrol", "update", "PartitionName=debug", "MaxTime=300"); out.Code != 0 {
 		t.Fatal(out)
@@ -75,7 +75,7 @@ func (j *aJob) String() string {
 
 // TestEnduranceAlertSlurm: with the rules that we hand out no alert is raised for an hour
 // of jobs that are innocent, whether they run under rsswarden or not; and one that grows
-// into its limit is told of a minute at least before the kernel kills it, by a run of
+// into its limit is reported a minute at least before the kernel kills it, by a run of
 // rsswarden and by the rules alone. RSSWARDEN_INNOCENT, such as 3m, shortens a trial.
 func TestEnduranceAlertSlurm(t *testing.T) {
 	s := newAlertedStand(t)
@@ -180,7 +180,7 @@ func (s *alertedStand) guilty(t *testing.T) {
 		s.job("grow", 3, "1024", ""),
 		s.job("grow", 1.5, "600", s.wrap("")),
 		s.job("grow", 1.5, "600", ""),
-		// What it is told to do helps nobody, and nothing is forecast.
+		// Its action does not help, and nothing is forecast.
 		s.job("grow", 2, "800", s.wrap("--at none --at 80%:exec=true")),
 	}
 	for _, j := range jobs {
@@ -217,7 +217,7 @@ func (s *alertedStand) guilty(t *testing.T) {
 		}
 	}
 	if len(s.notes()) == 0 {
-		t.Error("Alertmanager has told nobody")
+		t.Error("Alertmanager has sent nothing")
 	}
 }
 
@@ -249,7 +249,7 @@ func startAlertSite(t *testing.T, node string) *alertSite {
 	t.Helper()
 	s := &alertSite{receiver: promtest.NewReceiver(t), node: node}
 	var err error
-	if s.texts, err = os.MkdirTemp("", "texts"); err != nil { // whom jobs run as must reach it
+	if s.texts, err = os.MkdirTemp("", "texts"); err != nil { // the user of the jobs must reach it
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(s.texts) })
@@ -277,7 +277,7 @@ func (s *alertSite) watch(t *testing.T) {
 		s.mu.Lock()
 		s.fail = err
 		for _, a := range all {
-			// One that fires anew is another.
+			// One that fires again is another.
 			if key := fmt.Sprint(a.Labels, a.StartsAt); s.ours(a.Labels) && !known[key] {
 				known[key] = true
 				s.seen = append(s.seen, &seenAlert{a, time.Now()})

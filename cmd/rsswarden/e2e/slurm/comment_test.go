@@ -114,7 +114,7 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 			`rsswarden_actions_total` + at + `,action="warn",outcome="done"\} [1-9]`,
 		} {
 			re := regexp.MustCompile("(?m)^" + want + "$")
-			// What is told of the ranks is told anew each 15 s.
+			// The numbers of the ranks are written again every 15 s.
 			wardentest.Until(t, want+" in the textfile of job "+j.ID, func() bool { return re.MatchString(wardentest.Read(names[0])) })
 		}
 	}

@@ -28,7 +28,7 @@ type dying struct {
 	meet func(*testing.T, *deathbed)
 	// cause is what a report says from the record, the journal and Slurm's word.
 	cause event.Cause
-	// alone is the same where nobody asks Slurm, where that is less.
+	// alone is the same without Slurm's word, where that is less.
 	alone event.Cause
 	// says is what the first line has, whatever it is made from.
 	says string
@@ -371,7 +371,7 @@ func TestDeathsInCgroups(t *testing.T) {
 	}
 }
 
-// TestReportWithoutRecord: of a job that left nothing Slurm's word is told.
+// TestReportWithoutRecord: for a job without a record Slurm's word is printed.
 func TestReportWithoutRecord(t *testing.T) {
 	t.Parallel()
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)

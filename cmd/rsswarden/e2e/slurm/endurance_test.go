@@ -131,8 +131,7 @@ func TestMemAdviceEndurance(t *testing.T) {
 	}
 }
 
-// TestEnduranceTwoNodes is TestTwoNodesFourRanks ten times, and as often with nobody
-// killed.
+// TestEnduranceTwoNodes is TestTwoNodesFourRanks ten times, and as often without a kill.
 func TestEnduranceTwoNodes(t *testing.T) {
 	s := rankNodes(t)
 	for i := range 20 {

@@ -389,7 +389,7 @@ scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--
 	if r := run.Wait(t); r.State != "COMPLETED" {
 		t.Errorf("%+v", r)
 	}
-	// Of a job that has ended nobody answers.
+	// For a job that has ended there is no answer.
 	cmd := c.Command(context.Background(), warden, "status", "--job", run.ID)
 	out, _ := cmd.CombinedOutput() // the status is looked at
 	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "does not run, it is COMPLETED") {

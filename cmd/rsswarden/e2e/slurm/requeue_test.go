@@ -74,7 +74,7 @@ func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err er
 			return strings.TrimSpace(line), nil
 		}
 	}
-	return "", nil // under srun nobody may be left to take the last lines
+	return "", nil // under srun there may be no reader left for the last lines
 }
 
 // TestRequeue: a job that asked for too little gets more, and goes on from its
@@ -152,7 +152,7 @@ func (s requeueStand) requeuedOnceAtMost(t *testing.T, run *slurmtest.JobRun, go
 }
 
 // TestRequeueRefused: where the site or the user forbids it, or the process that
-// would do it has no time, it is said why and nobody is signalled; the job goes on
+// would do it has no time, a line says why and no process is signalled; the job goes on
 // as it is, which here is to its limit.
 func TestRequeueRefused(t *testing.T) {
 	t.Parallel()

@@ -227,7 +227,7 @@ func TestSlurmPtrace(t *testing.T) {
 
 // submitAiling runs a job of Slurm under an ailment and returns how it ended. Now and
 // then slurmd loses a slurmstepd that it has just started, and slurmctld begins
-// the job anew: nothing is learnt of us from that, so it is tried once more.
+// the job again: that says nothing about rsswarden, so it is tried once more.
 func submitAiling(t *testing.T, a wardentest.Ailment, c *slurmtest.Cluster, warden, job string, args ...string) slurmtest.Result {
 	t.Helper()
 	got, run := tryAiling(t, a, c, warden, job, args...)
@@ -259,7 +259,7 @@ func tryAiling(t *testing.T, a wardentest.Ailment, c *slurmtest.Cluster, warden,
 
 // TestSlurmJobSurvivesItsWatcher runs the jobs of the other tests with a
 // watcher that fails: they end as they do bare. Where bare ends by the limit,
-// the limit is left out: nobody is left to keep the job inside it.
+// the limit is left out: no watcher is left to keep the job inside it.
 func TestSlurmJobSurvivesItsWatcher(t *testing.T) {
 	t.Run("linux", func(t *testing.T) {
 		s := trainStand(t, slurmtest.Linux)

@@ -18,7 +18,7 @@ import (
 func TestDoctorTriesTorchForAll(t *testing.T) {
 	wardentest.NeedTorch(t)
 	wardentest.NeedRoot(t, "needs root")
-	const nobody = 65534
+	const plainUser = 65534
 	dir, err := os.MkdirTemp("", "verdicts") // another user has to get there
 	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -27,7 +27,7 @@ func TestDoctorTriesTorchForAll(t *testing.T) {
 		{"go", "build", "-ldflags=-X github.com/rsswarden/rsswarden/supervisor/loader.SiteVerdicts=" + verdicts, "-o", program, "github.com/rsswarden/rsswarden/cmd/rsswarden"},
 		{python, "../../../../supervisor/loader/testdata/mutant.py", site, `["dataloader.py", "_workers_done_event", "_done_event"]`},
 		{"install", "-d", "-m", "755", dir, filepath.Join(dir, "var")},
-		{"install", "-d", "-o", "nobody", own},
+		{"install", "-d", "-o", "65534", own},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v: %s", args, err, out)
@@ -46,7 +46,7 @@ func TestDoctorTriesTorchForAll(t *testing.T) {
 		_, of := e2etest.Examined(t, string(out))
 		return of(doctor.NamePython)
 	}
-	if c := ask(nobody); c.Status != doctor.Limited {
+	if c := ask(plainUser); c.Status != doctor.Limited {
 		t.Errorf("before: %+v", c)
 	}
 	old := syscall.Umask(0o077)
@@ -55,11 +55,11 @@ func TestDoctorTriesTorchForAll(t *testing.T) {
 	if c.Status != doctor.OK {
 		t.Fatalf("root: %+v", c)
 	}
-	if c := ask(nobody); c.Status != doctor.OK || !strings.Contains(c.Found, "(tried here)") {
+	if c := ask(plainUser); c.Status != doctor.OK || !strings.Contains(c.Found, "(tried here)") {
 		t.Errorf("after: %+v", c)
 	}
 	wardentest.NoError(t, os.Chmod(verdicts, 0o777))
-	if c := ask(nobody); c.Status != doctor.Limited {
+	if c := ask(plainUser); c.Status != doctor.Limited {
 		t.Errorf("where others can write: %+v", c)
 	}
 }

@@ -145,5 +145,5 @@ func matches(listed, key string) bool {
 	return err == nil && ok
 }
 
-// pipes are numbered by the kernel, each anew.
+// pipes are numbered by the kernel, in each run differently.
 var pipes = regexp.MustCompile(`(pipe|socket):\[[0-9]+\]`)

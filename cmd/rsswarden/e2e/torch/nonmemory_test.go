@@ -191,8 +191,8 @@ func TestSmallTensorsCured(t *testing.T) {
 }
 
 // TestFullShm: in a mount namespace with a /dev/shm of 96 MiB batches that were
-// loaded ahead fill it, and it is told before the kernel sends SIGBUS, with who
-// holds what.
+// loaded ahead fill it, and a line says so before the kernel sends SIGBUS, with the
+// processes that hold it.
 func TestFullShm(t *testing.T) {
 	t.Parallel()
 	wardentest.NeedRoot(t, "a mount namespace takes root")

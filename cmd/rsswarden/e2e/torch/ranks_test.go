@@ -51,7 +51,7 @@ func torchrun26(t *testing.T) []string {
 }
 
 // Neither uses --standalone: it asks for the name of the node, and waits where
-// nobody answers.
+// no server answers.
 
 // ranked is a training of two ranks with two loader workers each.
 type ranked struct {

@@ -25,7 +25,7 @@ import (
 func users(t *testing.T, test func(t *testing.T, as func(*exec.Cmd))) {
 	t.Run("we", func(t *testing.T) { test(t, nil) })
 	if os.Geteuid() == 0 {
-		t.Run("a plain user", func(t *testing.T) { test(t, wardentest.AsNobody) })
+		t.Run("a plain user", func(t *testing.T) { test(t, wardentest.AsPlainUser) })
 	}
 }
 
@@ -129,7 +129,7 @@ func TestTrimJob(t *testing.T) {
 	}
 }
 
-// TestTrimRefused: the reason is told, and the status is 1.
+// TestTrimRefused: the reason is printed, and the status is 1.
 func TestTrimRefused(t *testing.T) {
 	path := wardentest.MapFile(t)
 	refused := func(t *testing.T, as func(*exec.Cmd), m *wardentest.Mapper, reason, detail string) {
@@ -169,15 +169,15 @@ func TestTrimRefused(t *testing.T) {
 	})
 	t.Run("another user's", func(t *testing.T) {
 		wardentest.NeedRoot(t, "only root can be two users")
-		refused(t, wardentest.AsNobody, wardentest.StartMapper(t, path, "futex", nil), "another user's process", "")
-		refused(t, nil, wardentest.StartMapper(t, path, "futex", wardentest.AsNobody), "another user's process", "")
+		refused(t, wardentest.AsPlainUser, wardentest.StartMapper(t, path, "futex", nil), "another user's process", "")
+		refused(t, nil, wardentest.StartMapper(t, path, "futex", wardentest.AsPlainUser), "another user's process", "")
 	})
 	t.Run("no thread to borrow", func(t *testing.T) {
 		refused(t, nil, wardentest.StartMapper(t, path, "read", nil), "no thread sleeps where it could be borrowed", "")
 	})
 }
 
-// TestTrimSignals: Ctrl-Z leaves nobody stopped, and INT ends it between two
+// TestTrimSignals: Ctrl-Z leaves no process stopped, and INT ends it between two
 // pieces; what was done is printed. The process lends no thread, so that it is
 // asked for a second.
 func TestTrimSignals(t *testing.T) {
@@ -206,7 +206,7 @@ func TestTrimSignals(t *testing.T) {
 	signal := func(s syscall.Signal) {
 		wardentest.NoError(t, cmd.Process.Signal(s))
 	}
-	// They sleep: nobody but us wakes them.
+	// They sleep: only we wake them.
 	wardentest.Until(t, "it has begun", func() bool { return switches() > quiet+2 })
 	signal(syscall.SIGTSTP)
 	wardentest.Until(t, "it is stopped", func() bool { return strings.HasPrefix(wardentest.StatusLine(t, cmd.Process.Pid, "State"), "T") })
@@ -235,7 +235,7 @@ func inJobWithoutCgroup(t *testing.T, job string) func(*exec.Cmd) {
 	dir := wardentest.OpenDir(t)
 	return func(cmd *exec.Cmd) {
 		if os.Geteuid() == 0 {
-			wardentest.AsNobody(cmd)
+			wardentest.AsPlainUser(cmd)
 		}
 		cmd.Env = append(cmd.Env, "SLURM_JOB_ID="+job, "SLURM_STEP_ID=0", "TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
 	}

@@ -20,7 +20,7 @@ for n in range(int(sys.argv[1])):
     start()
 time.sleep(0.5)
 for pid in pids:
-    os.kill(pid, signal.SIGKILL) # nobody has waited for them yet
+    os.kill(pid, signal.SIGKILL) # not reaped yet
 for pid in pids:
     os.wait()
 print("finished", flush=True)

@@ -1,5 +1,5 @@
-"""A trainer of 500 MiB of its own, with two workers that leak until the kernel ends somebody,
-which a trainer that lives writes down. They wait until their own oom_score_adj is as wanted: a
+"""A trainer of 500 MiB of its own, with two workers that leak until the kernel kills a process,
+which a surviving trainer writes down. They wait until their own oom_score_adj is as wanted: a
 worker may leak faster than we look."""
 import json, sys, time, warnings
 warnings.filterwarnings("ignore")

@@ -46,7 +46,7 @@ def ballast(size):
 
 
 class Grower:
-    """What a worker does for a record. Its state begins anew in each process."""
+    """What a worker does for a record. Each process starts with fresh state."""
 
     def __init__(self, spec, path, heap):
         self.spec, self.path, self.heap = spec, path, heap

@@ -1,4 +1,4 @@
-# Outputs kept for a statistic that nobody has asked for yet.
+# Outputs kept for a statistic that is never computed.
 import time
 import torch
 from torch.utils.data import DataLoader, Dataset
