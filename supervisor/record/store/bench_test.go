@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ import (
 )
 
 // The benchmarks of bench say by these where records of real runs are, and
-// where a full one is to be made.
+// how long the run of a full one is, in hours, and where it is to be made.
 const (
 	envKept = "RSSWARDEN_BENCH_RECORDS"
 	envFull = "RSSWARDEN_BENCH_FULL"
@@ -69,24 +71,81 @@ func blockBytes(b *testing.B, dir string) (size int) {
 	return size
 }
 
-// BenchmarkFull makes a record that is as full as the recorder lets one become:
-// some days of 16 processes, of which workers have much to say.
+// BenchmarkFull makes the record of a node with 64 ranks of four loader workers, at a sample
+// a second. Three days of that are thinned over and over.
 func BenchmarkFull(b *testing.B) {
-	dir := os.Getenv(envFull)
-	if dir == "" {
-		b.Skip(envFull + " names no directory")
+	const ranks, every, atOnce = 64, 5, 16
+	length, dir, _ := strings.Cut(os.Getenv(envFull), " ")
+	hours, err := strconv.Atoi(length)
+	if dir == "" || err != nil {
+		b.Skip(envFull + " is not the hours of a run and a directory")
 	}
-	samples := 0
+	samples := hours * 3600
 	for b.Loop() {
 		must(b, os.MkdirAll(dir, 0o700))
 		must(b, os.RemoveAll(filepath.Join(dir, record.DataFile)))
-		k := newTaker(b, dir, fullSize)
+		k, c := newTaker(b, dir, fullSize), sceneOf(ranks*every, every, false)
 		b.Cleanup(k.s.close)
-		commit(b, k.s, firstItems(b, dir)...)
-		samples = fillUp(b, k)
+		log := newEventLog(b, dir)
+		for i, p := range c.look.Sample.Procs {
+			if i%every == 0 {
+				log.add(0, event.NameRank, &event.Rank{What: event.RankJoined, Task: i / every, Step: "0", Node: "node", PID: p.ID.PID})
+			}
+		}
+		for n := range samples {
+			at := time.Duration(n) * time.Second
+			if n%2 == 0 {
+				log.add(at, event.NameLoader, &event.LoaderSaid{What: event.LoaderTrimmed, Count: 1, Freed: 6 * rss.MiB, PID: 1002 + n%12})
+			}
+			if n%replaceEvery == replaceEvery-1 {
+				id := uint64(n / replaceEvery)
+				log.add(at, event.NameDecision, &event.Decision{ID: id, Rule: "90%:recycle", Action: event.ActionRecycle, Limit: event.LimitCgroup, Used: 1160 * rss.GiB, LimitSize: 1280 * rss.GiB})
+				log.add(at, event.NameOutcome, &event.Outcome{Decision: id, OK: true, Freed: 100 * rss.MiB, Duration: 0.5, Paused: 0.01})
+			}
+			items := k.items(c.at(at), nil)
+			if n%atOnce != atOnce-1 && n != samples-1 {
+				items = items[:len(items)-1] // the block that grows
+			}
+			if log.items = append(log.items, items...); n%atOnce == atOnce-1 {
+				commit(b, k.s, log.take()...)
+			}
+		}
+		code := 0
+		log.add(time.Duration(samples)*time.Second, event.NameExit, &event.Exit{By: "command", Code: &code})
+		commit(b, k.s, log.take()...)
 	}
 	b.ReportMetric(float64(samples), "samples")
 	b.ReportMetric(float64(fileSize(b, dir))/(1<<20), "MiB")
+}
+
+// eventLog is what a record gets next, events among it.
+type eventLog struct {
+	b     *testing.B
+	items []record.Item
+	n     uint64
+}
+
+func newEventLog(b *testing.B, dir string) *eventLog {
+	return &eventLog{b: b, items: firstItems(b, dir), n: 1<<40 + 1}
+}
+
+// add appends an event of package event, by pointer.
+func (l *eventLog) add(at time.Duration, name event.Name, v any) {
+	l.n++
+	reflect.ValueOf(v).Elem().FieldByName("Head").Set(reflect.ValueOf(event.Head{V: event.Version, Time: fullStart.Add(at), Seq: l.n, Event: name}))
+	value, err := json.Marshal(v)
+	must(l.b, err)
+	it := record.Item{Kind: record.KindEvent, N: l.n, Value: value}
+	if record.Routine(name, v) {
+		it.Kind = record.KindRoutine
+	}
+	l.items = append(l.items, it)
+}
+
+func (l *eventLog) take() []record.Item {
+	items := l.items
+	l.items = nil
+	return items
 }
 
 // fillUp goes on for a while beyond the first that is thinned: from then on a
@@ -131,7 +190,7 @@ func loaderSays(b testing.TB, n int) record.Item {
 func firstItems(b *testing.B, dir string) []record.Item {
 	m := testMeta()
 	m.V, m.Record, m.MaxMapCount, m.MaxFDs = record.Version, dir, 65530, 1024
-	m.Start = fullStart
+	m.Start, m.Job = fullStart, &record.Job{ID: "12", Step: "0", Tasks: 64, Nodes: 1}
 	first := event.Start{Head: event.Head{V: event.Version, Time: m.Start, Event: event.NameStart}, Command: m.Command, PID: 1001}
 	items := []record.Item{{Kind: record.KindMeta}, {Kind: record.KindEvent, N: 1<<40 + 1}}
 	for i, v := range []any{m, first} {
@@ -269,21 +328,29 @@ type scene struct {
 	next int // PID
 	// still has nothing move at all.
 	still bool
+	every int // processes of a trainer
 }
 
-const trainerEvery = 16
+const (
+	trainerEvery = 16
+	// replaceEvery is how many looks it takes until a worker is replaced.
+	replaceEvery = 300
+)
 
-func newScene(procs int, still bool) *scene {
-	c := &scene{rnd: rand.New(rand.NewPCG(1, uint64(procs))), still: still, next: 1000}
+func newScene(procs int, still bool) *scene { return sceneOf(procs, trainerEvery, still) }
+
+func sceneOf(procs, every int, still bool) *scene {
+	c := &scene{rnd: rand.New(rand.NewPCG(1, uint64(procs))), still: still, next: 1000, every: every}
 	c.look.Sample = &rss.Sample{}
-	for range procs {
-		c.look.Sample.Procs = append(c.look.Sample.Procs, c.proc(len(c.look.Sample.Procs)))
+	for i := range procs {
+		c.look.Sample.Procs = append(c.look.Sample.Procs, c.proc(i))
 	}
 	c.look.Counts = c.counts
+	limit := max(256, rss.Bytes(procs)*4) * rss.GiB
 	c.look.Limits = []event.Limit{
-		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/slurm/uid_1000/job_7", Limit: 256 * rss.GiB, LimitSource: "memory.limit_in_bytes", Binding: true},
-		{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Limit: 256 * rss.GiB, LimitSource: "SLURM_MEM_PER_NODE"},
-		{Name: event.LimitNode, Scope: event.ScopeNode, Limit: 512 * rss.GiB, LimitSource: "MemTotal"},
+		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/slurm/uid_1000/job_7", Limit: limit, LimitSource: "memory.limit_in_bytes", Binding: true},
+		{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Limit: limit, LimitSource: "SLURM_MEM_PER_NODE"},
+		{Name: event.LimitNode, Scope: event.ScopeNode, Limit: 2 * limit, LimitSource: "MemTotal"},
 		{Name: event.LimitMaps, Scope: event.ScopeProcess, Limit: 65530, LimitSource: "vm.max_map_count"},
 	}
 	return c
@@ -292,10 +359,11 @@ func newScene(procs int, still bool) *scene {
 // proc is a new process in place i.
 func (c *scene) proc(i int) rss.Proc {
 	c.next++
-	p := rss.Proc{ID: rss.ProcID{PID: c.next, Start: uint64(c.next)}, Parent: 1000, Comm: "pt_data_worker", Role: rss.RoleWorker, Anon: 240 * rss.MiB, File: 90 * rss.MiB}
-	switch i % trainerEvery {
+	trainer := 1001 + i - i%c.every // it is never replaced
+	p := rss.Proc{ID: rss.ProcID{PID: c.next, Start: uint64(c.next)}, Parent: trainer, Comm: "pt_data_worker", Role: rss.RoleWorker, Anon: 240 * rss.MiB, File: 90 * rss.MiB}
+	switch i % c.every {
 	case 0:
-		p.Comm, p.Role, p.Anon = "python", rss.RoleTrainer, 6*rss.GiB
+		p.Parent, p.Comm, p.Role, p.Anon = 1000, "python", rss.RoleTrainer, 6*rss.GiB
 	case 13, 14, 15:
 		p.Comm, p.Role, p.Anon = "sleep", rss.RoleOther, rss.MiB
 	}
@@ -341,8 +409,10 @@ func (c *scene) at(at time.Duration) *record.Look {
 		}
 		sum += p.RSS
 	}
-	if c.n%300 == 0 {
-		procs[1+c.n/300%12] = c.proc(1)
+	if c.n%replaceEvery == 0 {
+		if k := 1 + c.n/replaceEvery%12; k%c.every != 0 {
+			procs[k] = c.proc(k)
+		}
 	}
 	eta := float64(3600 - c.n%3600)
 	for i := range l.Limits[:3] {
