@@ -27,22 +27,24 @@ const (
 )
 
 // salvage calls each with every entry that can be found in a damaged record.
-func salvage(f io.ReaderAt, length int64, each func(key, sealed []byte) error) error {
+func salvage(f io.ReaderAt, fileSize int64, each func(key, sealed []byte) error) error {
 	size := int64(os.Getpagesize()) // as LMDB takes it
 	page := make([]byte, size)
 	found := map[string][]byte{}
 	var order []string
 	total := 0
-	for at := int64(0); at+size <= length; at += size {
+	var long []byte // holds one value: most of them are older versions
+	for at := int64(0); at+size <= fileSize; at += size {
 		if _, err := f.ReadAt(page, at); err != nil {
 			break
 		}
-		leaf(page, func(key, value []byte, big uint64, long int) {
+		leaf(page, func(key, value []byte, big uint64, length int) {
 			if kind, _, ok := record.SplitKey(key); !ok || kind < record.KindMeta || kind > record.KindBlock {
 				return
 			}
 			if big != 0 {
-				value = bigValue(f, int64(big)*size+pageHead, long, length)
+				long = readValue(f, long, int64(big)*size+pageHead, length, fileSize)
+				value = long
 			}
 			if _, err := record.Unseal(key, value); err != nil {
 				return
@@ -70,11 +72,13 @@ func salvage(f io.ReaderAt, length int64, each func(key, sealed []byte) error) e
 	return nil
 }
 
-func bigValue(f io.ReaderAt, at int64, length int, size int64) []byte {
-	if length <= 0 || length > mostValue || at < 0 || at+int64(length) > size {
+// readValue reads a value that is on pages of its own, into b where it has the room.
+func readValue(f io.ReaderAt, b []byte, at int64, length int, fileSize int64) []byte {
+	if length <= 0 || length > mostValue || at < 0 || at+int64(length) > fileSize {
 		return nil
 	}
-	b := make([]byte, length)
+	b = slices.Grow(b[:0], length)[:length]
+	clear(b)
 	if _, err := f.ReadAt(b, at); err != nil && !errors.Is(err, io.EOF) {
 		return nil
 	}
