@@ -29,7 +29,7 @@ func TestSubmititOnSlurm(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	script, err := os.ReadFile(dir + "/log/submission.sh")
-	for _, name := range []string{"log", "log/submitted.pkl"} { // the job's user writes it anew
+	for _, name := range []string{"log", "log/submitted.pkl"} { // the job's user writes it again
 		if err == nil {
 			err = os.Chown(filepath.Join(dir, name), c.UID(), -1)
 		}

@@ -14,8 +14,8 @@
 # --limit is 40 MiB below the stand-in's: a slurmstepd counts rsswarden too. A
 # real one rsswarden finds, with its limit, by itself.
 #
-# In 2 and 3 lmdbload is told to grow by at most 80 MB a second: a limit that is
-# looked at once a second is then not overrun between two looks.
+# In 2 and 3 lmdbload grows by at most 80 MB a second, so that a limit that is
+# looked at once a second is not overrun between two looks.
 #
 # Exit status: 0 where the story came true, 1 where it did not. It needs Go, a C
 # compiler and 400 MB in $TMPDIR; all it writes is there, and removed at the end.

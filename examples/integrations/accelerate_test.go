@@ -19,7 +19,7 @@ var (
 var launch = strings.Fields("accelerate launch --num_machines 1 --mixed_precision no --dynamo_backend no")
 
 // accelerates makes a place for Accelerate on processors, without a GPU, and what starts
-// a command there. PyTorch asks for the name of the node and waits where nobody answers:
+// a command there. PyTorch asks for the name of the node and waits where no server answers:
 // it is localhost. Debian's has no libuv, which a store over TCP would want.
 func accelerates(t *testing.T) (*place, func(words ...string) *running) {
 	t.Helper()

@@ -36,7 +36,7 @@ func TestApptainer(t *testing.T) {
 			p := newPlace(t, "apptainer/train.sh")
 			p.write(p.file("work/loads.py"), p.read("testdata/loads.py"))
 			words := strings.Fields(strings.NewReplacer("@dir", p.dir, "@image", image).Replace(c.start))
-			r := p.start(p.asNobody(append(words, python, p.file("work/loads.py"), p.file("work/enough"), "bare")...)...)
+			r := p.start(p.asPlainUser(append(words, python, p.file("work/loads.py"), p.file("work/enough"), "bare")...)...)
 			want := "event=loader what=hello"
 			if c.says != "" {
 				want = "event=loader what=unreached"
@@ -69,7 +69,7 @@ func TestApptainerTrains(t *testing.T) {
 	p := newPlace(t, "../train/train.py", "../train/data.py")
 	training := []string{image, python, "train.py", "--data", p.file("lmdb"), "--records", "2000", "--record-bytes", "65536",
 		"--workers", "2", "--persistent", "--epochs", "2", "--step-ms", "10"}
-	bare := p.start(p.asNobody(slices.Concat([]string{"apptainer", "exec"}, training)...)...)
+	bare := p.start(p.asPlainUser(slices.Concat([]string{"apptainer", "exec"}, training)...)...)
 	want := checksum.FindStringSubmatch(bare.trained(t))
 	if want == nil {
 		t.Fatalf("%s", &bare.stdout)
@@ -86,7 +86,7 @@ func TestApptainerTrains(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t, "../train/train.py", "../train/data.py")
-			r := p.start(p.asNobody(slices.Concat([]string{"rsswarden", "run", "--limit", "1200M", "--record", "none", "--at", "none"}, c.rules,
+			r := p.start(p.asPlainUser(slices.Concat([]string{"rsswarden", "run", "--limit", "1200M", "--record", "none", "--at", "none"}, c.rules,
 				[]string{"--", "apptainer", "exec"}, c.options, training, []string{"--leak-worker", c.leak})...)...)
 			if got := checksum.FindStringSubmatch(r.trained(t)); got == nil || got[1] != want[1] {
 				t.Errorf("checksum %v, bare %v\n%s", got, want, &r.stderr)
@@ -118,7 +118,7 @@ func (r *running) trained(t *testing.T) string {
 	return r.stdout.String()
 }
 
-// grows is a program of which nobody said hello: it takes 300 MB, and says when it was asked.
+// grows is a program without the hook: it takes 300 MB, and says when it got a signal.
 const grows = `import signal, sys, time
 if sys.argv[1] == "asked":
     signal.signal(signal.SIGUSR2, lambda number, frame: print("asked", flush=True))
@@ -140,7 +140,7 @@ func TestApptainerSignal(t *testing.T) {
 				p := newPlace(t)
 				p.write(p.file("grows.py"), grows)
 				words := strings.Fields("rsswarden run --limit 400M --record none --at none --at 50%:signal=USR2 -- apptainer exec " + options)
-				r := p.start(p.asNobody(append(words, image, python, "grows.py", argument)...)...)
+				r := p.start(p.asPlainUser(append(words, image, python, "grows.py", argument)...)...)
 				if out := r.trained(t); out != want {
 					t.Errorf("stdout %q, want %q\n%s", out, want, &r.stderr)
 				}

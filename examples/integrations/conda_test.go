@@ -56,12 +56,12 @@ while not os.path.exists("work/enough") and time.monotonic() < end:
 `
 
 // TestConda: the hook is in force in a conda environment, and so are its own
-// sitecustomize, what stood on PYTHONPATH and PYTHONNOUSERSITE. Where activating it sets
-// PYTHONPATH anew behind rsswarden, that is told.
+// sitecustomize, what stood on PYTHONPATH and PYTHONNOUSERSITE. Where activating it overwrites
+// PYTHONPATH behind rsswarden, a line says so.
 func TestConda(t *testing.T) {
 	t.Parallel()
 	need(t, nil, "torch")
-	const keeps, anew = "export PYTHONNOUSERSITE=1 PYTHONPATH=@dir/mine${PYTHONPATH:+:$PYTHONPATH}\n", "export PYTHONPATH=@dir/mine\n"
+	const keeps, overwrites = "export PYTHONNOUSERSITE=1 PYTHONPATH=@dir/mine${PYTHONPATH:+:$PYTHONPATH}\n", "export PYTHONPATH=@dir/mine\n"
 	for _, c := range []struct {
 		name, activate string
 		behind         bool // it is activated behind rsswarden
@@ -69,7 +69,7 @@ func TestConda(t *testing.T) {
 	}{
 		{"before", "export PYTHONNOUSERSITE=1 PYTHONPATH=@dir/mine\n", false, true},
 		{"behind", keeps, true, true},
-		{"behind, anew", anew, true, false},
+		{"behind, overwritten", overwrites, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

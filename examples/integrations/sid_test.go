@@ -9,9 +9,9 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
-// nobody is the user in whose name Apptainer runs here, without any privilege, as it does
-// on most clusters: it makes a user namespace.
-const nobody = 65534
+// plainUser is the user that Apptainer runs as here, without any privilege, as it does on
+// most clusters: it makes a user namespace.
+const plainUser = 65534
 
 // inSid makes of a command one of Debian sid, which has Accelerate, with the place's PATH.
 func (p *place) inSid(words ...string) []string {
@@ -27,9 +27,9 @@ shift 2
 exec "$@"
 `
 
-// asNobody makes a command of Debian sid run as the user nobody, who then owns the place.
+// asPlainUser makes a command of Debian sid run as plainUser, who then owns the place.
 // The root of Debian 13 is at /mnt: an image of a container that any user can reach.
-func (p *place) asNobody(words ...string) []string {
+func (p *place) asPlainUser(words ...string) []string {
 	p.t.Helper()
 	varLib := p.t.TempDir()
 	err := os.MkdirAll(filepath.Join(varLib, "apptainer/mnt/session"), 0o755)
@@ -39,7 +39,7 @@ func (p *place) asNobody(words ...string) []string {
 	if err == nil {
 		err = filepath.WalkDir(p.dir, func(name string, _ fs.DirEntry, err error) error {
 			if err == nil {
-				err = os.Lchown(name, nobody, nobody)
+				err = os.Lchown(name, plainUser, plainUser)
 			}
 			return err
 		})

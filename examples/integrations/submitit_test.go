@@ -29,7 +29,7 @@ func (r *running) out() string {
 
 // TestSubmitit has a training put back into the queue twice as submitit does it: at the
 // USR2 that Slurm sends to the task, which is rsswarden, and at the one that rsswarden
-// sends at 93 %. Each meets the training once and nobody else, and TERM, which Slurm sends
+// sends at 93 %. Each reaches the training once and no other process, and TERM, which Slurm sends
 // then, does not keep it from ending as it wants to.
 func TestSubmitit(t *testing.T) {
 	t.Parallel()

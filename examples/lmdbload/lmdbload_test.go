@@ -98,7 +98,7 @@ func TestChecksum(t *testing.T) {
 		}
 	}
 	if got := lmdbload(t, "-data", filepath.Join(t.TempDir(), "made.mdb"), "-workers", "2"); got != want {
-		t.Errorf("from data made anew: checksum %s, want %s", got, want)
+		t.Errorf("from data made again: checksum %s, want %s", got, want)
 	}
 }
 
@@ -198,8 +198,8 @@ func stop(t *testing.T, pid int) {
 	}
 }
 
-// TestKilledFromOutside runs the program as a user does, while somebody ends
-// its workers by their command line, in turn by SIGTERM and SIGKILL.
+// TestKilledFromOutside runs the program as a user does, while its workers are killed by
+// their command line, in turn by SIGTERM and SIGKILL.
 func TestKilledFromOutside(t *testing.T) {
 	want := lmdbload(t, "-data", path, "-epochs", "40")
 	cmd := exec.Command(os.Args[0], append([]string{"lmdbload", "-data", path, "-epochs", "40", "-v"}, small...)...)

@@ -17,7 +17,7 @@ import (
 // elsewhere. What is for arm64 is run by QEMU, where that is there.
 func TestEnduranceRelease(t *testing.T) {
 	var sources, sums []string
-	for _, name := range []string{"one", "another/place"} { // at once: somebody may be writing
+	for _, name := range []string{"one", "another/place"} { // at once: the sources may be changing
 		source, err := copied(name)
 		wardentest.NoError(t, err)
 		sources = append(sources, source)
@@ -126,7 +126,7 @@ mount --bind /etc/ssl/certs "$root/etc/ssl/certs"
 exec env -i HOME=/root TERM=dumb GOPROXY="$(go env GOPROXY)" PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" bash -es
 `
 
-// firstMinutes is what the README says to somebody whose job died last night.
+// firstMinutes is what the README tells a user whose job died last night.
 const firstMinutes = `cd /src
 took() { echo "$1: $((SECONDS - since)) s"; since=$SECONDS; }
 since=$SECONDS

@@ -28,7 +28,7 @@ const (
 // of their run, are told of to people by a real Prometheus and Alertmanager with the
 // files of this directory, in the time that those promise, and once they are over;
 // whoever of the chain is killed and started again loses none, and resolves none. Beside
-// them a job that only page cache brings to its limit is told of to nobody.
+// them a job that only page cache brings to its limit raises no alert.
 func TestEndToEnd(t *testing.T) {
 	tree := rsstest.NewSlurmTree(t)
 	s := startSite(t)
@@ -185,7 +185,7 @@ func TestEndToEnd(t *testing.T) {
 		// A step's alert stands for its job's, once Alertmanager knows both.
 		twice := n.Status == "firing" && n.Labels["alertname"] == "JobNearMemoryLimit" && n.Labels["step"] != "batch" && n.At.Before(restarted)
 		if n.Labels["jobid"] == "103" || n.Labels["alertname"] == "RsswardendDown" || twice {
-			t.Errorf("people were told in vain: %s %v", n.Status, n.Labels)
+			t.Errorf("a needless notification: %s %v", n.Status, n.Labels)
 		}
 	}
 }

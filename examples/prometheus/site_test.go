@@ -37,8 +37,8 @@ const (
 	interval   = time.Minute / faster // between two messages of a group
 	grace      = 30 * time.Second / faster
 
-	// targets is after how long a Prometheus that was started knows whom to scrape and whom
-	// to tell, here as at a site. Alertmanager forgets an alert that it was not told of for
+	// targets is after how long a Prometheus that was started knows its targets and its
+	// Alertmanagers, here as at a site. Alertmanager forgets an alert that it was not told of for
 	// 4 times resend, which is a minute: it is no less here than bridges that.
 	targets = 5 * time.Second
 	resend  = 8 * time.Second

@@ -78,7 +78,7 @@ def ensure(path, records, size):
 
 
 def open_lmdb(path):
-    # readahead=False as for any set larger than memory; lock=False: nobody writes.
+    # readahead=False as for any set larger than memory; lock=False: there is no writer.
     return lmdb.open(path, subdir=False, readonly=True, lock=False, readahead=False)
 
 

@@ -3,7 +3,7 @@
     rsswarden run --at 93%:signal=USR2 -- accelerate launch train.py
 
 rsswarden sends it to every rank and not to the launcher, and all of them save after the
-same batch. Where nobody sends it, with rsswarden or without, nothing is saved.
+same batch. Without the signal, with rsswarden or without, nothing is saved.
 """
 import argparse
 import hashlib

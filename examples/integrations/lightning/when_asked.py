@@ -2,8 +2,8 @@
 
     rsswarden run --at 93%:signal=USR2 -- python train.py
 
-rsswarden sends it to every rank, and to no process that has no handler for it. Where
-nobody sends it, with rsswarden or without, the callback does nothing.
+rsswarden sends it to every rank, and to no process that has no handler for it. Without
+the signal, with rsswarden or without, the callback does nothing.
 """
 import signal
 import threading
