@@ -267,7 +267,7 @@ func removeTree(dir string) {
 func readNode(int) func() uint64 {
 	node := nodejobs.New("/proc", "/sys", "bench")
 	return func() (sum uint64) {
-		snap := must(node.Look(time.Now()))
+		snap := must(node.Scan(time.Now()))
 		for i := range snap.Jobs {
 			if strings.HasPrefix(snap.Jobs[i].Node, "rswbench") {
 				sum += uint64(snap.Jobs[i].Processes)

@@ -93,42 +93,42 @@ func (j RunningJob) share() uint64 {
 	return (j.CPUs + j.Nodes - 1) / j.Nodes
 }
 
-// Room is the most memory that a node may give, in MiB, and the source. MiB is 0 where it
+// MaxMemory is the most memory that a node may give, in MiB, and the source. MiB is 0 where it
 // is unknown.
-type Room struct {
+type MaxMemory struct {
 	MiB  uint64
 	Says string // "RealMemory of node n1"
 }
 
-func (r Room) Least(o Room) Room {
+func (r MaxMemory) Least(o MaxMemory) MaxMemory {
 	if r.MiB == 0 || o.MiB != 0 && o.MiB < r.MiB {
 		return o
 	}
 	return r
 }
 
-// ParseNodeRoom reads RealMemory less MemSpecLimit from what `scontrol show node
+// ParseNodeMaxMemory reads RealMemory less MemSpecLimit from what `scontrol show node
 // -o` prints: that of the least of the nodes.
-func ParseNodeRoom(b []byte) Room {
-	var least Room
+func ParseNodeMaxMemory(b []byte) MaxMemory {
+	var least MaxMemory
 	for line := range strings.Lines(string(b)) {
 		f := fieldsOf(line)
 		mib, spec := shownMiB(f["RealMemory"]), shownMiB(f["MemSpecLimit"])
 		if name := f["NodeName"]; name != "" && mib > spec {
-			least = least.Least(Room{mib - spec, "RealMemory of node " + name})
+			least = least.Least(MaxMemory{mib - spec, "RealMemory of node " + name})
 		}
 	}
 	return least
 }
 
-// ParsePartitionRoom reads MaxMemPerNode from what `scontrol show partition -o`
+// ParsePartitionMaxMemory reads MaxMemPerNode from what `scontrol show partition -o`
 // prints.
-func ParsePartitionRoom(b []byte) Room {
-	var least Room
+func ParsePartitionMaxMemory(b []byte) MaxMemory {
+	var least MaxMemory
 	for line := range strings.Lines(string(b)) {
 		f := fieldsOf(line)
 		if mib := shownMiB(f["MaxMemPerNode"]); mib > 0 {
-			least = least.Least(Room{mib, "MaxMemPerNode of partition " + f["PartitionName"]})
+			least = least.Least(MaxMemory{mib, "MaxMemPerNode of partition " + f["PartitionName"]})
 		}
 	}
 	return least
@@ -140,7 +140,7 @@ var errAllOfNode = errors.New("the job was given no amount of memory that could 
 // Raise returns what the job is to be given so that it has so many bytes on each
 // node, in MiB as in [RunningJob.MiB], rounded up; the most that room has where
 // that is less. It is an error where it would not be more than now.
-func (j RunningJob) Raise(bytes uint64, room Room) (mib uint64, err error) {
+func (j RunningJob) Raise(bytes uint64, room MaxMemory) (mib uint64, err error) {
 	now := j.PerNode()
 	if now == 0 {
 		return 0, errAllOfNode

@@ -56,21 +56,21 @@ func TestParseRunningJob(t *testing.T) {
 func TestRoom(t *testing.T) {
 	nodes := "NodeName=n1 Arch=x86_64 CPUAlloc=0 RealMemory=8000 AllocMem=0 FreeMem=N/A Sockets=2\n" +
 		"NodeName=n2 RealMemory=8000 MemSpecLimit=500 Comment=RealMemory=1\n"
-	if got, want := ParseNodeRoom([]byte(nodes)), (Room{7500, "RealMemory of node n2"}); got != want {
+	if got, want := ParseNodeMaxMemory([]byte(nodes)), (MaxMemory{7500, "RealMemory of node n2"}); got != want {
 		t.Errorf("%+v", got)
 	}
 	partition := "PartitionName=debug AllowGroups=ALL DefMemPerCPU=256 MaxMemPerNode=%s SelectTypeParameters=NONE\n"
-	if got, want := ParsePartitionRoom([]byte(strings.Replace(partition, "%s", "2000", 1))), (Room{2000, "MaxMemPerNode of partition debug"}); got != want {
+	if got, want := ParsePartitionMaxMemory([]byte(strings.Replace(partition, "%s", "2000", 1))), (MaxMemory{2000, "MaxMemPerNode of partition debug"}); got != want {
 		t.Errorf("%+v", got)
 	}
-	if got := ParsePartitionRoom([]byte(strings.Replace(partition, "%s", "UNLIMITED", 1))); got != (Room{}) {
+	if got := ParsePartitionMaxMemory([]byte(strings.Replace(partition, "%s", "UNLIMITED", 1))); got != (MaxMemory{}) {
 		t.Errorf("%+v", got)
 	}
-	if got := ParseNodeRoom([]byte("slurm_load_node error\n")); got != (Room{}) {
+	if got := ParseNodeMaxMemory([]byte("slurm_load_node error\n")); got != (MaxMemory{}) {
 		t.Errorf("%+v", got)
 	}
-	a, b := Room{5, "a"}, Room{7, "b"}
-	for _, r := range []Room{a.Least(b), b.Least(a), a.Least(Room{}), Room{}.Least(a)} {
+	a, b := MaxMemory{5, "a"}, MaxMemory{7, "b"}
+	for _, r := range []MaxMemory{a.Least(b), b.Least(a), a.Least(MaxMemory{}), MaxMemory{}.Least(a)} {
 		if r != a {
 			t.Errorf("%+v", r)
 		}
@@ -83,12 +83,12 @@ func TestRaise(t *testing.T) {
 	cpu := func(m, cpus, nodes uint64) RunningJob {
 		return RunningJob{ID: "46", MiB: m, PerCPU: true, CPUs: cpus, Nodes: nodes}
 	}
-	room := Room{8000, "RealMemory of node n1"}
+	room := MaxMemory{8000, "RealMemory of node n1"}
 	for _, c := range []struct {
 		name    string
 		job     RunningJob
 		bytes   uint64
-		room    Room
+		room    MaxMemory
 		want    uint64
 		setting string
 		err     string
@@ -96,7 +96,7 @@ func TestRaise(t *testing.T) {
 		{"a quarter more", job(300), 375 * mib, room, 375, "MinMemoryNode=375", ""},
 		{"rounded up", job(300), 375*mib + 1, room, 376, "MinMemoryNode=376", ""},
 		{"as much as there is", job(7000), 8750 * mib, room, 8000, "MinMemoryNode=8000", ""},
-		{"no room known", job(7000), 8750 * mib, Room{}, 8750, "MinMemoryNode=8750", ""},
+		{"no room known", job(7000), 8750 * mib, MaxMemory{}, 8750, "MinMemoryNode=8750", ""},
 		{"all of the node already", job(8000), 10000 * mib, room, 0, "", "no more is to be had: 8000 MiB by RealMemory of node n1"},
 		{"less than now", job(300), 200 * mib, room, 0, "", "200 MiB is no more than the 300 MiB that the job has"},
 		{"as much as now", job(300), 300 * mib, room, 0, "", "no more than"},
@@ -125,8 +125,8 @@ func FuzzParseRunningJob(f *testing.F) {
 	f.Add([]byte("JobId=46 JobState=RUNNING MinMemoryCPU=1.5T NumCPUs=7 NumNodes=0"), uint64(1), uint64(0))
 	f.Add([]byte("JobId=46 JobName= UserId= MCS_label= JobState=RUNNING"), uint64(0), uint64(1))
 	f.Fuzz(func(t *testing.T, text []byte, bytes, most uint64) {
-		ParseNodeRoom(text)
-		ParsePartitionRoom(text)
+		ParseNodeMaxMemory(text)
+		ParsePartitionMaxMemory(text)
 		j, err := ParseRunningJob(text, "46")
 		if err != nil {
 			return
@@ -134,7 +134,7 @@ func FuzzParseRunningJob(f *testing.F) {
 		if j.ID != "46" || j.State == "" || j.CPUs == 0 || j.Nodes == 0 {
 			t.Fatalf("%+v", j)
 		}
-		if mib, err := j.Raise(bytes, Room{MiB: most % (1 << 40), Says: "x"}); err == nil && mib <= j.MiB {
+		if mib, err := j.Raise(bytes, MaxMemory{MiB: most % (1 << 40), Says: "x"}); err == nil && mib <= j.MiB {
 			t.Fatalf("%d MiB of %+v", mib, j)
 		}
 	})

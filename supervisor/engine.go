@@ -324,7 +324,7 @@ func (e *engine) read() {
 	v, news := e.observe.Full(now, before)
 	e.see(v)
 	e.tell.Tell(e.now(), news)
-	if v.Sample.Seq > 1 || e.node.Heir { // the start event has those of the first read
+	if v.Sample.Seq > 1 || e.node.Successor { // the start event has those of the first read
 		if err := e.observe.WatchLimits(e.tell.Limits.Tell(e.now(), before, v)); err != nil {
 			e.fault("inotify", err)
 		}

@@ -47,9 +47,9 @@ func TestFollowerKills(t *testing.T) {
 	}
 }
 
-// TestHeirKills: the lead falls to who was told to stop; the KILL comes as if it had
+// TestSuccessorKills: the lead falls to who was told to stop; the KILL comes as if it had
 // not, and only to its own tree.
-func TestHeirKills(t *testing.T) {
+func TestSuccessorKills(t *testing.T) {
 	first, s, command := twoRanks(t)
 	third, thirdID := sleeper(t)
 	o := stop
@@ -87,9 +87,9 @@ func TestHeirKills(t *testing.T) {
 	}
 }
 
-// TestHeirStopsAgain: where use is above the rung still the heir stops the ranks that
+// TestSuccessorStopsAgain: where use is above the rung still the successor stops the ranks that
 // were not told, and sends its own command no second TERM; nothing has failed.
-func TestHeirStopsAgain(t *testing.T) {
+func TestSuccessorStopsAgain(t *testing.T) {
 	for _, others := range []int{0, 1} {
 		first, s, command := twoRanks(t, "90%:stop")
 		o := stop

@@ -45,7 +45,7 @@ func (s *stand) isGivenTheLead() {
 	s.t.Helper()
 	s.node.Follow()
 	yields(s.t, s.probes.C(), 10*time.Second) // a program that is being started has the lock open too
-	if s.node.Advance(s.now()); !s.node.Heir || s.node.Leads() {
+	if s.node.Advance(s.now()); !s.node.Successor || s.node.Leads() {
 		s.t.Fatal("the lead did not fall to it, or it did not wait")
 	}
 }
@@ -212,7 +212,7 @@ func ofLeader(all []map[string]any, text string) []map[string]any {
 	})
 }
 
-// TestHandedOverUnbegun: a program that waited for another to end is run by the heir,
+// TestHandedOverUnbegun: a program that waited for another to end is run by the successor,
 // the one that ran is not run again.
 func TestHandedOverUnbegun(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "85%:exec=sleep 1000", "85%:exec=true")
@@ -229,7 +229,7 @@ func TestHandedOverUnbegun(t *testing.T) {
 }
 
 // TestHandOverOfStep: the limits of a step have its name only as long as others are
-// known, which an heir finds after its first look.
+// known, which a successor finds after its first look.
 func TestHandOverOfStep(t *testing.T) {
 	const rule = "80%:warn"
 	limit := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: 90, Limit: 100}

@@ -235,8 +235,8 @@ func TestFollower(t *testing.T) {
 	first.pass(nil)
 	select {
 	case l := <-led:
-		if !l || !s.node.Heir {
-			t.Errorf("leads %v, heir %v", l, s.node.Heir)
+		if !l || !s.node.Successor {
+			t.Errorf("leads %v, successor %v", l, s.node.Successor)
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("the lead was not taken over")
@@ -293,10 +293,10 @@ func TestFollowerEnds(t *testing.T) {
 // other task does not.
 func TestLeaderTellsOfTheLastLife(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		node string
-		heir bool
-		want bool
+		name      string
+		node      string
+		successor bool
+		want      bool
 	}{
 		{"on the first node", "0", false, true},
 		{"on another", "1", false, false},
@@ -305,7 +305,7 @@ func TestLeaderTellsOfTheLastLife(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_RESTART_COUNT=1", "SLURM_NODEID="+c.node, "SLURM_SUBMIT_DIR="+t.TempDir()))
 			s.open(s.holder.begin)
-			s.node.Heir = c.heir
+			s.node.Successor = c.successor
 			if told := s.acts.LastLife() != nil; told != c.want {
 				t.Errorf("task 3 tells: %v", told)
 			}

@@ -83,16 +83,16 @@ func (e *engine) open(begin hold.Begin) {
 	}
 	e.tell.Record.Open(e.observe.Pop.Command, begin.Attempt, begin.Last)
 	e.tell.Textfile.Open(e.observe.Pop.Name)
-	if !e.node.Heir {
+	if !e.node.Successor {
 		e.read()
 		e.tell.Start(e.starts(begin), e.view)
 	}
 	e.tell.Tell(e.now(), e.early)
-	if e.takeLead() || e.node.Heir {
+	if e.takeLead() || e.node.Successor {
 		e.read()
 	}
 	e.serve()
-	if e.node.Heir {
+	if e.node.Successor {
 		e.tell.StartAgain(e.starts(begin), e.view)
 	}
 	news.Fault("inotify", e.observe.WatchLimits(e.view.Limits))
@@ -105,7 +105,7 @@ func (e *engine) open(begin hold.Begin) {
 	e.full()
 	e.acts.SayLastLife()
 	// Late and on the side: thousands of ranks that all ask at their start are a storm.
-	e.acts.Foresee(rand.N(5 * time.Second))
+	e.acts.PrefetchJob(rand.N(5 * time.Second))
 	e.observe.Slurm.Begin(e.now(), e.observe.Limits)
 }
 

@@ -71,7 +71,7 @@ func placeName(o *Options, holder int) string {
 // anybody is.
 func (e *engine) takeLead() bool {
 	e.heardNode(e.node.Lead(e.now()))
-	if e.node.Heir {
+	if e.node.Successor {
 		e.tell.NoteStart(e.starts(e.Link.Begin()), e.view)
 	}
 	if !e.node.Joined() {
@@ -347,7 +347,7 @@ func (e ranks) owner(pid int) *node.Member { return e.node.Owner(e.view.Sample.P
 func (e ranks) Task(pid int) int       { return e.owner(pid).Task }
 func (e ranks) Key(pid int) rss.ProcID { return e.owner(pid).Holder }
 func (e ranks) Others(pid int) bool    { return e.owner(pid) != &e.node.Me }
-func (e ranks) Heir() bool             { return e.node.Heir }
+func (e ranks) Successor() bool        { return e.node.Successor }
 func (e ranks) Several() bool          { return len(e.node.Others) > 0 }
 func (e ranks) Alone() bool            { return !e.node.Joined() }
 func (e ranks) SaveHandover()          { e.saveHandover() }
@@ -375,8 +375,8 @@ func (e ranks) LastRecycled(rank rss.ProcID) time.Duration { return e.node.Stagg
 func (e ranks) Waits(left time.Duration, nodes int) bool {
 	p := e.node
 	return p.Stagger.Waits(node.Turn{
-		Now: e.now(), Left: left, Nodes: nodes, From: p.From, Heir: p.Heir, Within: action.RecycleDeadline,
-		Pending: p.Heir && e.observe.Workers.Trainers().Recycling() || e.observe.Loader != nil && e.observe.Loader.Inherited(),
+		Now: e.now(), Left: left, Nodes: nodes, From: p.From, Successor: p.Successor, Within: action.RecycleDeadline,
+		Pending: p.Successor && e.observe.Workers.Trainers().Recycling() || e.observe.Loader != nil && e.observe.Loader.Inherited(),
 	})
 }
 

@@ -251,7 +251,7 @@ func TestHeirAndAnOldRecycle(t *testing.T) {
 			s.put(worker1, id.PID, 300*rss.MiB, 0)
 			s.put(worker2, id.PID, 400*rss.MiB, 0) // 900 MiB
 			s.put(worker3, id.PID, 20*rss.MiB, 0)
-			s.node.Heir = true
+			s.node.Successor = true
 			s.open(s.holder.begin)
 			if got := len(s.recyclesAsked(id)) > 0; got != c.asked || s.acts.InFlight() != nil {
 				t.Fatalf("asked %v after the take-over, want %v; in flight %+v", got, c.asked, s.acts.InFlight())

@@ -24,7 +24,7 @@ import (
 )
 
 // ioCommand asks a file system that may hang, in a process of its own: the holder must
-// be able to end when its command has (see hold.Aside). Not for users.
+// be able to end when its command has (see hold.RunIOHelper). Not for users.
 const ioCommand = "aside"
 
 // ioRequest is what it is asked. Paths need not be UTF-8, as JSON strings are.
@@ -154,7 +154,7 @@ func (q *ioRequest) answer(patience time.Duration, here bool) (ioReply, error) {
 		if err != nil {
 			return ioReply{}, err
 		}
-		text, err := hold.Aside([]string{"/proc/self/exe", ioCommand}, ask, patience)
+		text, err := hold.RunIOHelper([]string{"/proc/self/exe", ioCommand}, ask, patience)
 		var r ioReply
 		if err == nil {
 			err = json.Unmarshal(text, &r)

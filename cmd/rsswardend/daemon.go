@@ -45,7 +45,7 @@ func newDaemon(s settings, log *slog.Logger) *daemon {
 
 // look takes a snapshot and passes it on: to the log, the records, scrapes and the textfile.
 func (d *daemon) look() {
-	snap, err := d.jobs.Look(time.Now())
+	snap, err := d.jobs.Scan(time.Now())
 	if err != nil {
 		d.complain("this look failed", err)
 		return

@@ -55,9 +55,9 @@ type Ranks interface {
 	Task(pid int) int
 	Key(pid int) rss.ProcID
 	Others(pid int) bool
-	// Heir says that another led before us, Has that a rank is on this node, Several that
+	// Successor says that another led before us, Has that a rank is on this node, Several that
 	// there is another than ours, and Alone that we could not meet others, if there are any.
-	Heir() bool
+	Successor() bool
 	Has(task int) bool
 	Several() bool
 	Alone() bool

@@ -14,10 +14,10 @@ func certain(l *event.Limit) rss.Bytes {
 	return l.Used
 }
 
-// vague says that what a limit stands at is not known well enough to measure
+// uncertain says that what a limit stands at is not known well enough to measure
 // by: a worker that ended has left its shared pages to the others, and only
 // new readings of PSS tell.
-func (a *Set) vague(before *event.Limit) bool {
+func (a *Set) uncertain(before *event.Limit) bool {
 	l := a.View.Limit(before.ID())
 	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)
 }

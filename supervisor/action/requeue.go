@@ -118,8 +118,8 @@ func (a *requeuing) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint
 		return no(event.ReasonNoRequeue, "it has no batch script that could be started again (salloc, or srun alone)")
 	case !j.Requeue:
 		return no(event.ReasonNoRequeue, "it may not be requeued (--no-requeue, or JobRequeue=0 of this site): Requeue=0 in scontrol show job")
-	case f.mortal != "":
-		return no(event.ReasonNoRequeue, f.mortal)
+	case f.diesOnTERM != "":
+		return no(event.ReasonNoRequeue, f.diesOnTERM)
 	case j.State != "RUNNING":
 		return no(event.ReasonNoRequeue, "it is "+j.State)
 	case j.Restarts >= a.Settings.MaxRequeues:

@@ -20,13 +20,13 @@ import (
 // jobFacts is what Slurm says of the job before it is requeued.
 type jobFacts struct {
 	job  slurm.RunningJob
-	room slurm.Room // the most that its nodes and partition give
+	room slurm.MaxMemory // the most that its nodes and partition give
 	// killWait is KillWait of slurm.conf.
 	killWait time.Duration
-	// mortal is why the process that puts the job back would not live for long
+	// diesOnTERM is why the process that puts the job back would not live for long
 	// enough to do so; empty where it does.
-	mortal string
-	err    error
+	diesOnTERM string
+	err        error
 }
 
 // factsAsk asks for the facts about a job, after a delay or once they are needed now.
@@ -47,7 +47,7 @@ func newFactsReader(proc string, run observe.Scontrol) *probe.Reader[factsAsk, j
 		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
 		defer cancel()
 		f := askFacts(ctx, ask.id, run)
-		f.mortal = mortal(proc, ask.holder)
+		f.diesOnTERM = diesOnTERM(proc, ask.holder)
 		return f
 	})
 }
@@ -102,21 +102,21 @@ func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobF
 	}
 	if f.job.NodeList != "" {
 		if out, err := scontrol(ctx, "show", "node", "-o", f.job.NodeList); err == nil {
-			f.room = f.room.Least(slurm.ParseNodeRoom(out))
+			f.room = f.room.Least(slurm.ParseNodeMaxMemory(out))
 		}
 	}
 	if f.job.Partition != "" {
 		if out, err := scontrol(ctx, "show", "partition", "-o", f.job.Partition); err == nil {
-			f.room = f.room.Least(slurm.ParsePartitionRoom(out))
+			f.room = f.room.Least(slurm.ParsePartitionMaxMemory(out))
 		}
 	}
 	return f
 }
 
-// foresee has Slurm asked about the job ahead, where a rule on requeue= may fire: it
+// prefetchJob has Slurm asked about the job ahead, where a rule on requeue= may fire: it
 // is to act at once then. At the start of a job thousands of tasks would ask, were it
 // not for who leads.
-func (a *requeuing) foresee(delay time.Duration) {
+func (a *requeuing) prefetchJob(delay time.Duration) {
 	job, ok := a.Limits.Job()
 	if !ok || a.Able.Requeue != "" || a.Ranks.Alone() && job.LocalID != 0 && delay > 0 || job.Restarts >= a.Settings.MaxRequeues || !a.Settings.Requeues() {
 		return
@@ -138,11 +138,11 @@ func parseKillWait(b []byte) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// mortal says why all of the job's processes on this node would be gone at Slurm's
+// diesOnTERM says why all of the job's processes on this node would be gone at Slurm's
 // TERM: it ends the batch script, and with that slurmstepd kills what is left.
 // Where rsswarden is what slurmstepd has started, it stays until the job is in the
 // queue.
-func mortal(proc string, holder int) string {
+func diesOnTERM(proc string, holder int) string {
 	task, stepd := 0, false
 	for i, err := range proctree.Parents(proc, holder) {
 		if i.ID.PID <= 1 || task == 0 && err != nil {

@@ -123,7 +123,7 @@ func (a *Env) SayLastLife() {
 // who leads.
 func (a *Env) LastLife() func() string {
 	job, ok := a.Limits.Job()
-	first := job.NodeID == 0 && !a.Ranks.Heir()
+	first := job.NodeID == 0 && !a.Ranks.Successor()
 	if a.Ranks.Alone() {
 		first = job.Task == 0
 	}

@@ -24,7 +24,7 @@ func parsed(t *testing.T, text string) event.Rule {
 func TestNewSize(t *testing.T) {
 	a := &requeuing{Env: &Env{Settings: &settings.Settings{MaxRequeues: 3}, View: &view.View{}}}
 	l := event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Used: 980 * rss.MiB, Limit: 1000 * rss.MiB}
-	facts := jobFacts{job: slurm.RunningJob{ID: "46", State: "RUNNING", Requeue: true, Batch: true, MiB: 1000, CPUs: 2, Nodes: 1}, room: slurm.Room{MiB: 8000}}
+	facts := jobFacts{job: slurm.RunningJob{ID: "46", State: "RUNNING", Requeue: true, Batch: true, MiB: 1000, CPUs: 2, Nodes: 1}, room: slurm.MaxMemory{MiB: 8000}}
 	for text, want := range map[string]uint64{
 		"97%:requeue": 1250, "97%:requeue=+25%": 1250, "97%:requeue=+50%": 1500, "97%:requeue=3G": 3072, "97%:requeue=20G": 8000,
 		"97%:requeue=advice": 1536, // half as much again, as a size that people write

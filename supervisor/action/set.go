@@ -191,7 +191,7 @@ func (a *Set) Step() {
 		a.Read()
 		f.result, f.until = &r, a.Now()+settling
 	}
-	if f.result.OK && a.Now() < f.until && a.vague(&f.Before) {
+	if f.result.OK && a.Now() < f.until && a.uncertain(&f.Before) {
 		if _, known := a.Workers.OwnBack(&f.Acted); !known {
 			return
 		}
@@ -286,8 +286,8 @@ func (a *Set) Next(l *event.Limit, used rss.Bytes) rss.Bytes {
 	return next
 }
 
-// Foresee has Slurm asked about the job ahead, see [requeuing.foresee].
-func (a *Set) Foresee(delay time.Duration) { a.requeue.foresee(delay) }
+// PrefetchJob has Slurm asked about the job ahead, see [requeuing.prefetchJob].
+func (a *Set) PrefetchJob(delay time.Duration) { a.requeue.prefetchJob(delay) }
 
 // Receivers are the processes that a signal= rule goes to, and why to no others.
 func (a *Set) Receivers(r event.Rule, l *event.Limit) ([]*rss.Proc, event.Feasibility) {

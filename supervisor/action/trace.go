@@ -87,7 +87,7 @@ func (a *trace) Step(w World) (Result, bool) {
 		a.seq, a.used, a.since, a.awaits = w.Sample.Seq, w.Used, 0, false
 	}
 	for _, p := range w.Planned {
-		a.hear(p, w.Now)
+		a.takePlan(p, w.Now)
 	}
 	for _, p := range w.Taken {
 		a.answer(p, w.Now)
@@ -183,7 +183,7 @@ func (w *World) lives(id rss.ProcID) bool {
 	return p != nil && p.ID == id
 }
 
-func (a *trace) hear(p Planned, now time.Duration) {
+func (a *trace) takePlan(p Planned, now time.Duration) {
 	if a.cur == nil || a.planned || p.ID != a.cur.ID {
 		return // of an action that has ended
 	}

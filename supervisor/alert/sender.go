@@ -43,14 +43,14 @@ type Sender struct {
 	closed    bool
 }
 
-// Room is what is left for the process that carries a message, of memory and of what
+// Headroom is what is left for the process that carries a message, of memory and of what
 // else is counted.
-type Room int
+type Headroom int
 
 const (
-	Plenty Room = iota
-	Near        // it may soon be None: what is sent to Alertmanager must outlast that
-	None        // no process is to be started; what is on its way goes on
+	Plenty Headroom = iota
+	Near            // it may soon be None: what is sent to Alertmanager must outlast that
+	None            // no process is to be started; what is on its way goes on
 )
 
 // carrierRoom is what must be left before a limit that kills, or that fails what the
@@ -65,8 +65,8 @@ var carrierRoom = map[event.LimitName]rss.Bytes{
 	event.LimitTasks: 16,
 }
 
-// RoomOf is how much these limits leave for it, of what counts that process too.
-func RoomOf(limits []event.Limit) Room {
+// HeadroomOf is how much these limits leave for it, of what counts that process too.
+func HeadroomOf(limits []event.Limit) Headroom {
 	room := Plenty
 	for i := range limits {
 		l := &limits[i]
@@ -151,8 +151,8 @@ func (s *Sender) Set(current []Alert) {
 	}
 }
 
-// Room says how much there is now. Who was near to None once is thought to be so again.
-func (s *Sender) Room(room Room) {
+// SetHeadroom says how much there is now. After Near it counts as Near for good.
+func (s *Sender) SetHeadroom(room Headroom) {
 	s.mu.Lock()
 	held, near := room == None, s.near || room != Plenty
 	due := s.held && !held || near && !s.near

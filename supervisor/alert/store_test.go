@@ -207,18 +207,18 @@ func TestSenderHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
 		s := n.sender(well)
-		s.Room(None)
+		s.SetHeadroom(None)
 		s.Set([]Alert{at("97%", 98)})
 		time.Sleep(time.Hour)
 		if r := s.Standing()[0]; n.count(well) != 0 || !r.Held || r.Untold != 1 {
 			t.Errorf("told %d times: %+v", n.count(well), r)
 		}
-		s.Room(Plenty)
+		s.SetHeadroom(Plenty)
 		time.Sleep(time.Second)
 		if r := s.Standing()[0]; n.count(well) != 1 || r.Held || r.Untold != 0 {
 			t.Errorf("told %d times: %+v", n.count(well), r)
 		}
-		s.Room(None)
+		s.SetHeadroom(None)
 		s.Close(true)() // what held the memory has ended
 		if n.count("last "+well) != 1 {
 			t.Error("not told at the end")
@@ -248,17 +248,17 @@ func TestSenderTellsAheadOfNoRoom(t *testing.T) {
 		if left := time.Until(ends()); n.count(well) != 1 || left > holds {
 			t.Fatalf("told %d times, the last lasts for %v", n.count(well), left)
 		}
-		s.Room(Near)
+		s.SetHeadroom(Near)
 		time.Sleep(2 * time.Second)
 		if n.count(well) != 2 {
 			t.Fatalf("told %d times when it was near", n.count(well))
 		}
-		s.Room(None)
+		s.SetHeadroom(None)
 		time.Sleep(50 * time.Minute)
 		if left := time.Until(ends()); n.count(well) != 2 || left < 0 {
 			t.Errorf("told %d times, over for %v", n.count(well), -left)
 		}
-		s.Room(Plenty)
+		s.SetHeadroom(Plenty)
 		time.Sleep(time.Second)
 		s.Set(nil)
 		time.Sleep(keepFiring + time.Second)
@@ -275,7 +275,7 @@ func TestSenderTellsAheadOfNoRoom(t *testing.T) {
 func TestAlertsNeedRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit event.Limit
-		want  Room
+		want  Headroom
 	}{
 		"room":             {event.Limit{Name: event.LimitCgroup, Used: 70 * rss.MiB, Limit: 100 * rss.MiB}, Plenty},
 		"little":           {event.Limit{Name: event.LimitCgroup, Used: 94 * rss.MiB, Limit: 100 * rss.MiB}, Near},
@@ -292,7 +292,7 @@ func TestAlertsNeedRoom(t *testing.T) {
 		"does not kill":    {event.Limit{Name: event.LimitThrottle, Used: 99 * rss.MiB, Limit: 100 * rss.MiB}, Plenty},
 		"not read":         {event.Limit{Name: event.LimitCgroup}, Plenty},
 	} {
-		if got := RoomOf([]event.Limit{test.limit}); got != test.want {
+		if got := HeadroomOf([]event.Limit{test.limit}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -31,9 +31,9 @@ type request struct {
 var errGone = errors.New("the client has gone")
 
 // readRequest reads one request as RFC 9112 has it, the parts of it that a client
-// of this server needs. goOn is called where the client waits to be told to send
+// of this server needs. sendContinue is called where the client waits to be told to send
 // the body. The error is errGone or a *problem.
-func readRequest(r io.Reader, goOn func() error) (request, error) {
+func readRequest(r io.Reader, sendContinue func() error) (request, error) {
 	b := bufio.NewReaderSize(r, maxHead)
 	lines, err := readHead(b)
 	if err != nil {
@@ -48,7 +48,7 @@ func readRequest(r io.Reader, goOn func() error) (request, error) {
 		return q, nil
 	}
 	if h.waits && b.Buffered() == 0 {
-		if err := goOn(); err != nil {
+		if err := sendContinue(); err != nil {
 			return q, errGone
 		}
 	}

@@ -77,10 +77,10 @@ func TestLimit(t *testing.T) {
 }
 
 func TestRoom(t *testing.T) {
-	if room, ok := (limitFacts{Limits: []event.Limit{slow, kernel, stepd}}).Room(); !ok || room != 2*rss.GiB {
+	if room, ok := (limitFacts{Limits: []event.Limit{slow, kernel, stepd}}).Headroom(); !ok || room != 2*rss.GiB {
 		t.Errorf("%v %v", room, ok)
 	}
-	if _, ok := (limitFacts{}).Room(); ok {
+	if _, ok := (limitFacts{}).Headroom(); ok {
 		t.Error("room where nothing is known")
 	}
 }

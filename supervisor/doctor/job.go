@@ -42,8 +42,8 @@ func (f limitFacts) Least() *event.Limit {
 	return least
 }
 
-// Room is what may be used before a limit or the node's end, false if unknown.
-func (f limitFacts) Room() (rss.Bytes, bool) {
+// Headroom is what may be used before a limit or the node's end, false if unknown.
+func (f limitFacts) Headroom() (rss.Bytes, bool) {
 	room, known := rss.Bytes(0), false
 	for i := range f.Limits {
 		if l := &f.Limits[i]; l.Name.Row().Ladder && l.Limit > 0 && (!known || l.Headroom() < room) {
@@ -155,7 +155,7 @@ func (d *prober) limits() []Check {
 	}
 	s.readParent(proc, d.CommandLine)
 	d.found = append(slices.Clone(l.Limits), d.Counts(d.PID, sample.Procs)...)
-	d.room, d.roomKnown = l.Room()
+	d.room, d.roomKnown = l.Headroom()
 	return append([]Check{limitCheck(l), treeCheck(tree), cgroup}, slurmChecks(s)...)
 }
 

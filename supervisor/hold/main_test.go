@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		case "watch":
 			runWatcher()
 		case "aside":
-			runAside()
+			answerAsIOHelper()
 		}
 	}
 	os.Exit(testMain(m))

@@ -109,8 +109,8 @@ func command(paths, args, env []string) *child {
 // name meets the holder alone, and so cannot look like a signal to the group.
 const watcherName = "rss-watcher"
 
-// asideName is that of a process of [Aside].
-const asideName = "rss-aside"
+// ioHelperName is that of a process of [RunIOHelper].
+const ioHelperName = "rss-aside"
 
 // ownChild is a child that is ours, by that name.
 func ownChild(name string, argv []string, link, null int, keep []int) *child {

@@ -166,7 +166,7 @@ func init() {
 	switch {
 	case active():
 		installed = source.open()
-	case len(os.Args) > 0 && (os.Args[0] == watcherName || os.Args[0] == asideName):
+	case len(os.Args) > 0 && (os.Args[0] == watcherName || os.Args[0] == ioHelperName):
 		installed = installHandler(handlerWatcher, -1)
 	}
 	if installed != nil {

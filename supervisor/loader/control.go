@@ -149,7 +149,7 @@ func (c *Control) Poll(told bool) []Said {
 			said = append(said, c.read(t)...)
 		}
 		if !t.met && t.log.atEnd() {
-			c.takeOver(t)
+			c.adoptRequests(t)
 		}
 		if t.gone && t.log.offset == before {
 			said = append(said, c.forget(t)...)

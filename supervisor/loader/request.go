@@ -305,8 +305,8 @@ func (t *trainer) heard(l *line, last bool) {
 	}
 }
 
-// takeOver makes what is asked of a trainer ours, once all that it has said is read.
-func (c *Control) takeOver(t *trainer) {
+// adoptRequests makes what is asked of a trainer ours, once all that it has said is read.
+func (c *Control) adoptRequests(t *trainer) {
 	t.met = true
 	for id, r := range t.before {
 		switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
-// heir goes on with a training in the place of a watcher that died.
-func (tr *training) heir() {
+// successor goes on with a training in the place of a watcher that died.
+func (tr *training) successor() {
 	tr.t.Helper()
 	c, err := Open(tr.dir)
 	must(tr.t, err)
@@ -32,7 +32,7 @@ func TestOldRecycleIsWithdrawn(t *testing.T) {
 		old, err := tr.ctl.Recycle(tr.workers()[0], event.Drain)
 		must(t, err)
 		tr.said = nil
-		tr.heir()
+		tr.successor()
 		if n := tr.ctl.Withdrawn(); n != 1 || tr.ctl.Inherited() {
 			t.Errorf("%d withdrawn, inherited %v", n, tr.ctl.Inherited())
 		}
@@ -61,7 +61,7 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 		must(t, err)
 		tr.until("an answer", func() bool { return tr.count(event.LoaderAccepted, id) > 0 })
 		tr.said = nil
-		tr.heir()
+		tr.successor()
 		if n := tr.ctl.Withdrawn(); n != 0 || tr.ctl.Inherited() {
 			t.Errorf("%d withdrawn, inherited %v", n, tr.ctl.Inherited())
 		}
@@ -102,25 +102,25 @@ func TestInheritedRequests(t *testing.T) {
 	s.log(`{"what":"accepted","pid":1,"worker":101,"id":2,"n":1}` + "\n" +
 		`{"what":"accepted","pid":1,"worker":102,"id":3,"n":1,"why":"` + string(event.ReasonDeferred) + `"}` + "\n" +
 		`{"what":"accepted","pid":1,"worker":103,"id":4,"n":1}` + "\n" + `{"what":"recycled","pid":1,"worker":103,"new":105,"id":4,"n":1}` + "\n")
-	heir, err := Open(s.dir)
+	successor, err := Open(s.dir)
 	must(t, err)
-	defer heir.Close()
-	must(t, heir.SetBudget(100*rss.MiB))
-	s.Control = heir
+	defer successor.Close()
+	must(t, successor.SetBudget(100*rss.MiB))
+	s.Control = successor
 	s.Poll(true)
 	want := ctl{V: 1, Last: 5, Budget: 100 * rss.MiB, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{{2, 101, event.Drain}, {3, 102, event.Drain}}}
 	if got := s.ctl(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if n := heir.Withdrawn(); n != 1 || !heir.Inherited() {
-		t.Errorf("%d withdrawn, inherited %v", n, heir.Inherited())
+	if n := successor.Withdrawn(); n != 1 || !successor.Inherited() {
+		t.Errorf("%d withdrawn, inherited %v", n, successor.Inherited())
 	}
 	s.log(`{"what":"recycled","pid":1,"worker":101,"new":106,"id":2,"n":1}` + "\n")
 	s.expect(event.LoaderRecycled)
-	if heir.Inherited() {
+	if successor.Inherited() {
 		t.Error("it is waited for what has ended")
 	}
-	if id, err := heir.Recycle(104, event.Swap); err != nil || id != 6 {
+	if id, err := successor.Recycle(104, event.Swap); err != nil || id != 6 {
 		t.Errorf("request %d, %v", id, err)
 	}
 	if got, want := s.ctl().Recycle, []ctlRecycle{{3, 102, event.Drain}, {6, 104, event.Swap}}; !reflect.DeepEqual(got, want) {
@@ -142,21 +142,21 @@ func TestInheritedAfterAll(t *testing.T) {
 		all = append(all, line...)
 	}
 	s.log(string(all) + `{"what":"accepted","pid":1,"worker":101,"id":1,"n":1}` + "\n")
-	heir, err := Open(s.dir)
+	successor, err := Open(s.dir)
 	must(t, err)
-	defer heir.Close()
-	s.Control = heir
-	heir.Poll(true)
-	if err := heir.SetBudget(rss.GiB); err != nil || !heir.Inherited() {
-		t.Errorf("%v, inherited %v before all was read", err, heir.Inherited())
+	defer successor.Close()
+	s.Control = successor
+	successor.Poll(true)
+	if err := successor.SetBudget(rss.GiB); err != nil || !successor.Inherited() {
+		t.Errorf("%v, inherited %v before all was read", err, successor.Inherited())
 	}
 	if c := s.ctl(); c.Budget != 0 || len(c.Recycle) != 1 {
 		t.Errorf("%+v before all was read", c)
 	}
 	for range 4 {
-		heir.Poll(true)
+		successor.Poll(true)
 	}
-	if c := s.ctl(); c.Budget != rss.GiB || len(c.Recycle) != 1 || c.Recycle[0].ID != id || heir.Withdrawn() != 0 {
-		t.Errorf("%+v, %d withdrawn", c, heir.Withdrawn())
+	if c := s.ctl(); c.Budget != rss.GiB || len(c.Recycle) != 1 || c.Recycle[0].ID != id || successor.Withdrawn() != 0 {
+		t.Errorf("%+v, %d withdrawn", c, successor.Withdrawn())
 	}
 }

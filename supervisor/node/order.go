@@ -156,7 +156,7 @@ func (p *Place) obey(now time.Duration, n *News) {
 	switch {
 	case o.Stop:
 		p.stop.begin(now, p.Me.Command, &o, &p.opt, n)
-	case len(o.Trim) > 0 && !p.Heir: // else its answer is not waited for
+	case len(o.Trim) > 0 && !p.Successor: // else its answer is not waited for
 		n.Trim, n.Order = o.Trim, o.ID
 	}
 }

@@ -38,9 +38,9 @@ type Options struct {
 // and their times are those of its clock.
 type Place struct {
 	Ranks
-	// Heir says that another watcher led before us, and From when we began to lead.
-	Heir bool
-	From time.Duration
+	// Successor says that another watcher led before us, and From when we began to lead.
+	Successor bool
+	From      time.Duration
 	// Stagger is for the leader: when a worker may be recycled.
 	Stagger Stagger
 
@@ -58,7 +58,7 @@ type Place struct {
 	handed    Handover
 
 	lead    *probe.Reader[*post, error] // a follower's wait for the lead
-	settled time.Duration               // when an heir begins to lead
+	settled time.Duration               // when a successor begins to lead
 }
 
 // New returns a place that has not joined.
@@ -129,7 +129,7 @@ func (p *Place) Has(name string) bool { return p.post.dir.has(name) }
 
 // Lead begins to lead.
 func (p *Place) Lead(now time.Duration) (n News) {
-	p.From, p.Heir = now, p.Heir || p.follows
+	p.From, p.Successor = now, p.Successor || p.follows
 	if p.post == nil {
 		return n
 	}
@@ -157,14 +157,14 @@ func (p *Place) Advance(now time.Duration) (n News) {
 		err, fell := p.lead.Take()
 		switch {
 		case fell && err == nil && !p.post.Killed():
-			p.Heir, p.settled = true, now+settleFor
+			p.Successor, p.settled = true, now+settleFor
 		case fell:
-			p.Heir, p.settled = true, now
+			p.Successor, p.settled = true, now
 		}
 		if p.renew(now, &n) {
 			p.hearOrders(&n)
 		}
-		// An heir does what the leader before it asked for last: that one may have left
+		// A successor does what the leader before it asked for last: that one may have left
 		// as soon as it had.
 		p.obey(now, &n)
 		if err != nil {
@@ -174,7 +174,7 @@ func (p *Place) Advance(now time.Duration) (n News) {
 			p.post.Leave()
 			p.post = nil
 		}
-		p.follows = !p.Heir || now < p.settled
+		p.follows = !p.Successor || now < p.settled
 	}
 	p.stop.kill(now, p.Me.Command, &p.opt, &n)
 	return n
@@ -185,7 +185,7 @@ func (p *Place) Within(now, pause time.Duration) time.Duration {
 	if p.follows && !p.hears {
 		pause = min(pause, blindEvery)
 	}
-	if p.follows && p.Heir {
+	if p.follows && p.Successor {
 		pause = min(pause, p.settled-now)
 	}
 	return p.stop.within(now, pause)

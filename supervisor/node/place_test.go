@@ -198,7 +198,7 @@ func TestHeirSettles(t *testing.T) {
 		m := newMachine(t)
 		first, second := m.rank(t, 0), m.rank(t, 1)
 		second.Follow()
-		if second.Advance(5 * time.Second); second.Leads() || second.HasLock() || second.Heir {
+		if second.Advance(5 * time.Second); second.Leads() || second.HasLock() || second.Successor {
 			t.Fatal("two lead")
 		}
 		if killed {
@@ -208,7 +208,7 @@ func TestHeirSettles(t *testing.T) {
 		}
 		second.falls()
 		for at := 5 * time.Second; at < 5*time.Second+after; at += 100 * time.Millisecond {
-			if second.Advance(at); second.Leads() || !second.Heir || !second.HasLock() {
+			if second.Advance(at); second.Leads() || !second.Successor || !second.HasLock() {
 				t.Fatalf("it leads %v after", at)
 			}
 			if left := second.Within(at, time.Hour); left != 5*time.Second+after-at {
@@ -230,7 +230,7 @@ func TestLeadThatCannotBeHad(t *testing.T) {
 	second.Follow()
 	second.falls()
 	n := second.Advance(time.Second)
-	if !second.Leads() || second.Joined() || !second.Heir || len(n.Faults) != 1 {
+	if !second.Leads() || second.Joined() || !second.Successor || len(n.Faults) != 1 {
 		t.Errorf("leads %v, has a place %v, %+v", second.Leads(), second.Joined(), n)
 	}
 	_ = os.Remove(lock)
@@ -368,7 +368,7 @@ func TestStopWithoutAnOrder(t *testing.T) {
 }
 
 // TestPieces: the holder of another rank is asked for a piece by its watcher, and what came
-// of it is taken once. An heir passes nothing on: the answer is not waited for.
+// of it is taken once. A successor passes nothing on: the answer is not waited for.
 func TestPieces(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)
@@ -401,9 +401,9 @@ func TestPieces(t *testing.T) {
 	if _, ok, err := first.Answered(); !ok || err == nil || err.Error() != "no" {
 		t.Errorf("%v, %v", ok, err)
 	}
-	second.Heir = true
+	second.Successor = true
 	if n := ask(); n.Trim != nil {
-		t.Errorf("an heir is asked: %+v", n)
+		t.Errorf("a successor is asked: %+v", n)
 	}
 }
 

@@ -60,11 +60,11 @@ func TestOneLeads(t *testing.T) {
 	if leading != 0 {
 		t.Fatalf("%d leads, not who was first", leading)
 	}
-	heir := make(chan int, 5)
+	successor := make(chan int, 5)
 	for i := 1; i < 5; i++ {
 		go func() {
 			if posts[i].Wait() == nil {
-				heir <- i
+				successor <- i
 			}
 		}()
 	}
@@ -78,7 +78,7 @@ func TestOneLeads(t *testing.T) {
 			break
 		}
 		select {
-		case leading = <-heir:
+		case leading = <-successor:
 		case <-time.After(10 * time.Second):
 			t.Fatal("no rank took the lead over")
 		}

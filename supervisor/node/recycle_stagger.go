@@ -53,13 +53,13 @@ func (s *Stagger) Withdrawn(n int, now time.Duration) {
 
 // Turn is when a recycle would begin.
 type Turn struct {
-	Now     time.Duration
-	Left    time.Duration // until the limit is reached, 0 where nothing grows
-	Nodes   int           // of the job
-	From    time.Duration // since when we lead
-	Heir    bool          // another watcher led before us
-	Pending bool          // a recycle that it asked for may go on
-	Within  time.Duration // … until then at most
+	Now       time.Duration
+	Left      time.Duration // until the limit is reached, 0 where nothing grows
+	Nodes     int           // of the job
+	From      time.Duration // since when we lead
+	Successor bool          // another watcher led before us
+	Pending   bool          // a recycle that it asked for may go on
+	Within    time.Duration // … until then at most
 }
 
 // Waits says that a recycle has to wait although it could help: a leader before us has begun
@@ -85,7 +85,7 @@ func (s *Stagger) begunBefore(t Turn) bool {
 		pause = inHurry
 	}
 	switch {
-	case t.Heir && t.Now-t.From < pause, s.withdrawn > 0 && t.Now-s.withdrawnAt < pause:
+	case t.Successor && t.Now-t.From < pause, s.withdrawn > 0 && t.Now-s.withdrawnAt < pause:
 		return true
 	case t.Now-max(t.From, s.withdrawnAt) >= t.Within:
 		return false

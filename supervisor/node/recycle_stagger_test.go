@@ -30,7 +30,7 @@ func TestNewLeaderWaits(t *testing.T) {
 		if c.withdrawn > 0 {
 			s.Withdrawn(1, time.Hour+c.withdrawn)
 		}
-		turn := Turn{Now: time.Hour + c.at, From: time.Hour, Heir: true, Left: c.left, Pending: c.pending, Within: time.Minute, Nodes: 1}
+		turn := Turn{Now: time.Hour + c.at, From: time.Hour, Successor: true, Left: c.left, Pending: c.pending, Within: time.Minute, Nodes: 1}
 		if waits := s.Waits(turn); waits != c.waits {
 			t.Errorf("%+v: waits %v", c, waits)
 		}

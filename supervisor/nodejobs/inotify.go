@@ -65,8 +65,8 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 	if n.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
 		if n.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
 			if n.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
-				if err = n.hear(n.inotify); err == nil {
-					err = n.hear(n.stop)
+				if err = n.addToEpoll(n.inotify); err == nil {
+					err = n.addToEpoll(n.stop)
 				}
 			}
 		}
@@ -83,7 +83,7 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 	return n, nil
 }
 
-func (n *notices) hear(fd int) error {
+func (n *notices) addToEpoll(fd int) error {
 	return unix.EpollCtl(n.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
@@ -265,7 +265,7 @@ func (n *notices) drain(buf []byte) (calm bool) {
 				n.met(s.ooms)
 			case mask&unix.IN_ISDIR == 0:
 			case mask&unix.IN_CREATE != 0:
-				n.came(s, name)
+				n.addDir(s, name)
 				calm = false
 			case mask&unix.IN_DELETE != 0:
 				if c := s.kids[name]; c != nil {
@@ -305,7 +305,7 @@ func (n *notices) comeIn(s *watchedDir) {
 	entries, _ := os.ReadDir(s.path)
 	for _, e := range entries {
 		if e.IsDir() {
-			n.came(s, e.Name())
+			n.addDir(s, e.Name())
 		}
 	}
 }
@@ -324,8 +324,8 @@ func (n *notices) watch(s *watchedDir, path string, mask uint32) error {
 	return nil
 }
 
-// came takes in a directory that is new.
-func (n *notices) came(s *watchedDir, name string) {
+// addDir starts to watch a new directory.
+func (n *notices) addDir(s *watchedDir, name string) {
 	if s.kids[name] != nil {
 		return
 	}

@@ -112,7 +112,7 @@ func (r *real) told(what string, ok func(Snapshot) bool) Snapshot {
 // look is a look at the node's own jobs.
 func (r *real) look() Snapshot {
 	r.t.Helper()
-	snap, err := r.Look(time.Now())
+	snap, err := r.Scan(time.Now())
 	must(r.t, err)
 	return snap
 }

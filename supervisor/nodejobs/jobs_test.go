@@ -52,7 +52,7 @@ func TestForecastOfRareLooks(t *testing.T) {
 			s.v1("slurm/uid_1/job_7", used, limit, 0)
 			// A tick comes some milliseconds early or late.
 			now := s.now.Add(time.Duration(look)*interval + time.Duration(look%3)*5*time.Millisecond)
-			snap, err := s.Look(now)
+			snap, err := s.Scan(now)
 			must(t, err)
 			u := snap.Jobs[0].Use
 			if !u.Forecast {
@@ -80,7 +80,7 @@ func TestForecastOfFastGrowth(t *testing.T) {
 		for at := interval; at < 350*time.Second; at += interval {
 			used := uint64(at.Seconds() * 1_000_000)
 			s.v1("slurm/uid_1/job_7", used, limit, 0)
-			snap, err := s.Look(s.now.Add(at))
+			snap, err := s.Scan(s.now.Add(at))
 			must(t, err)
 			u := snap.Jobs[0].Use
 			if want, due := 360*time.Second-at, used > limit/2 && at-interval >= rss.HoldTime; u.Forecast != due || u.Forecast && (u.ETA-want).Abs() > 5*time.Second {

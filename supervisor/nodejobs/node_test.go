@@ -81,7 +81,7 @@ func TestNoSlurm(t *testing.T) {
 		t.Errorf("%+v", snap)
 	}
 	tree.Write("proc/self/mountinfo", "")
-	if _, err := New(tree.Proc, tree.Sys, "").Look(time.Now()); err == nil {
+	if _, err := New(tree.Proc, tree.Sys, "").Scan(time.Now()); err == nil {
 		t.Error("no mount, and no error")
 	}
 }
@@ -557,7 +557,7 @@ func archive(t *testing.T, name string) rsstest.Tree {
 func (s *stand) look() Snapshot {
 	s.t.Helper()
 	s.now = s.now.Add(10 * time.Second)
-	snap, err := s.Look(s.now)
+	snap, err := s.Scan(s.now)
 	must(s.t, err)
 	return snap
 }

@@ -116,7 +116,7 @@ func (n *notices) control(dir string) (fd int, err error) {
 	defer unix.Close(of)
 	fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err == nil {
-		if err = n.hear(fd); err == nil {
+		if err = n.addToEpoll(fd); err == nil {
 			if _, err = unix.Write(control, fmt.Appendf(nil, "%d %d", fd, of)); err == nil {
 				return fd, nil
 			}

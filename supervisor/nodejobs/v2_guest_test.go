@@ -58,7 +58,7 @@ func TestRealV2(t *testing.T) {
 	must(t, n.Listen())
 	look := func() Snapshot {
 		t.Helper()
-		snap, err := n.Look(time.Now())
+		snap, err := n.Scan(time.Now())
 		if err != nil || snap.Failures > 0 {
 			t.Fatalf("%v, %+v", err, snap)
 		}

@@ -16,9 +16,9 @@ import (
 // ahead is how far the clock that both ladders know is before that of the first.
 const ahead = 100 * time.Hour
 
-// heir is a script that goes on where c ends, in a ladder of its own whose clock
+// successor is a script that goes on where c ends, in a ladder of its own whose clock
 // begins at 0. waiting is a decision that had not been begun.
-func (c *script) heir(waiting uint64) *script {
+func (c *script) successor(waiting uint64) *script {
 	c.t.Helper()
 	m := c.s.Snapshot(c.now, c.now+ahead, waiting)
 	data, err := m.Encode()
@@ -135,7 +135,7 @@ func TestHandOver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t, c.ladder)
-			c.after(s.heir(c.before(s)))
+			c.after(s.successor(c.before(s)))
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestHandOverForecast(t *testing.T) {
 	if got := grow(c, &use, 30*time.Minute); !slices.Equal(got, []string{"eta<40m:signal=USR2"}) {
 		t.Fatalf("fired %q", got)
 	}
-	h := c.heir(0)
+	h := c.successor(0)
 	if got := grow(h, &use, 20*time.Minute); len(got) > 0 {
 		t.Errorf("fired %q again at %.0f %%", got, use)
 	}
@@ -181,7 +181,7 @@ func TestSkippedAfterHandOver(t *testing.T) {
 		if got := c.at(second, slurm(86)); len(got) != 0 {
 			t.Errorf("said %q again", got)
 		}
-		c = c.heir(0)
+		c = c.successor(0)
 	}
 }
 

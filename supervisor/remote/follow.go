@@ -54,7 +54,7 @@ type heardStatus struct {
 func Follow(c Caller, t Target, every time.Duration, once bool) (*Follower, error) {
 	f := &Follower{c: c, t: t, once: once, every: every, news: make(chan struct{}, 1), last: map[leaderKey]*heardStatus{}, why: map[string]Answer{}}
 	// A line on stderr would break the screen.
-	f.c.Warn = func(text string) { f.hear(Answer{Node: thisProgram, Error: program + ": " + text}) }
+	f.c.Warn = func(text string) { f.take(Answer{Node: thisProgram, Error: program + ": " + text}) }
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	if t.Job != "" {
 		if _, err := t.running(f.ctx, c); err != nil && len(t.askLocal(f.ctx, c, t.Job)) == 0 {
@@ -177,9 +177,9 @@ func (f *Follower) listen() {
 	}
 	for {
 		began := time.Now()
-		nodes, err := f.t.reach(f.ctx, f.c, q, f.hear)
+		nodes, err := f.t.reach(f.ctx, f.c, q, f.take)
 		if err != nil && f.ctx.Err() == nil {
-			f.hear(Answer{Node: "job " + f.t.Job, Error: text.Plain(err.Error())})
+			f.take(Answer{Node: "job " + f.t.Job, Error: text.Plain(err.Error())})
 		}
 		if f.once {
 			return
@@ -207,7 +207,7 @@ func (f *Follower) silent() bool {
 	return n > 0
 }
 
-func (f *Follower) hear(a Answer) {
+func (f *Follower) take(a Answer) {
 	f.mu.Lock()
 	switch {
 	case a.Status != nil:

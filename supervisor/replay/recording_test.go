@@ -129,27 +129,27 @@ func TestHeirAgain(t *testing.T) {
 	if len(before.fired) != 3 {
 		t.Fatalf("fired %v", before.fired)
 	}
-	heir := successor(t, before.memory(), "")
-	heir.uses(30, 86)
-	if len(heir.fired) != 0 {
-		t.Fatalf("did again %v", heir.fired)
+	successor := successor(t, before.memory(), "")
+	successor.uses(30, 86)
+	if len(successor.fired) != 0 {
+		t.Fatalf("did again %v", successor.fired)
 	}
-	heir.uses(10, 60)
-	heir.uses(120, 87)
-	if len(heir.fired) < 3 {
-		t.Fatalf("armed again it fired %v", heir.fired)
+	successor.uses(10, 60)
+	successor.uses(120, 87)
+	if len(successor.fired) < 3 {
+		t.Fatalf("armed again it fired %v", successor.fired)
 	}
-	run := heir.b.Run()
+	run := successor.b.Run()
 	r := replayed(t, run, replay.Options{})
-	if !*r.Same || len(r.Decisions) != len(heir.fired) {
+	if !*r.Same || len(r.Decisions) != len(successor.fired) {
 		t.Fatalf("same %v: %+v, missed %+v", *r.Same, r.Decisions, r.Missed)
 	}
 	for i, d := range r.Decisions {
-		if d.Rule != heir.fired[i] {
-			t.Errorf("%d: %s, want %s", i, d.Rule, heir.fired[i])
+		if d.Rule != successor.fired[i] {
+			t.Errorf("%d: %s, want %s", i, d.Rule, successor.fired[i])
 		}
 	}
-	if r := replayed(t, changed(run, nil), replay.Options{}); *r.Same || len(r.Decisions) <= len(heir.fired) {
+	if r := replayed(t, changed(run, nil), replay.Options{}); *r.Same || len(r.Decisions) <= len(successor.fired) {
 		t.Errorf("without what it took over: same %v, %+v", *r.Same, r.Decisions)
 	}
 	for name, change := range map[string]func(*event.Handover){
@@ -181,9 +181,9 @@ func TestHeirOfOneStep(t *testing.T) {
 	for i := range m.Rungs {
 		m.Rungs[i].Level = "46.0"
 	}
-	heir := successor(t, m, "46.0")
-	heir.uses(30, 86)
-	run := heir.b.Run()
+	successor := successor(t, m, "46.0")
+	successor.uses(30, 86)
+	run := successor.b.Run()
 	if r := replayed(t, run, replay.Options{}); !*r.Same || len(r.Decisions) != 0 {
 		t.Errorf("same %v, %+v", *r.Same, r.Decisions)
 	}
@@ -228,9 +228,9 @@ func TestLeadsAgain(t *testing.T) {
 // of another size.
 func TestHeirWithAnotherLimit(t *testing.T) {
 	before := predecessor(t)
-	heir := successor(t, before.memory(), "")
-	heir.uses(100, 86)
-	run := heir.b.Run()
+	successor := successor(t, before.memory(), "")
+	successor.uses(100, 86)
+	run := successor.b.Run()
 	count := func(opt replay.Options, rule string) int {
 		n := 0
 		for _, d := range replayed(t, run, opt).Decisions {

@@ -134,10 +134,10 @@ func (a *Alerts) Raise(now time.Duration, raised []policy.Raised, limits []event
 			first = r.Limit
 		}
 	}
-	room := alert.RoomOf(limits)
+	room := alert.HeadroomOf(limits)
 	a.Comment.warning(now, first, room)
 	if a.sender != nil {
-		a.sender.Room(room)
+		a.sender.SetHeadroom(room)
 		a.sender.Set(current)
 	}
 	if a.would == "" {

@@ -84,7 +84,7 @@ func (c *Comment) due(now time.Duration, crossed bool) bool {
 
 // warning writes the limit of a warning into the comment; nil where none is
 // crossed.
-func (c *Comment) warning(now time.Duration, l *event.Limit, room alert.Room) {
+func (c *Comment) warning(now time.Duration, l *event.Limit, room alert.Headroom) {
 	if c.job == "" || !c.due(now, l != nil) || room == alert.None {
 		return
 	}

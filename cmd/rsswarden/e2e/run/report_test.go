@@ -93,12 +93,12 @@ func (s *sharedPlace) report(args ...string) string {
 func TestReportOfNodes(t *testing.T) {
 	s := newSharedPlace(t)
 	s.keep(nodeOf(1, 2, 2, 10*time.Minute), false)
-	lost, heir := nodeOf(2, 2, 2, 10*time.Minute), nodeOf(2, 2, 2, 10*time.Minute)
+	lost, successor := nodeOf(2, 2, 2, 10*time.Minute), nodeOf(2, 2, 2, 10*time.Minute)
 	lost.To, lost.Exit, lost.Ends = 5*time.Minute, nil, nil
-	heir.From, heir.Leader = 5*time.Minute+time.Second, 3
-	heir.Ends = []recordtest.RankEnd{{Task: 2, At: 10 * time.Minute}}
+	successor.From, successor.Leader = 5*time.Minute+time.Second, 3
+	successor.Ends = []recordtest.RankEnd{{Task: 2, At: 10 * time.Minute}}
 	s.keep(lost, true)
-	s.keep(heir, true)
+	s.keep(successor, true)
 	other := nodeOf(1, 1, 1, time.Minute)
 	other.Job = "471"
 	s.keep(other, true)

@@ -42,8 +42,8 @@ func (j *commented) comment() string {
 	return comment
 }
 
-// goOn has those go on who wait for that file.
-func (j *commented) goOn(file string) {
+// release makes a file that ranks wait for.
+func (j *commented) release(file string) {
 	j.t.Helper()
 	if out := j.c.Do(j.t, "touch", filepath.Join(j.Dir, file)); out.Code != 0 {
 		j.t.Fatal(out)
@@ -123,14 +123,14 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 	}
 
 	for _, j := range []*commented{batch, ranks, long} {
-		j.goOn("go")
+		j.release("go")
 	}
-	array.goOn("go4")
+	array.release("go4")
 	wardentest.Until(t, "the end of the task", func() bool { return ended("sweep; ").MatchString(near.comment()) })
 	if got := other.comment(); got != "sweep" {
 		t.Errorf("when %s has ended the comment of %s is %q", near.shown, other.shown, got)
 	}
-	array.goOn("go3")
+	array.release("go3")
 	for _, j := range []*commented{batch, ranks, long} {
 		if r := j.Wait(t); r.State != "COMPLETED" {
 			t.Errorf("%s\n%s", r.State, r.Stderr)

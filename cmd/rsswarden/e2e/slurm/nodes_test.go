@@ -180,11 +180,11 @@ func (j fourRanks) killLeader(t *testing.T, tasks []int) {
 	}
 	killed := time.Now()
 	wardentest.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	second, heir, since := j.leader(t, tasks, pid)
+	second, successor, since := j.leader(t, tasks, pid)
 	if since.Sub(killed) > 2*time.Second {
 		t.Errorf("the lead was taken over %v after the kill", since.Sub(killed))
 	}
-	t.Logf("task %d, watcher %d, killed; task %d, watcher %d, led %v after", first, pid, second, heir, since.Sub(killed))
+	t.Logf("task %d, watcher %d, killed; task %d, watcher %d, led %v after", first, pid, second, successor, since.Sub(killed))
 }
 
 // reported wants one report of both nodes, with the second as the one that bound.

@@ -11,8 +11,8 @@ import (
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 )
 
-// Look reads all jobs. now has a monotonic reading.
-func (n *Node) Look(now time.Time) (Snapshot, error) {
+// Scan reads all jobs. now has a monotonic reading.
+func (n *Node) Scan(now time.Time) (Snapshot, error) {
 	if n.trees == nil {
 		if err := n.find(); err != nil {
 			return Snapshot{}, err
@@ -169,7 +169,7 @@ func (n *Node) Listen() error {
 	return errors.New("cannot be told of OOM kills: no hierarchy accounts memory")
 }
 
-// Told yields when [Node.Look] would find a kill that the kernel has reported.
+// Told yields when [Node.Scan] would find a kill that the kernel has reported.
 func (n *Node) Told() <-chan struct{} {
 	if n.notices == nil {
 		return nil

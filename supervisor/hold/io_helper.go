@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnansweredError: a process of [Aside] did not answer in time.
+// UnansweredError: a process of [RunIOHelper] did not answer in time.
 type UnansweredError struct {
 	PID      int // of the process, if SIGKILL did not end it; else 0
 	Patience time.Duration
@@ -24,7 +24,7 @@ func (e *UnansweredError) Error() string {
 	return text
 }
 
-// Aside runs a command of this program in a process of its own: argv[0] is the path to
+// RunIOHelper runs a command of this program in a process of its own: argv[0] is the path to
 // execute. The process gets ask by [Asked]; what it sends by [Answer] is returned.
 //
 // No signal ends a thread that waits for a silent file server, and a process ends with the
@@ -32,7 +32,7 @@ func (e *UnansweredError) Error() string {
 // the command has ended. A child need not be waited for. One that has not answered after
 // patience is killed and left; it holds none of the user's descriptors. Without room for a
 // process the error is an errno of clone(2).
-func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
+func RunIOHelper(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
 	end := time.Now().Add(patience)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func Aside(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
 		unix.Close(pair[1])
 		return nil, err
 	}
-	c := ownChild(asideName, argv, pair[1], null, nil)
+	c := ownChild(ioHelperName, argv, pair[1], null, nil)
 	pid, noProcess, execErr := c.spawn()
 	c.close()
 	unix.Close(pair[1])
@@ -111,15 +111,15 @@ func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
 	}
 }
 
-var errNotAside = errors.New("not started by a run")
+var errNoIOHelper = errors.New("not started by a run")
 
-// Asked is what the process of [Aside] is to do. It closes standard error, whose reader
+// Asked is what the process of [RunIOHelper] is to do. It closes standard error, whose reader
 // must not wait for a file server.
 func Asked() ([]byte, error) {
-	if os.Args[0] != asideName {
-		return nil, errNotAside
+	if os.Args[0] != ioHelperName {
+		return nil, errNoIOHelper
 	}
-	setName(asideName)
+	setName(ioHelperName)
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runAside answers with what it is asked, unless that is how it is to fail.
-func runAside() {
+// answerAsIOHelper answers with what it is asked, unless that is how it is to fail.
+func answerAsIOHelper() {
 	ask, err := Asked()
 	switch {
 	case err != nil:
@@ -28,9 +28,9 @@ func runAside() {
 	os.Exit(0)
 }
 
-// TestAside: what is asked and answered may be longer than a socket holds; one that dies
+// TestIOHelper: what is asked and answered may be longer than a socket holds; one that dies
 // or says nothing is an error, in time. Neither a descriptor nor a process is left.
-func TestAside(t *testing.T) {
+func TestIOHelper(t *testing.T) {
 	descriptors := func() int {
 		fds, err := filepath.Glob("/proc/self/fd/*")
 		must(t, err)
@@ -39,17 +39,17 @@ func TestAside(t *testing.T) {
 	argv := []string{"/proc/self/exe", "aside"}
 	before := descriptors()
 	long := bytes.Repeat([]byte("long "), 1<<18)
-	if got, err := Aside(argv, long, time.Minute); err != nil || !bytes.Equal(got, long) {
+	if got, err := RunIOHelper(argv, long, time.Minute); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("%d bytes of %d, %v", len(got), len(long), err)
 	}
-	if got, err := Aside(argv, []byte("die"), time.Minute); err != errEnded {
+	if got, err := RunIOHelper(argv, []byte("die"), time.Minute); err != errEnded {
 		t.Errorf("of one that dies %q, %v", got, err)
 	}
 	var left *UnansweredError
-	if got, err := Aside(argv, []byte("hang"), 100*time.Millisecond); !errors.As(err, &left) || left.PID != 0 {
+	if got, err := RunIOHelper(argv, []byte("hang"), 100*time.Millisecond); !errors.As(err, &left) || left.PID != 0 {
 		t.Errorf("of one that hangs %q, %v", got, err)
 	}
-	if got, err := Aside([]string{"/none", "aside"}, nil, time.Minute); err != unix.ENOENT {
+	if got, err := RunIOHelper([]string{"/none", "aside"}, nil, time.Minute); err != unix.ENOENT {
 		t.Errorf("of none %q, %v", got, err)
 	}
 	if n := descriptors() - before; n != 0 {
