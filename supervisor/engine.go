@@ -252,6 +252,9 @@ func (e *engine) poll(told bool) (added bool) {
 	for i := range said {
 		s := &said[i]
 		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter || s.What == event.LoaderPickling
+		if s.What == event.LoaderRecycled && s.Reason == string(event.ReasonDeferred) {
+			e.tell.Status.CountRecycled(e.node.Owner(e.view.Sample.Procs, s.Trainer.PID).Holder) // no action waits for it
+		}
 		e.acts.Hear(action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})
 	}
 	return added
@@ -423,7 +426,7 @@ func (e *engine) answerClient(r tell.Request) {
 		e.tell.Status.Begun(r, results, err)
 		return
 	}
-	e.tell.Status.Answer(r, e.now(), e.standing())
+	e.tell.Status.Answer(r, e.standing())
 }
 
 // standing is what the status is made of.

@@ -55,7 +55,7 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 }
 
 // status is what a client would get.
-func (s *stand) status() *control.Status { return s.tell.Status.Of(s.now(), s.standing()) }
+func (s *stand) status() *control.Status { return s.tell.Status.Of(s.standing()) }
 
 // TestStatus: what is said of ranks and processes is what was read of them.
 func TestStatus(t *testing.T) {

@@ -43,6 +43,37 @@ func targetOf(c *cli.Context) (remote.Target, error) {
 	return t, nil
 }
 
+// hasProcess says whether a process is one of a run: of its commands, of what they started, or
+// of rsswarden itself. Each run has the process 0.
+func hasProcess(st *control.Status, pid int) bool {
+	return pid == 0 || slices.ContainsFunc(st.Ranks, func(r control.Rank) bool { return r.PID == pid || r.Holder == pid || r.Watcher == pid }) ||
+		slices.ContainsFunc(st.Procs, func(p control.Proc) bool { return p.PID == pid })
+}
+
+func noProcess(pid int) error {
+	return &remote.Error{Msg: fmt.Sprintf("process %d is in no run of yours on this node", pid), Hint: "rsswarden status lists the runs"}
+}
+
+// pidFlag chooses the run that has a process.
+func pidFlag() cli.Flag {
+	return &cli.IntFlag{Name: "pid", Usage: "of the run that has the process `PID`"}
+}
+
+// pidTarget widens the target to every run on this node where a process chooses one.
+func pidTarget(c *cli.Context) (remote.Target, error) {
+	t, err := targetOf(c)
+	switch {
+	case err != nil || !c.IsSet("pid"):
+	case c.Int("pid") < 1:
+		return t, usagef("give the number that ps shows: --pid 4711", "--pid %d is not a PID", c.Int("pid"))
+	case t.Job != "":
+		return t, usagef("leave one of them out", "--pid is for this node, --job for all nodes of a job")
+	default:
+		t.All = true
+	}
+	return t, err
+}
+
 // caller is this process as package remote needs to know it.
 func (p process) caller() remote.Caller {
 	return remote.Caller{Lookup: p.lookup, Environ: p.env, Warn: p.warn}

@@ -172,7 +172,7 @@ var variables = [][2]string{
 	{"RSSWARDEN_RUNTIME", "Where files of running watches are, the same for all ranks of a job; else TMPDIR, else /tmp."},
 	{"RSSWARDEN_EVENT", "Given to the command of an exec= rule."},
 	{"XDG_STATE_HOME, XDG_CACHE_HOME", "Where records outside Slurm are, and the files of the loader hook."},
-	{"NO_COLOR, TERM, COLUMNS, LC_ALL", "top: no colour where NO_COLOR is set or TERM is dumb; the width of --once; whether UTF-8 may be shown."},
+	{"NO_COLOR, TERM, COLUMNS, LC_ALL", "status, top: no colour where NO_COLOR is set or TERM is dumb; the width where stdout is no terminal; whether UTF-8 may be shown."},
 	{"SLURM_JOB_ID, SLURM_PROCID, …", "Which job, step and rank this is."},
 }
 

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/remote"
+	"github.com/rsswarden/rsswarden/supervisor/screen"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -93,6 +96,40 @@ func columns(f *os.File) int {
 func colours(p process) bool {
 	_, err := unix.IoctlGetTermios(int(p.stdout.Fd()), unix.TCGETS)
 	return err == nil && p.get("NO_COLOR") == "" && p.get("TERM") != "dumb"
+}
+
+// paperWidth is how wide what is printed once may be: as the terminal, else COLUMNS, else 80.
+func paperWidth(p process) int {
+	if term.IsTerminal(int(p.stdout.Fd())) {
+		return screen.SizeOf(p.stdout).W
+	}
+	if n, err := strconv.Atoi(p.get("COLUMNS")); err == nil && n >= 20 && n <= 1000 {
+		return n
+	}
+	return 80
+}
+
+// textOf is a frame as standard output shows it.
+func textOf(p process, f *screen.Frame) string {
+	if term.IsTerminal(int(p.stdout.Fd())) && p.get("TERM") != "dumb" {
+		return f.Styled()
+	}
+	return f.Text()
+}
+
+// lookOf is what the terminal can show.
+func lookOf(p process) screen.Look {
+	return screen.Look{Unicode: utf8Locale(p), Colour: p.get("NO_COLOR") == ""}
+}
+
+// utf8Locale says whether the locale is one of UTF-8, locale(7).
+func utf8Locale(p process) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(p.get(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
 }
 
 // writeJSON writes a value for programs, which people read on a terminal all the same.

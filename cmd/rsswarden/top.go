@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,19 +28,19 @@ func topCommand(p process) *cli.Command {
 		Name:      "top",
 		Category:  "Look",
 		Usage:     "show current runs live",
-		UsageText: "rsswarden top [--job ID] [--once] [OPTIONS]",
+		UsageText: "rsswarden top [--job ID | --pid PID] [--once] [OPTIONS]",
 		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's\n" +
 			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
 			"is watched goes on. --once prints all rows where stdout is no terminal;\n" +
 			"COLUMNS is its width then. Exit status of --once: 1 when no run is there.\n",
-		Flags: append(targetFlags(), flags...),
+		Flags: slices.Concat(targetFlags(), []cli.Flag{pidFlag()}, flags),
 		ArgsUsage: examples(
 			"rsswarden top --job 118 --sort rss",
 			"rsswarden top --once --filter worker",
 		),
 	}, func(c *cli.Context) error {
-		t, err := targetOf(c)
+		t, err := pidTarget(c)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,15 @@ func topCommand(p process) *cli.Command {
 			return err
 		}
 		defer f.Stop()
-		o := screen.Options{In: os.Stdin, Out: p.stdout, Model: m, Fetch: f.Fetch, Do: func(ctx context.Context, o screen.Order, each func(control.Result)) error {
+		fetch := func(ctx context.Context) ([]control.Status, []error) {
+			all, errs := f.Fetch(ctx)
+			all = slices.DeleteFunc(all, func(st control.Status) bool { return !hasProcess(&st, c.Int("pid")) })
+			if c.IsSet("pid") && len(all)+len(errs) == 0 {
+				errs = []error{noProcess(c.Int("pid"))}
+			}
+			return all, errs
+		}
+		o := screen.Options{In: os.Stdin, Out: p.stdout, Model: m, Fetch: fetch, Do: func(ctx context.Context, o screen.Order, each func(control.Result)) error {
 			return f.Do(ctx, o.Node, o.Leader, o.Rank, o.Command, each)
 		}}
 		if c.Bool("once") {
@@ -68,7 +76,7 @@ const leastAcross = 2 * time.Second
 
 // topModel reads the options.
 func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) {
-	m := screen.New(80, 24, screen.Look{Unicode: utf8Locale(p), Colour: p.get("NO_COLOR") == ""})
+	m := screen.New(80, 24, lookOf(p))
 	m.Job, m.Interval = t.Job, time.Second
 	least := 200 * time.Millisecond
 	if t.Job != "" {
@@ -92,27 +100,11 @@ func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) 
 	return m.Filter(c.String("filter")), nil
 }
 
-// utf8Locale says whether the locale is one of UTF-8, locale(7).
-func utf8Locale(p process) bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := strings.ToLower(p.get(name)); v != "" {
-			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
-		}
-	}
-	return false
-}
-
 // topOnce prints one frame: what fits a terminal, or all rows.
 func topOnce(p process, o screen.Options, f *remote.Follower) error {
-	terminal := term.IsTerminal(int(p.stdout.Fd()))
-	if terminal {
-		size := screen.SizeOf(p.stdout)
-		o.Model.W, o.Model.H = size.W, max(10, size.H-1) // the prompt needs a line
-	} else {
-		o.Model.W, o.Model.H = 80, 0
-		if n, err := strconv.Atoi(p.get("COLUMNS")); err == nil && n >= 40 && n <= 1000 {
-			o.Model.W = n
-		}
+	o.Model.W, o.Model.H = paperWidth(p), 0
+	if term.IsTerminal(int(p.stdout.Fd())) {
+		o.Model.H = max(1, screen.SizeOf(p.stdout).H-1) // the prompt needs a line
 	}
 	frame, errs := screen.Once(context.Background(), o)
 	if frame == nil && len(errs) == 0 {
@@ -125,11 +117,7 @@ func topOnce(p process, o screen.Options, f *remote.Follower) error {
 		}
 		return asked
 	}
-	text := frame.Text()
-	if terminal && p.get("TERM") != "dumb" {
-		text = frame.Styled()
-	}
-	if _, err := p.stdout.WriteString(text); err != nil {
+	if _, err := p.stdout.WriteString(textOf(p, frame)); err != nil {
 		return recordFailure(errnoOf(err), "write it to a file with more room")
 	}
 	return nil

@@ -69,9 +69,12 @@ func (a *Set) conclude(r Result) (*Flight, event.Outcome) {
 	a.Ladder.Done(told)
 	if r.OK && f.Decision.Action == event.ActionRecycle {
 		a.Workers.RecycleTook(now - f.Began)
+		worker := &f.Acted.Procs[0]
+		a.Tell.Status.CountRecycled(a.Ranks.Key(worker.Parent))
 		if f.Acted.Pool == nil {
 			a.Tell.Sum.Done.Forked++
-			a.Tell.Status.CountRecycled(a.Ranks.Key(f.Acted.Procs[0].Parent))
+		} else {
+			a.Tell.Status.ReplacedIn(&a.View.Sample, worker)
 		}
 	}
 	a.Tell.Outcome(&f.Decision, &o)

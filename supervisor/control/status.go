@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -26,10 +27,14 @@ type Status struct {
 	Since   time.Time `json:"since"` // when it began to lead
 
 	Ranks []Rank `json:"ranks"`
-	// Limits stand in the order in which they would fire.
-	Limits []event.Limit `json:"limits"`
-	Procs  []Proc        `json:"procs"`
-	Gaps   rss.Gaps      `json:"gaps"` // processes that could not be read, by reason
+	// Limits are in the order in which they would fire.
+	Limits []Limit `json:"limits"`
+	// Peak is the reading that came nearest to its limit so far, and Saved the ledger of
+	// actions; nil where the leader is an older one.
+	Peak  *event.Limit `json:"peak,omitempty"`
+	Saved *event.Saved `json:"saved,omitempty"`
+	Procs []Proc       `json:"procs"`
+	Gaps  rss.Gaps     `json:"gaps"` // processes that could not be read, by reason
 	// Rules is the ladder, from mild to hard; DryRun that nothing of it is done.
 	Rules  []string `json:"rules"`
 	DryRun bool     `json:"dry_run,omitempty"`
@@ -41,6 +46,33 @@ type Status struct {
 	Alerts []Alerts `json:"alerts,omitempty"`
 	// Ours is what the holders and watchers of this node cost.
 	Ours []event.Cost `json:"ours,omitempty"`
+}
+
+// Limit is a limit as the sample of [Status.Time] had it, with what was measured of it.
+type Limit struct {
+	event.Limit
+	Measured
+}
+
+// Measured is what was measured of a limit beside one sample of it.
+type Measured struct {
+	// Growth is the change of what is used in bytes a second over the last seconds, nil
+	// where it was not read for so long.
+	Growth *float64 `json:"growth_bytes_per_s"`
+	// Now is a reading newer than the sample, of NowAt; nil where there is none.
+	Now   *rss.Bytes `json:"now_bytes,omitempty"`
+	NowAt *time.Time `json:"now_time,omitempty"`
+}
+
+// MarshalJSON writes the fields of both as those of one object.
+func (l Limit) MarshalJSON() ([]byte, error) { return event.Beside(l.Limit, l.Measured) }
+
+// UnmarshalJSON reads what MarshalJSON wrote, and the limit of an older leader.
+func (l *Limit) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &l.Limit); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, &l.Measured)
 }
 
 // Alerts is one receiver of --alert and what became of the alerts for it.
@@ -67,27 +99,50 @@ type Alerts struct {
 // Rank is one command under rsswarden on this node.
 type Rank struct {
 	// Task is SLURM_PROCID, Step the step: "0", "batch". Task is -1 outside Slurm.
-	Task    int       `json:"task"`
-	Step    string    `json:"step,omitempty"`
-	PID     int       `json:"pid"`     // of the command
-	Holder  int       `json:"holder"`  // of rsswarden run
-	Watcher int       `json:"watcher"` // of what stands by, or leads
-	Leads   bool      `json:"leads,omitempty"`
-	Command string    `json:"command"` // its first words
-	Since   time.Time `json:"since"`   // when the command was started
-	// Growth is the change of RSS in bytes a second, see [Proc.Growth].
-	Growth float64 `json:"growth_bytes_per_s"`
-	// RSS, Anon, File and Shmem are summed over the rank's tree; Procs counts it.
-	RSS      rss.Bytes `json:"rss_bytes"`
-	Anon     rss.Bytes `json:"anon_bytes"`
-	File     rss.Bytes `json:"file_bytes"`
-	Shmem    rss.Bytes `json:"shmem_bytes"`
+	Task     int       `json:"task"`
+	Step     string    `json:"step,omitempty"`
+	PID      int       `json:"pid"`     // of the command
+	Holder   int       `json:"holder"`  // of rsswarden run
+	Watcher  int       `json:"watcher"` // of what stands by, or leads
+	Leads    bool      `json:"leads,omitempty"`
+	Command  string    `json:"command"` // its first words
+	Since    time.Time `json:"since"`   // when the command was started
+	Memory             // summed over the rank's tree
 	Procs    int       `json:"procs"`
 	Workers  int       `json:"workers"`  // loader workers alive
-	Recycled int       `json:"recycled"` // … replaced so far
+	Recycled int       `json:"recycled"` // workers replaced so far, by the hook or by a signal
 	// Hook says whether a loader of it talks to us, and where not, why.
 	Hook string `json:"hook"` // "recycle", "trim", "off"
 	Why  string `json:"why,omitempty"`
+}
+
+// Memory is what a process holds, or all of a rank.
+type Memory struct {
+	RSS   rss.Bytes `json:"rss_bytes"`
+	Anon  rss.Bytes `json:"anon_bytes"`
+	File  rss.Bytes `json:"file_bytes"`
+	Shmem rss.Bytes `json:"shmem_bytes"`
+	// Growth is the change of RSS in bytes a second over the last seconds, nil where it was
+	// not seen for so long.
+	Growth *float64 `json:"growth_bytes_per_s"`
+}
+
+// Add adds what a process holds to a sum. A growth that is not known counts 0.
+func (m *Memory) Add(o Memory) {
+	m.RSS, m.Anon, m.File, m.Shmem = m.RSS+o.RSS, m.Anon+o.Anon, m.File+o.File, m.Shmem+o.Shmem
+	if o.Growth != nil {
+		sum := *o.Growth
+		if m.Growth != nil {
+			sum += *m.Growth
+		}
+		m.Growth = &sum
+	}
+}
+
+// WorkerCounts counts what was done to a loader worker and to those it has replaced.
+type WorkerCounts struct {
+	Trims    int `json:"trims,omitempty"`
+	Recycled int `json:"recycled,omitempty"`
 }
 
 // Proc is one process that a limit of the node counts.
@@ -97,19 +152,15 @@ type Proc struct {
 	Parent int      `json:"parent"`
 	Role   rss.Role `json:"role"`
 	// Task is the rank that it belongs to, -1 for none; Step its step.
-	Task  int       `json:"task"`
-	Step  string    `json:"step,omitempty"`
-	Comm  string    `json:"comm"`
-	State string    `json:"state"` // as in proc_pid_stat(5): R, S, D, T, Z
-	RSS   rss.Bytes `json:"rss_bytes"`
-	Anon  rss.Bytes `json:"anon_bytes"`
-	File  rss.Bytes `json:"file_bytes"`
-	Shmem rss.Bytes `json:"shmem_bytes"`
+	Task  int    `json:"task"`
+	Step  string `json:"step,omitempty"`
+	Comm  string `json:"comm"`
+	State string `json:"state"` // as in proc_pid_stat(5): R, S, D, T, Z
+	Memory
+	WorkerCounts
 	// PSS is known only where a limit is compared in it, and is as old as Age.
 	PSS *rss.Bytes `json:"pss_bytes,omitempty"`
 	Age float64    `json:"pss_age_s,omitempty"`
-	// Growth is the change of RSS in bytes a second over the last minute or so.
-	Growth float64 `json:"growth_bytes_per_s"`
 	// Maps and FDs are counts of memory mappings and open files where they were
 	// counted, else 0.
 	Maps    uint64 `json:"maps,omitempty"`

@@ -1,13 +1,13 @@
 package screen
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -29,16 +29,10 @@ func (m *Model) activityLines() []string {
 		text string
 	}
 	var last []told
-	busy := false
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		if a := n.Action; a != nil {
-			line := fmt.Sprintf("now   %s%s", where(n), a.Action)
-			if len(a.PIDs) > 0 {
-				line += " of " + text.List(a.PIDs, 4)
-			}
-			lines = append(lines, fmt.Sprintf("%s, %s, for %s", line, by(a.Rule), since(n.Time, a.Since)))
-			busy = true
+			lines = append(lines, "now  "+where(n)+doing(a)+", for "+since(n.Time, a.Since))
 		}
 		for j := range n.Last {
 			o := &n.Last[j]
@@ -46,32 +40,22 @@ func (m *Model) activityLines() []string {
 		}
 	}
 	slices.SortStableFunc(last, func(a, b told) int { return b.at.Compare(a.at) })
-	if !busy && len(last) == 0 {
-		return append(lines, "now   nothing"+m.known())
-	}
 	for _, t := range last {
-		lines = append(lines, "last  "+t.text)
+		lines = append(lines, "last "+t.text)
 	}
 	return lines
 }
 
-// known says since when what was done is known: a leader knows of none before it.
-func (m *Model) known() string {
-	var from time.Time
-	who := "this leader"
-	for i := range m.nodes {
-		if s := m.nodes[i].Since; s.After(from) {
-			from = s
-		}
+// doing says what is being done.
+func doing(a *control.Action) string {
+	text := string(a.Action)
+	if len(a.PIDs) > 0 {
+		text += " of " + list(a.PIDs)
 	}
-	switch {
-	case from.IsZero():
-		return ""
-	case len(m.nodes) > 1:
-		who = "the last"
-	}
-	return fmt.Sprintf("; nothing was done since %s, when %s began to lead", from.In(m.Zone).Format(time.TimeOnly), who)
+	return text + ", " + by(a.Rule)
 }
+
+func list(pids []int) string { return text.List(pids, 4) }
 
 func (m *Model) activityCount() int {
 	if m.Nobody() {
@@ -80,19 +64,16 @@ func (m *Model) activityCount() int {
 	return len(m.activityLines())
 }
 
-func (d *drawing) activity(y, n int) {
+func (d *drawing) activity(n int) {
 	lines := d.m.activityLines()
-	for i := range min(n, len(lines)) {
-		style := Plain
-		if strings.HasPrefix(lines[i], "now   ") && d.m.busy() || strings.HasPrefix(lines[i], "asked ") {
-			style = Bold
+	for _, line := range lines[:min(n, len(lines))] {
+		style := Bold
+		if strings.HasPrefix(line, "last ") {
+			style = Plain
 		}
-		d.put(0, y+i, d.W, style, lines[i])
+		d.put(1, d.y, d.W, style, line)
+		d.y++
 	}
-}
-
-func (m *Model) busy() bool {
-	return slices.ContainsFunc(m.nodes, func(n node) bool { return n.Action != nil })
 }
 
 func by(rule string) string {
@@ -102,30 +83,14 @@ func by(rule string) string {
 	return "by " + rule
 }
 
-// outcome says the outcome of an action.
+// outcome says the outcome of an action, in the words of the log.
 func outcome(o *control.Outcome) string {
-	who := o.Name()
-	if o.PID != 0 {
-		who = fmt.Sprintf("%s of %d", who, o.PID)
+	if o.Action == "" {
+		return o.Name() // of an older leader
 	}
+	line := phrase.Outcome(&event.Decision{Action: o.Action, Arg: o.Arg}, &o.Outcome)
 	if o.Rule == event.AskedFor {
-		who += ", asked for"
-	}
-	who += ": "
-	if !o.OK {
-		return who + "not done: " + reason(o.Reason, o.Detail)
-	}
-	line := who + "done"
-	if o.Freed > 0 || o.Before > 0 && !o.Action.Asks() {
-		line += fmt.Sprintf(", freed %v", o.Freed)
-	}
-	if o.Paused > 0 {
-		line += ", trainer paused " + text.Seconds(o.Paused)
-	} else if o.Duration > 0 {
-		line += " in " + text.Seconds(o.Duration)
-	}
-	if o.Detail != "" {
-		line += " (" + o.Detail + ")"
+		line += ", asked for"
 	}
 	return line
 }

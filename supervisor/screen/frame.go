@@ -162,16 +162,8 @@ func size(b rss.Bytes) string {
 	return text + strings.TrimSuffix(unit, "iB")
 }
 
-// growth gives a change a second with its sign; less than 1 KiB is "0".
-func growth(perSecond float64) string {
-	switch {
-	case perSecond >= float64(rss.KiB):
-		return "+" + size(rss.Bytes(perSecond))
-	case perSecond <= -float64(rss.KiB):
-		return "-" + size(rss.Bytes(-perSecond))
-	}
-	return "0"
-}
+// mib gives bytes in MiB, rounded as in a limit's line.
+func mib(b rss.Bytes) string { return strconv.FormatFloat(float64(b)/float64(rss.MiB), 'f', 0, 64) }
 
 func since(now, then time.Time) string { return text.About(max(0, now.Sub(then).Seconds())) }
 

@@ -70,11 +70,6 @@ func TestSizes(t *testing.T) {
 			t.Errorf("size(%d) = %q, want %q", b, got, want)
 		}
 	}
-	for rate, want := range map[float64]string{0: "0", 1000: "0", -1000: "0", 1024: "+1.00K", -3 * 1048576: "-3.00M"} {
-		if got := growth(rate); got != want {
-			t.Errorf("growth(%v) = %q, want %q", rate, got, want)
-		}
-	}
 }
 
 func TestFolded(t *testing.T) {

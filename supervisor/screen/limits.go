@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -15,16 +17,18 @@ import (
 // limitRow is one limit of one node.
 type limitRow struct {
 	node *node
-	*event.Limit
+	*control.Limit
 }
 
-// limitRows lists the limits of all nodes: those that bind first, the nearest of
-// them in front, then other memory, then what else is half used, then the rest.
-func (m *Model) limitRows() []limitRow {
+// limitRows are the limits that a frame shows: those that bind, the nearest first, then what
+// else is half used, then other memory. The pane of limits has all.
+func limitRows(nodes []node) []limitRow {
 	var all []limitRow
-	for i := range m.nodes {
-		for j := range m.nodes[i].Limits {
-			all = append(all, limitRow{&m.nodes[i], &m.nodes[i].Limits[j]})
+	for i := range nodes {
+		for j := range nodes[i].Limits {
+			if r := (limitRow{&nodes[i], &nodes[i].Limits[j]}); r.class() < 3 {
+				all = append(all, r)
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b limitRow) int {
@@ -57,242 +61,219 @@ func seconds(eta *float64) float64 {
 	return *eta
 }
 
-// limitCount counts the limits, and those that are shown where lines are few.
-func (m *Model) limitCount() (all, matter int) {
-	for _, l := range m.limitRows() {
-		all++
-		if l.class() < 3 {
-			matter++
-		}
+// label names a limit of a node, with its step or scope where the node has others of that name.
+func (n *node) label(l *event.Limit) string {
+	name := string(l.Name)
+	if l.Name == event.LimitUser {
+		name = "--limit"
 	}
-	return all, matter
-}
-
-// label names a limit: whose it is, where there may be several of it.
-func label(l *event.Limit) string {
+	same := 0
+	for i := range n.Limits {
+		same += yes(n.Limits[i].Name == l.Name)
+	}
 	switch {
 	case l.PID != 0:
-		return fmt.Sprintf("%s %d", l.Name, l.PID)
+		return fmt.Sprintf("%s %d", name, l.PID)
+	case same < 2:
+		return name
 	case l.Name == event.LimitSlurm && l.Level != "":
-		return fmt.Sprintf("%s %s", l.Name, l.Level)
-	case string(l.Name) == string(l.Scope), l.Name == event.LimitSHM, l.Name == event.LimitTime:
-		return string(l.Name)
+		return name + " " + l.Level
 	}
-	return fmt.Sprintf("%s %s", l.Name, l.Scope)
+	return name + " " + string(l.Scope)
 }
 
-// uses gives used and limit. Where used is known to lie between two values it
-// gives both.
+// uses is what is used of a limit, in the limit's unit: a range where it is known to lie
+// between two values.
 func uses(l *event.Limit) string {
-	amount := size
-	if l.Name.Counts() {
-		amount = func(b rss.Bytes) string { return text.Digits(uint64(b)) }
+	use := func(used rss.Bytes) string {
+		if l.Name.Counts() {
+			return l.Name.Amount(used) + " of " + l.Name.Amount(l.Limit)
+		}
+		return rss.UsedOf(used, l.Limit)
 	}
-	switch {
-	case l.Name == event.LimitTime:
-		return "job ends in"
-	case l.Limit == 0:
+	if l.Limit == 0 {
 		return "-"
-	case l.UsedMax > l.Used && amount(l.UsedMax) != amount(l.Used):
-		return amount(l.Used) + "-" + amount(l.UsedMax) + "/" + amount(l.Limit)
 	}
-	return amount(l.Used) + "/" + amount(l.Limit)
+	low, of, _ := strings.Cut(use(l.Used), " of ")
+	if most, _, _ := strings.Cut(use(max(l.Used, l.UsedMax)), " of "); most != low {
+		low += "-" + most
+	}
+	return low + " of " + of
+}
+
+// usedOnly is [uses] without the limit.
+func usedOnly(l *event.Limit) string {
+	used, _, _ := strings.Cut(uses(l), " of ")
+	return used
+}
+
+// newer is a reading of what is used that is newer than the sample, empty without one.
+func newer(l *control.Limit) string {
+	if l.Now == nil {
+		return ""
+	}
+	then := l.Limit
+	then.Used, then.UsedMax = *l.Now, *l.Now
+	if now := usedOnly(&then); now != usedOnly(&l.Limit) {
+		return "now " + now + "  "
+	}
+	return ""
 }
 
 func percent(l *event.Limit) string {
 	if l.Limit == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f%%", 100*l.Ratio())
+	return text.Percent(l.Ratio())
 }
 
-// fills says when a limit is reached at the present rate; of the job's time,
-// when that ends.
-func fills(l *event.Limit) string {
+// Trend says where a limit goes: when it will be full as forecast, else how fast it was
+// measured to change.
+func Trend(l *control.Limit) string {
 	switch {
-	case l.Flattens > 0:
-		return "flattens"
-	case l.ETA == nil:
+	case l.ETA != nil && l.Name == event.LimitTime:
+		return "ends " + text.About(max(0, *l.ETA))
+	case l.ETA != nil:
+		return "full " + text.About(max(0, *l.ETA))
+	case l.Name.Counts() && l.Growth != nil:
+		return fmt.Sprintf("%+.0f/s", *l.Growth)
+	}
+	return trend(l.Growth, l.Limit.Limit)
+}
+
+// trend is a measured change. In a minute, steady is less than a hundredth of the limit.
+func trend(perSecond *float64, limit rss.Bytes) string {
+	if perSecond == nil {
 		return "-"
 	}
-	return text.About(max(0, *l.ETA))
+	rate := math.Abs(*perSecond)
+	switch {
+	case rate < 1 || 60*rate < 0.01*float64(limit):
+		return "steady"
+	case *perSecond < 0:
+		return "-" + rounded(rss.Bytes(rate)) + "/s"
+	}
+	return "+" + rounded(rss.Bytes(rate)) + "/s"
 }
 
-// forecastRange is the range of a forecast, behind it.
-func forecastRange(l *event.Limit) string {
-	switch {
-	case l.ETALow == nil:
-		return ""
-	case l.ETAHigh == nil:
-		return ": " + text.About(*l.ETALow) + " or more, it may flatten before"
+// rounded gives bytes in as many digits as a rate needs: "781 KiB", "1.5 MiB", "95 MiB".
+func rounded(b rss.Bytes) string {
+	for _, unit := range []struct {
+		size rss.Bytes
+		name string
+	}{{rss.GiB, " GiB"}, {rss.MiB, " MiB"}, {rss.KiB, " KiB"}} {
+		if v := float64(b) / float64(unit.size); v >= 9.95 {
+			return strconv.FormatFloat(v, 'f', 0, 64) + unit.name
+		} else if v >= 1 {
+			return strconv.FormatFloat(v, 'f', 1, 64) + unit.name
+		}
 	}
-	return ": " + text.About(*l.ETALow) + " to " + text.About(*l.ETAHigh)
+	return b.String()
 }
 
-// enforcer is who ends the job, and where there is room by what.
-func enforcer(l *event.Limit, room int) string {
-	who, _, _ := strings.Cut(l.Enforcer, ",") // "slurmstepd, by OverMemoryKill"
+// ends is what happens at a limit, in two words.
+func ends(l *event.Limit) string {
 	switch {
-	case who == "":
-		return "-"
-	case text.Columns(l.Enforcer) <= room:
-		return l.Enforcer
+	case l.Name == event.LimitUser:
+		return "yours only"
+	case l.Name == event.LimitThrottle:
+		return "slows only"
+	case l.ByJobSum():
+		return "Slurm cancels"
+	case l.Name == event.LimitSlurm, l.Name == event.LimitTime:
+		return "Slurm kills"
+	case l.Name.Memory():
+		return "kernel kills"
 	}
-	return who
+	who, by, _ := strings.Cut(l.Enforcer, ", by ") // "kernel, by SIGBUS, or ENOSPC of write"
+	by, _, _ = strings.Cut(cmp.Or(by, who), ",")
+	return by
 }
 
 // severity is how near a limit is, for its colour. What slows only is never red.
 func severity(l *event.Limit) Style {
 	ratio := l.Ratio()
 	switch {
-	case l.Name == event.LimitThrottle && ratio >= 0.8, ratio >= 0.8 && ratio < 0.9:
-		return Amber
-	case ratio >= 0.9:
+	case ratio >= 0.9 && l.Name != event.LimitThrottle:
 		return Red
+	case ratio >= event.NearShare:
+		return Amber
 	case l.Binding:
 		return Green
 	}
 	return Plain
 }
 
-// limitWidths are the columns of the limits; 0 for one that is not shown.
-type limitWidths struct {
-	node, label, bar, percent, uses, fills, enforcer, source int
-	gap                                                      int // between two
+// limitColumn is one column of the limits.
+type limitColumn struct {
+	width int // at least, with what parts it from the next
+	drop  int // see fit
+	right bool
+	text  func(limitRow) string
 }
 
-func (w *limitWidths) sum() int {
-	sum := 2 - w.gap
-	for _, n := range []int{w.node, w.label, w.bar, w.percent, w.uses, w.fills, w.enforcer, w.source} {
-		if n > 0 {
-			sum += n + w.gap
+const barWidth = 20
+
+func limitColumns(nodes int) []limitColumn {
+	list := []limitColumn{
+		{0, 0, false, func(r limitRow) string { return r.node.label(&r.Limit.Limit) + " " }},
+		{barWidth + 1, 5, false, func(limitRow) string { return "" }},
+		{7, 0, true, func(r limitRow) string { return percent(&r.Limit.Limit) + "  " }},
+		{19, 3, true, func(r limitRow) string { return uses(&r.Limit.Limit) + "  " }},
+		{0, 2, false, func(r limitRow) string { return newer(r.Limit) }},
+		{11, 4, false, func(r limitRow) string { return Trend(r.Limit) + "  " }},
+		{0, 6, false, func(r limitRow) string { return ends(&r.Limit.Limit) }},
+	}
+	if nodes > 1 {
+		list = slices.Insert(list, 0, limitColumn{0, 0, false, func(r limitRow) string { return r.node.name + " " }})
+	}
+	return list
+}
+
+// limits draws the first n limits, a line each.
+func (d *drawing) limits(n int) {
+	rows := limitRows(d.m.nodes)
+	rows = rows[:min(n, len(rows))]
+	list := limitColumns(len(d.m.nodes))
+	for i := range list {
+		for _, r := range rows {
+			list[i].width = max(list[i].width, text.Columns(list[i].text(r)))
 		}
 	}
-	return sum
-}
-
-func (d *drawing) limitWidths(rows []limitRow, titles [8]string, titled bool) limitWidths {
-	const shortest, longest = 8, 50 // of a bar
-	w, longWho := limitWidths{gap: 1}, 26
-	if d.W >= 120 {
-		w.gap, longWho = 2, 40
-	}
-	if titled {
-		w.label, w.percent, w.fills = len(titles[1]), len(titles[3]), len(titles[5])
-	}
-	for _, l := range rows {
-		w.percent = max(w.percent, len(percent(l.Limit)))
-		w.fills = max(w.fills, len(fills(l.Limit)))
-		w.node = max(w.node, text.Columns(l.node.name))
-		w.label = max(w.label, text.Columns(label(l.Limit)))
-		w.uses = max(w.uses, text.Columns(uses(l.Limit)))
-		w.enforcer = max(w.enforcer, text.Columns(enforcer(l.Limit, longWho)))
-		w.source = max(w.source, text.Columns(l.Place()))
-	}
-	w.node, w.label, w.uses, w.enforcer = min(max(w.node, 4), 14), min(max(w.label, 9), 16), max(w.uses, 10), min(max(w.enforcer, 11), longWho)
-	if len(d.m.nodes) < 2 {
-		w.node = 0
-	}
-	w.source = max(w.source, len(limitTitles[7]))
-	// What matters least goes first: where the limit was read, the bar's length, who
-	// enforces it, the bar, the sizes.
-	w.bar = shortest
-	if d.W < 120 || w.sum() > d.W {
-		w.source = 0
-	}
-	for w.sum() > d.W && w.enforcer > 12 {
-		w.enforcer--
-	}
-	for _, n := range []*int{&w.enforcer, &w.bar, &w.uses} {
-		if w.sum() > d.W {
-			*n = 0
+	list, _ = fit(list, d.W-1, func(c limitColumn) (width, drop int) { return c.width, c.drop })
+	for _, r := range rows {
+		style, x := Plain, 1
+		if r.Binding {
+			style = Bold
 		}
+		if r.node.missing {
+			d.put(0, d.y, 1, Bold, "!")
+		}
+		for _, c := range list {
+			switch {
+			case c.width == barWidth+1 && c.drop == 5:
+				d.bar(x, &r.Limit.Limit)
+			case c.right:
+				d.right(x, d.y, x+c.width, style, c.text(r))
+			default:
+				d.put(x, d.y, x+c.width, style, c.text(r))
+			}
+			x += c.width
+		}
+		d.y++
 	}
-	if w.bar > 0 {
-		w.bar = min(longest, w.bar+d.W-w.sum())
-	}
-	return w
 }
 
-var limitTitles = [8]string{"NODE", "LIMIT", "* binds first", "USED", "USED/LIMIT", "FULL IN", "ENFORCED BY", "LIMIT FROM"}
-
-func (d *drawing) limits(l layout) {
-	rows := d.m.limitRows()
-	if l.limits == 0 {
+// bar draws what is used, and lighter what may be.
+func (d *drawing) bar(x int, l *event.Limit) {
+	if l.Limit == 0 {
 		return
 	}
-	d.y += yes(l.gap)
-	titles := limitTitles
-	if l.limits < len(rows) {
-		titles[1] = fmt.Sprintf("LIMIT %d of %d", l.limits, len(rows))
-	}
-	w := d.limitWidths(rows[:l.limits], titles, l.titles)
-	if l.titles {
-		if w.bar < len(titles[2]) {
-			titles[2] = "* binds"
-		}
-		d.limitLine(w, Dim, titles)
-		d.y++
-	}
-	for _, row := range rows[:l.limits] {
-		style := Plain
-		if row.Binding {
-			style = Bold
-			d.put(0, d.y, 2, style, "*")
-		}
-		if row.node.missing {
-			d.put(1, d.y, 2, Bold, "!")
-		}
-		x := d.limitLine(w, style, [8]string{
-			row.node.name, label(row.Limit), "", percent(row.Limit), uses(row.Limit), fills(row.Limit), enforcer(row.Limit, w.enforcer), row.Place(),
-		})
-		if w.bar > 0 && row.Limit.Limit > 0 {
-			d.bar(x, w.bar, row.Limit)
-		}
-		d.y++
-	}
-}
-
-// limitLine writes the texts of a line and returns where its bar stands.
-func (d *drawing) limitLine(w limitWidths, style Style, text [8]string) (bar int) {
-	x := 2
-	for i, width := range []int{w.node, w.label, w.bar, w.percent, w.uses, w.fills, w.enforcer, w.source} {
-		if width == 0 {
-			continue
-		}
-		switch i {
-		case 0:
-			d.tail(x, d.y, x+width, style, text[i])
-		case 3, 4, 5:
-			d.right(x, d.y, x+width, style, text[i])
-		default:
-			if i == 2 {
-				bar = x
-			}
-			d.put(x, d.y, x+width, style, text[i])
-		}
-		x += width + w.gap
-	}
-	return bar
-}
-
-// bar draws used, and lighter what may be used too.
-func (d *drawing) bar(x, width int, l *event.Limit) {
-	style := severity(l)
-	inner := width - 2
-	d.put(x, d.y, x+1, Dim, "[")
-	d.put(x+width-1, d.y, x+width, Dim, "]")
-	most := l.UsedMax.Of(l.Limit)
-	full, maybe := min(1, l.Ratio())*float64(inner), int(math.Round(min(1, most)*float64(inner)))
-	for i := range maybe {
-		d.put(x+1+i, d.y, x+width-1, style, d.look.either("░", "."))
-	}
-	n := int(full)
-	for i := range n {
-		d.put(x+1+i, d.y, x+width-1, style, d.look.either("█", "#"))
-	}
-	if eighth := int((full - float64(n)) * 8); eighth > 0 && n < inner && d.look.Unicode && maybe <= n+1 {
-		d.put(x+1+n, d.y, x+width-1, style, string([]rune("▏▎▍▌▋▊▉")[eighth-1]))
+	style := text.Style{ASCII: !d.look.Unicode}
+	d.put(x, d.y, x+barWidth, severity(l), style.Bar(l.Ratio(), barWidth))
+	from, to := int(math.Ceil(min(1, l.Ratio())*barWidth)), int(math.Round(min(1, l.UsedMax.Of(l.Limit))*barWidth))
+	if from < to {
+		d.put(x+from, d.y, x+to, severity(l), strings.Repeat(d.look.either("▒", ":"), to-from))
 	}
 }
 

@@ -113,7 +113,7 @@ func (m Model) answer(a Answer) Model {
 	}
 	m.ranks, m.procs = rowsOf(m.nodes)
 	if !m.chosen && len(m.nodes) > 0 {
-		// One rank makes a dull table.
+		// A rank alone makes a dull table.
 		m.view, m.chosen = ranksView, true
 		if len(m.ranks) == 1 {
 			m.view = procsView
@@ -218,18 +218,18 @@ func (m *Model) oldest() (age time.Duration, names []string) {
 // layout says how many lines each part of a frame has.
 type layout struct {
 	notices  int
-	limits   int    // lines of limits
-	titles   bool   // … with a line of titles
+	limits   int
+	sums     int    // lines with peak and ledger, one a node
 	gap      bool   // an empty line between the parts
 	tabs     bool   // a line that names the table
 	rows     [2]int // lines of rows of each table, 0 for a table that is not shown
+	sum      bool   // a line with the sum of the rows
 	pane     int    // lines of a pane, where one is open
 	activity int
-	keys     bool
 }
 
-// both is the height from which on ranks and processes are shown together; from
-// few on they are where ranks need no more than two fifths of the lines.
+// both is the height from which on ranks and processes are shown together; from few on they
+// are where ranks need no more than two fifths of the lines.
 const (
 	both = 40
 	few  = 20
@@ -237,49 +237,55 @@ const (
 
 // layout divides the lines. Rows come last: they have what is left.
 func (m *Model) layout() layout {
-	limits, matter := m.limitCount()
-	notices, activity := len(m.notices()), m.activityCount()
-	l := layout{notices: notices, limits: limits, titles: true, gap: true, tabs: true, activity: activity}
+	one := len(m.ranks) < 2 // a rank alone makes a dull table
+	l := layout{
+		notices: len(m.notices()), limits: len(limitRows(m.nodes)), sums: len(m.nodes), gap: m.H == 0 || m.H >= 30,
+		tabs: !one || m.filter != "" || m.view == ranksView, sum: true, activity: len(m.activityLines()),
+	}
 	if m.H == 0 {
-		l.rows = [2]int{len(m.tables[ranksView].rows), len(m.tables[procsView].rows)}
+		l.rows = [2]int{max(1, len(m.tables[ranksView].rows)), max(1, len(m.tables[procsView].rows))}
+		if one {
+			l.rows[ranksView] = 0
+		}
 		return l
 	}
-	l.keys = m.Live
 	h := m.H
-	most := func(n int, steps ...int) int { // by height: below 12, 16, 24, 30, both, and above
-		for i, below := range []int{12, 16, 24, 30, both} {
-			if h < below {
-				return min(n, steps[i])
-			}
+	most := func(n *int, steps ...int) { // by height: below 12, 16, 24, 30, both, and above
+		i := 0
+		for _, below := range []int{12, 16, 24, 30, both} {
+			i += yes(h >= below)
 		}
-		return min(n, steps[5])
+		*n = min(*n, steps[i])
 	}
-	l.notices = most(notices, 1, 1, 2, 2, 4, 8)
-	if h < 30 && matter > 0 {
-		limits = matter
+	most(&l.notices, 1, 1, 2, 2, 4, 8)
+	most(&l.limits, 2, 2, 3, 4, 6, 12)
+	most(&l.sums, 1, 1, 2, 2, 4, 8)
+	most(&l.activity, 1, 1, 2, 3, 3, 6)
+	l.tabs = l.tabs && h >= 12
+	l.pane = max(0, h-2-l.notices-yes(l.gap))
+	for _, n := range []*int{&l.notices, &l.limits, &l.sums} {
+		*n = min(*n, h-1)
+		h -= *n
 	}
-	l.limits = most(limits, 2, 2, 3, 4, 6, 12)
-	l.activity = most(max(activity, 1), 0, 1, 1, 2, 3, 6)
-	l.titles, l.tabs, l.gap = h >= 16 && limits > 0, h >= 12, h >= 30
-	l.pane = max(0, h-1-l.notices-yes(l.keys)-yes(l.gap))
-	left := h - 1 - l.notices - l.limits - yes(l.titles) - l.activity - yes(l.keys)
-	if l.gap {
-		left -= 2
-		if limits == 0 {
-			left++
+	table := yes(l.tabs) + 1 + yes(l.gap) // with the line of titles
+	left := h - 1 - l.activity - 1 - table
+	if left < 1 {
+		l.sum, l.activity = false, min(l.activity, h-1)
+		if left = h - 1 - l.activity - table; left < 1 {
+			l.activity = min(len(m.activityLines()), h-1)
+			return l
 		}
 	}
-	table := yes(l.tabs) + 1 // the line of titles
-	// By all of the ranks, and without notices: neither a filter nor an error makes
-	// a table go.
-	left -= 2*table + yes(l.gap)
-	ranks, share := max(1, len(m.ranks)), (left+l.notices)*2/5
-	if h < few || h < both && ranks > share || left <= share {
-		l.rows[m.view] = max(0, left+table+yes(l.gap))
+	// By all of the ranks, and without notices: neither a filter nor an error makes a table
+	// go.
+	ranks, rest := max(1, len(m.ranks)), left-table
+	share := (rest + l.notices) * 2 / 5
+	if one || m.H < few || m.H < both && ranks > share || rest <= share {
+		l.rows[m.view] = left
 		return l
 	}
 	l.rows[ranksView] = min(ranks, share)
-	l.rows[procsView] = left - l.rows[ranksView]
+	l.rows[procsView] = rest - l.rows[ranksView]
 	return l
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 )
 
@@ -22,6 +23,7 @@ type node struct {
 	known bool
 	// missing says that the last answer was without it.
 	missing bool
+	ceiling rss.Bytes // the limit that growth is small against; 0 for none
 }
 
 // age is how old the node's data are.
@@ -35,6 +37,9 @@ func merged(old []node, answer []control.Status, errs int, at time.Time) []node 
 	same := func(a, b *control.Status) bool { return a.Node == b.Node && a.Job == b.Job }
 	for _, s := range answer {
 		n := node{Status: s}
+		if b := n.binding(); b != nil && b.Name.Memory() {
+			n.ceiling = b.Limit
+		}
 		for i := range old {
 			if o := &old[i]; same(&o.Status, &s) && o.Leader == s.Leader {
 				n.skew, n.known = o.skew, o.known

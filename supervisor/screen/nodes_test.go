@@ -96,7 +96,7 @@ func TestSort(t *testing.T) {
 		last  int
 	}{
 		{ranksView, "rank", 40000, 40200}, {ranksView, "pid", 40000, 40200}, {ranksView, "growth", 40100, 40000},
-		{ranksView, "recycled", 40200, 40000}, {ranksView, "rss", 40100, 40000},
+		{ranksView, "recycled", 40200, 40000}, {ranksView, "rss", 40200, 40000},
 		{procsView, "rank", 40000, 40204}, {procsView, "pid", 40000, 40204}, {procsView, "rss", 40204, 40001},
 		{procsView, "anon", 40103, 40204}, {procsView, "shmem", 40103, 40204}, {procsView, "maps", 40103, 40204},
 		{procsView, "fds", 40103, 40204}, {procsView, "threads", 40103, 40204}, {procsView, "pss", 40101, 40204},

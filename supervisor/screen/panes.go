@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -162,7 +164,7 @@ func (m *Model) rankText(r *row) []string {
 	line = append(line,
 		fact("started", "%s ago, at %s", since(m.now, k.Since), k.Since.In(m.Zone).Format(time.DateTime)),
 		fact("memory", "%v RSS: %v anonymous, %v of files, %v shared", k.RSS, k.Anon, k.File, k.Shmem),
-		fact("growth", "%s a second, over the last minute or so", growth(r.growth)),
+		fact("growth", "%s, over the last seconds", trend(r.mem.Growth, r.node.ceiling)),
 		fact("processes", "%d, of them %d loader workers", k.Procs, k.Workers),
 		fact("recycled", "%s so far", text.Count(k.Recycled, "worker")))
 	hook := map[string]string{"recycle": "recycle: its loader talks to rsswarden, workers can be recycled and trimmed", "trim": "trim: its workers can be trimmed, not recycled", "off": "off"}[k.Hook]
@@ -183,17 +185,16 @@ func (m *Model) byRole(r *row) []string {
 	for _, role := range roles {
 		var n int
 		var sum rss.Bytes
-		var grow float64
 		var pids []int
 		for i := range m.procs {
 			if p := &m.procs[i]; p.rank == r.rank && p.node == r.node && p.proc.Role == role {
-				n, sum, grow = n+1, sum+p.proc.RSS, grow+p.growth
+				n, sum = n+1, sum+p.proc.RSS
 				pids = append(pids, p.proc.PID)
 			}
 		}
 		if n > 0 {
 			slices.Sort(pids)
-			line = append(line, fact(string(role), "%d, RSS %v, %s/s: %s", n, sum, growth(grow), text.List(pids, 4)))
+			line = append(line, fact(string(role), "%d, RSS %v: %s", n, sum, list(pids)))
 		}
 	}
 	return line
@@ -225,14 +226,14 @@ func (m *Model) procText(r *row) []string {
 		fact("state", "%s, %s", p.State, cmp.Or(states[p.State], "unknown")),
 		fact("RSS", "%v: %v anonymous, %v of files, %v shared", p.RSS, p.Anon, p.File, p.Shmem))
 	switch {
-	case p.PSS == nil && slices.ContainsFunc(r.node.Limits, func(l event.Limit) bool { return l.Accounting == event.AccountingPSS }):
+	case p.PSS == nil && slices.ContainsFunc(r.node.Limits, func(l control.Limit) bool { return l.Accounting == event.AccountingPSS }):
 		line = append(line, fact("PSS", "not read"))
 	case p.PSS == nil:
 		line = append(line, fact("PSS", "not read: no limit here is compared with it"))
 	default:
 		line = append(line, fact("PSS", "%v, read %s ago", *p.PSS, text.About(p.Age)))
 	}
-	line = append(line, fact("growth", "%s a second of RSS, over the last minute or so", growth(p.Growth)),
+	line = append(line, fact("growth", "%s of RSS, over the last seconds", trend(p.Growth, r.node.ceiling)),
 		fact("maps", "%s", counted(p.Maps)), fact("descriptors", "%s", counted(p.FDs)), fact("threads", "%s", counted(uint64(p.Threads))))
 	can := []string{}
 	if p.CanTrim {
@@ -244,7 +245,7 @@ func (m *Model) procText(r *row) []string {
 	line = append(line, fact("can be", "%s", cmp.Or(strings.Join(can, " and "), "neither trimmed nor recycled"+r.why())),
 		fact("start", "%d clock ticks after boot", p.Start))
 	for i := range r.node.Limits {
-		if l := &r.node.Limits[i]; l.PID == p.PID {
+		if l := &r.node.Limits[i].Limit; l.PID == p.PID {
 			line = append(line, fact("limit", "nearest of all to %s: %s of %s", l.Name, l.Name.Amount(l.Used), l.Name.Amount(l.Limit)))
 		}
 	}
@@ -282,7 +283,7 @@ func (m *Model) limitsText() []string {
 		}
 		line = append(line, "")
 		for j := range n.Limits {
-			line = append(line, limitText(&n.Limits[j])...)
+			line = append(line, n.limitText(&n.Limits[j])...)
 		}
 	}
 	if len(line) == 0 {
@@ -291,8 +292,9 @@ func (m *Model) limitsText() []string {
 	return line
 }
 
-func limitText(l *event.Limit) []string {
-	title := "limit " + label(l)
+func (n *node) limitText(m *control.Limit) []string {
+	l := &m.Limit
+	title := "limit " + n.label(l)
 	if l.Binding {
 		title += ", which binds first"
 	}
@@ -304,13 +306,19 @@ func limitText(l *event.Limit) []string {
 		}
 		line = append(line, fact("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l)))
 	}
+	if l.Name != event.LimitTime {
+		line = append(line, fact("changes", "%s, as measured over the last seconds", trend(m.Growth, l.Limit)))
+	}
 	if l.ETA != nil {
-		line = append(line, fact("full in", "%s at the present rate%s", fills(l), forecastRange(l)))
+		line = append(line, fact("full in", "%s at the present rate%s", text.About(max(0, *l.ETA)), phrase.Range(l.ETALow, l.ETAHigh)))
 		if l.Name == event.LimitTime {
-			line[len(line)-1] = fact("ends in", "%s", fills(l))
+			line[len(line)-1] = fact("ends in", "%s", text.About(max(0, *l.ETA)))
 		}
 	} else if l.Flattens > 0 {
 		line = append(line, fact("flattens", "at about %s, below the limit", l.Name.Amount(l.Flattens)))
+	}
+	if l.ETA == nil && l.Flattens == 0 && l.Name.Memory() {
+		line = append(line, fact("full in", "no forecast yet"))
 	}
 	if l.Charged > 0 {
 		line = append(line, fact("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet))
@@ -352,12 +360,12 @@ var helpText = []string{
 	"  role=worker node=n2 command=python",
 	"",
 	"what is shown",
-	"  * marks the limit that binds first: FULL IN is shortest, or nothing grows and",
-	"  it is the fullest. - is for no forecast. USED is what the enforcer",
-	"  compares. Where it lies between two values both stand there, and the end of",
-	"  the bar is lighter. ! stands at a node that did not answer.",
-	"  K, M, G and T are powers of 1024. RSS is ANON, FILE and SHMEM together. PSS",
-	"  shares what several processes map; it is read where a limit goes by it. MAPS",
-	"  and FDS are counted now and then, - where not. GROW/s is the change of RSS a",
-	"  second, over the last minute or so.",
+	"  A bar is what the enforcer compares, of its limit; lighter what it may be at",
+	"  most. now is a reading newer than the rest, which is one sample, of the time",
+	"  above. TREND is a forecast (full 12 min), else the change as measured over the",
+	"  last seconds; steady is less than a hundredth of the limit in a minute. peak",
+	"  is the highest reading so far. ! stands at a node that did not answer.",
+	"  MiB is RSS: ANON, FILE and SHMEM together; PSS shares what several processes",
+	"  map. TRIMS and RECYCLED go with a worker's place: they count those that had it",
+	"  before, too. MAPS and FDS are counted now and then, - where not.",
 }

@@ -17,12 +17,12 @@ type row struct {
 	node *node
 	rank *control.Rank // of a process: nil for one of no rank
 	proc *control.Proc // nil in the table of ranks
-	// Of the process, else of the rank; command is the name of a process, role empty for
-	// a rank and growth in bytes a second.
+	// Of the process, else of the rank; command is the name of a process, and role empty for
+	// a rank.
 	pid, task     int
 	step, command string
 	role          rss.Role
-	growth        float64
+	mem           control.Memory
 }
 
 // rowID names a row from one answer to the next.
@@ -55,11 +55,11 @@ func rowsOf(nodes []node) (ranks, procs []row) {
 		for j := range n.Ranks {
 			r := &n.Ranks[j]
 			of[key{r.Step, r.Task}] = r
-			ranks = append(ranks, row{n, r, nil, r.PID, r.Task, r.Step, r.Command, "", r.Growth})
+			ranks = append(ranks, row{n, r, nil, r.PID, r.Task, r.Step, r.Command, "", r.Memory})
 		}
 		for j := range n.Procs {
 			p := &n.Procs[j]
-			procs = append(procs, row{n, of[key{p.Step, p.Task}], p, p.PID, p.Task, p.Step, p.Comm, p.Role, p.Growth})
+			procs = append(procs, row{n, of[key{p.Step, p.Task}], p, p.PID, p.Task, p.Step, p.Comm, p.Role, p.Memory})
 		}
 	}
 	place := func(a, b row) int {
@@ -115,6 +115,7 @@ type column struct {
 	width      int
 	drop       int  // see fit
 	left       bool // aligned to the left
+	words      bool // sorted as words
 	most       bool // the greatest comes first
 	value      func(*row) value
 }
@@ -126,15 +127,15 @@ type value struct {
 }
 
 func word(s string) value     { return value{text: s} }
-func sized(b rss.Bytes) value { return value{size(b), float64(b)} }
+func sized(b rss.Bytes) value { return value{mib(b), float64(b)} }
 func number(n int) value      { return value{strconv.Itoa(n), float64(n)} }
 func seldom(n uint64) value   { return value{count(n), float64(n)} } // not always counted, and 0 then
 func numbers(key, title string, width, drop int, value func(*row) value) column {
-	return column{key, title, width, drop, false, true, value}
+	return column{key, title, width, drop, false, false, true, value}
 }
 
 func words(key, title string, width, drop int, value func(*row) value) column {
-	return column{key, title, width, drop, true, false, value}
+	return column{key, title, width, drop, true, true, false, value}
 }
 
 // order sorts rows by a column. What has neither words nor amounts leaves them in their
@@ -147,7 +148,7 @@ func (c *column) order(rows []row, reverse bool) {
 	all := make([]keyed, len(rows))
 	for i := range rows {
 		all[i] = keyed{rows[i], c.value(&rows[i])}
-		if c.left {
+		if c.words {
 			all[i].by.text = strings.ToLower(all[i].by.text)
 		}
 	}
@@ -155,7 +156,7 @@ func (c *column) order(rows []row, reverse bool) {
 		if reverse {
 			a, b = b, a
 		}
-		if c.left {
+		if c.words {
 			return natural(a.by.text, b.by.text)
 		}
 		return cmp.Compare(a.by.amount, b.by.amount)
@@ -167,12 +168,18 @@ func (c *column) order(rows []row, reverse bool) {
 
 // shared are the columns that both tables have.
 var (
-	nodeColumn    = words("node", "NODE", 5, 0, func(r *row) value { return word(r.node.name) })
-	rankColumn    = column{"rank", "RANK", 5, 0, false, false, func(r *row) value { return word(task(r.task)) }}
-	stepColumn    = words("step", "STEP", 6, 2, func(r *row) value { return word(r.step) })
-	pidColumn     = column{"pid", "PID", 7, 0, false, false, func(r *row) value { return seldom(uint64(r.pid)) }}
-	growthColumn  = numbers("growth", "GROW/s", 7, 0, func(r *row) value { return value{growth(r.growth), r.growth} })
-	commandColumn = words("command", "COMMAND", 10, 0, func(r *row) value { return word(r.command) })
+	nodeColumn   = words("node", "NODE", 5, 0, func(r *row) value { return word(r.node.name) })
+	rankColumn   = column{"rank", "RANK", 5, 2, false, false, false, func(r *row) value { return word(task(r.task)) }}
+	stepColumn   = words("step", "STEP", 6, 7, func(r *row) value { return word(r.step) })
+	pidColumn    = column{"pid", "PID", 7, 0, false, false, false, func(r *row) value { return seldom(uint64(r.pid)) }}
+	rssColumn    = numbers("rss", "MiB", 6, 0, func(r *row) value { return sized(r.mem.RSS) })
+	anonColumn   = numbers("anon", "ANON", 6, 5, func(r *row) value { return sized(r.mem.Anon) })
+	fileColumn   = numbers("file", "FILE", 6, 4, func(r *row) value { return sized(r.mem.File) })
+	shmemColumn  = numbers("shmem", "SHMEM", 6, 10, func(r *row) value { return sized(r.mem.Shmem) })
+	growthColumn = column{"growth", "TREND", 10, 2, true, false, true, func(r *row) value {
+		return value{trend(r.mem.Growth, r.node.ceiling), growthOf(r.mem)}
+	}}
+	commandColumn = words("command", "COMMAND", 10, 1, func(r *row) value { return word(r.command) })
 )
 
 // view is one of the two tables.
@@ -188,38 +195,40 @@ func (v view) String() string { return [...]string{"ranks", "processes"}[v] }
 // columns are those of each table, in their order on a wide screen.
 var columns = [...][]column{
 	ranksView: {
-		nodeColumn, rankColumn, stepColumn, pidColumn,
-		numbers("rss", "RSS", 6, 0, func(r *row) value { return sized(r.rank.RSS) }),
-		growthColumn,
-		numbers("anon", "ANON", 6, 7, func(r *row) value { return sized(r.rank.Anon) }),
-		numbers("file", "FILE", 6, 6, func(r *row) value { return sized(r.rank.File) }),
-		numbers("shmem", "SHMEM", 6, 6, func(r *row) value { return sized(r.rank.Shmem) }),
-		numbers("procs", "PROCS", 6, 8, func(r *row) value { return number(r.rank.Procs) }),
-		numbers("workers", "WORKERS", 8, 4, func(r *row) value { return number(r.rank.Workers) }),
-		numbers("recycled", "RECYCLED", 9, 5, func(r *row) value { return number(r.rank.Recycled) }),
-		words("hook", "HOOK", 7, 3, func(r *row) value { return word(r.rank.Hook) }),
+		nodeColumn, rankColumn, stepColumn, pidColumn, rssColumn, anonColumn, fileColumn, shmemColumn, growthColumn,
+		numbers("procs", "PROCS", 6, 9, func(r *row) value { return number(r.rank.Procs) }),
+		numbers("workers", "WORKERS", 8, 6, func(r *row) value { return number(r.rank.Workers) }),
+		numbers("recycled", "RECYCLED", 9, 3, func(r *row) value { return number(r.rank.Recycled) }),
+		words("hook", "HOOK", 7, 8, func(r *row) value { return word(r.rank.Hook) }),
 		commandColumn,
 	},
 	procsView: {
 		nodeColumn, rankColumn, pidColumn,
-		words("role", "ROLE", 8, 1, func(r *row) value { return word(roleName(r.role)) }),
-		numbers("rss", "RSS", 6, 0, func(r *row) value { return sized(r.proc.RSS) }),
-		numbers("anon", "ANON", 6, 2, func(r *row) value { return sized(r.proc.Anon) }),
-		numbers("file", "FILE", 6, 3, func(r *row) value { return sized(r.proc.File) }),
-		numbers("shmem", "SHMEM", 6, 4, func(r *row) value { return sized(r.proc.Shmem) }),
-		numbers("pss", "PSS", 6, 6, func(r *row) value {
+		words("role", "ROLE", 8, 3, func(r *row) value { return word(roleName(r.role)) }),
+		rssColumn, anonColumn, fileColumn, shmemColumn,
+		numbers("pss", "PSS", 6, 9, func(r *row) value {
 			if r.proc.PSS == nil {
 				return word("-")
 			}
 			return sized(*r.proc.PSS)
 		}),
 		growthColumn,
-		numbers("maps", "MAPS", 6, 8, func(r *row) value { return seldom(r.proc.Maps) }),
-		numbers("fds", "FDS", 6, 7, func(r *row) value { return seldom(r.proc.FDs) }),
-		numbers("threads", "THR", 5, 9, func(r *row) value { return seldom(uint64(r.proc.Threads)) }),
-		words("state", "S", 2, 5, func(r *row) value { return word(r.proc.State) }),
+		numbers("trims", "TRIMS", 6, 7, func(r *row) value { return r.ofWorker(r.proc.Trims) }),
+		numbers("recycled", "RECYCLED", 9, 6, func(r *row) value { return r.ofWorker(r.proc.Recycled) }),
+		numbers("maps", "MAPS", 6, 12, func(r *row) value { return seldom(r.proc.Maps) }),
+		numbers("fds", "FDS", 6, 11, func(r *row) value { return seldom(r.proc.FDs) }),
+		numbers("threads", "THR", 5, 13, func(r *row) value { return seldom(uint64(r.proc.Threads)) }),
+		words("state", "S", 2, 8, func(r *row) value { return word(r.proc.State) }),
 		commandColumn,
 	},
+}
+
+// ofWorker is a count that only workers have.
+func (r *row) ofWorker(n int) value {
+	if n == 0 && r.role != rss.RoleWorker {
+		return word("-")
+	}
+	return number(n)
 }
 
 // roleName is a role in at most eight columns.
@@ -262,8 +271,14 @@ func columnNamed(v view, key string) *column {
 func (m *Model) fitted(v view) []column {
 	list := slices.Clone(columns[v])
 	wide := 0
+	var sum control.Memory
+	for i := range m.tables[v].rows {
+		sum.Add(m.tables[v].rows[i].mem)
+	}
 	for i := range list {
 		switch list[i].key {
+		case "rss", "anon", "file", "shmem":
+			list[i].width = max(list[i].width, len(mib(sum.RSS)))
 		case "node":
 			for j := range m.nodes {
 				wide = max(wide, text.Columns(m.nodes[j].name))
@@ -280,7 +295,7 @@ func (m *Model) fitted(v view) []column {
 		if c.key == m.tables[v].sort {
 			return false
 		}
-		return c.key == "node" && len(m.nodes) < 2 || c.key == "pss" && !m.knowsPSS()
+		return c.key == "node" && len(m.nodes) < 2 || c.key == "rank" && len(m.ranks) < 2 || c.key == "pss" && !m.knowsPSS()
 	})
 	list, total := fit(list, m.W-2, func(c column) (width, drop int) {
 		if c.key == m.tables[v].sort {
@@ -288,7 +303,9 @@ func (m *Model) fitted(v view) []column {
 		}
 		return c.width + 1, c.drop
 	})
-	list[len(list)-1].width += max(0, m.W-2-total)
+	if last := &list[len(list)-1]; last.key == "command" {
+		last.width += max(0, m.W-2-total)
+	}
 	return list
 }
 
@@ -296,7 +313,7 @@ func (m *Model) knowsPSS() bool {
 	return slices.ContainsFunc(m.procs, func(r row) bool { return r.proc.PSS != nil })
 }
 
-// table draws a table with the line that names it.
+// table draws a table with the line that names it, and behind the processes their sum.
 func (d *drawing) table(v view, l layout) {
 	m := d.m
 	t := &m.tables[v]
@@ -307,8 +324,7 @@ func (d *drawing) table(v view, l layout) {
 	list := m.fitted(v)
 	d.titles(v, list)
 	d.y++
-	end := d.y + l.rows[v]
-	for i := t.top; i < len(t.rows) && d.y < end; i++ {
+	for i, end := t.top, d.y+l.rows[v]; i < len(t.rows) && d.y < end; i++ {
 		d.row(list, &t.rows[i])
 		if m.Live && v == m.view && i == t.index && m.mode != asking {
 			d.put(0, d.y, 1, Plain, ">")
@@ -324,12 +340,39 @@ func (d *drawing) table(v view, l layout) {
 			text = fmt.Sprintf("nothing meets the filter %q", m.filter)
 		}
 		d.put(2, d.y, d.W, Plain, text)
-	}
-	if m.H > 0 {
-		d.y = end
-	} else if len(t.rows) == 0 {
 		d.y++
 	}
+	if l.sum && (v == procsView || l.rows[procsView] == 0) {
+		d.total(list, t.rows)
+	}
+}
+
+// total is the line with the sums of a table, and beside them what rsswarden itself has,
+// which is in none.
+func (d *drawing) total(list []column, rows []row) {
+	sum, ours := row{node: &node{}}, rss.Bytes(0)
+	for i := range rows {
+		sum.mem.Add(rows[i].mem)
+	}
+	for i := range d.m.nodes {
+		for _, c := range d.m.nodes[i].Ours {
+			ours += c.RSS
+		}
+	}
+	d.put(1, d.y, d.W, Bold, "sum")
+	x, end := 2, 0
+	for _, c := range list {
+		switch c.key {
+		case "rss", "anon", "file", "shmem":
+			d.aligned(x, c, Bold, c.value(&sum).text)
+			end = x + c.width
+		}
+		x += c.width + 1
+	}
+	if beside := "rsswarden itself " + mib(ours) + " MiB"; ours > 0 && end+2+len(beside) <= d.W {
+		d.put(max(end+2, min(x-len(beside), 50)), d.y, d.W, Dim, beside)
+	}
+	d.y++
 }
 
 // tab names the table, the other, what is left by the filter and the order.
@@ -421,4 +464,12 @@ func (d *drawing) tail(x, y, end int, style Style, name string) {
 		name = d.ellipsis() + name[len(name)-room+1:]
 	}
 	d.put(x, y, end, style, name)
+}
+
+// growthOf is a growth to sort by: what is not known counts as none.
+func growthOf(m control.Memory) float64 {
+	if m.Growth == nil {
+		return 0
+	}
+	return *m.Growth
 }

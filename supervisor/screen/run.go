@@ -328,7 +328,7 @@ func Scroll(ctx context.Context, o Options) error {
 	for m := o.Model; ; {
 		began := time.Now()
 		size := SizeOf(o.Out)
-		m.W, m.H = size.W-1, max(leastHeight, size.H-1)
+		m.W, m.H = size.W-1, max(1, size.H-1)
 		m, _ = once(ctx, o, m)
 		if _, err := io.WriteString(o.Out, m.View().Text()+"\n"); err != nil {
 			return fmt.Errorf("cannot write to the terminal: %w", err)

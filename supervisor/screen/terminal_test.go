@@ -253,9 +253,9 @@ func TestKeysOfATerminal(t *testing.T) {
 	s.send("/pid=4000")
 	s.shows("filter: pid=4000", "0 meet")
 	s.send("1\r")
-	s.shows("1 meet", ">     0   40001", "?:help")
+	s.shows("1 meet", ">     0   40001", "? help")
 	s.send("\x1b[6~\x1b[5~\x1bOA?") // cursor keys are no Esc
-	s.shows("one row", "q:back")
+	s.shows("one row", "q back")
 	s.send("q")
 	s.shows("1 meet")
 	s.send("R")
@@ -278,15 +278,16 @@ func TestResize(t *testing.T) {
 		return func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return strings.HasPrefix(s.screen.line(y-1), "?:help")
+			return strings.HasPrefix(s.screen.line(y-1), "q back")
 		}
 	}
+	s.send("?")
 	s.until("24 lines", keyLine(24))
 	s.resize(100, 31)
 	s.until("31 lines", keyLine(31))
 	s.resize(0, 0) // as a serial line has it
 	s.until("24 lines again", keyLine(24))
-	s.send("q")
+	s.send("qq")
 	s.ended()
 	s.restored()
 }
@@ -310,8 +311,9 @@ func TestSuspend(t *testing.T) {
 	}
 	s.expect(altScreen, clearAll, "RANKS")
 	s.resize(90, 33)
+	s.send("?")
 	s.expect("\x1b[33H")
-	s.send("q")
+	s.send("qq")
 	s.expect(mainScreen, "left after", "READY ")
 	s.send("exit 7\n")
 	if got := s.ended(); got != "exit 7" {

@@ -50,7 +50,7 @@ func TestKeys(t *testing.T) {
 		{[]Key{KeyTab, KeyTab}, "ranks, row 0 of 4, by rank", nil},
 		{[]Key{"p", "p"}, "processes, row 0 of 20, by rss", nil},
 		{[]Key{"p", "r"}, "ranks, row 0 of 4, by rank", nil},
-		{[]Key{"p", KeyPageDown}, "processes, row 6 of 20, by rss", nil},
+		{[]Key{"p", KeyPageDown}, "processes, row 10 of 20, by rss", nil},
 		{[]Key{"p", KeyPageDown, KeyPageUp}, "processes, row 0 of 20, by rss", nil},
 		{[]Key{"s"}, "ranks, row 0 of 4, by rank, sorting", nil},
 		{[]Key{"s", KeyRight, KeyRight, KeyEnter}, "ranks, row 0 of 4, by pid", nil},
@@ -138,7 +138,7 @@ func TestOrders(t *testing.T) {
 		off.Procs[i].CanRecycle, off.Procs[i].CanTrim = false, i > 0
 	}
 	stray := scene("n1", 0, 1, 1)
-	stray.Procs = append(stray.Procs, control.Proc{PID: 77, Task: -1, Role: rss.RoleOther, Comm: "bash", RSS: 100 * rss.GiB})
+	stray.Procs = append(stray.Procs, control.Proc{PID: 77, Task: -1, Role: rss.RoleOther, Comm: "bash", Memory: control.Memory{RSS: 100 * rss.GiB}})
 	for _, tt := range []struct {
 		name     string
 		data     []control.Status

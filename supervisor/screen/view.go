@@ -1,7 +1,9 @@
 package screen
 
 import (
+	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -9,32 +11,19 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// least is the smallest screen that is drawn on.
-const (
-	leastWidth  = 30
-	leastHeight = 6
-)
-
 // View draws the model.
 func (m Model) View() *Frame {
-	if m.H > 0 && (m.W < leastWidth || m.H < leastHeight) {
-		f := newFrame(max(1, m.W), max(1, m.H), m.Look)
-		f.put(0, 0, f.W, Plain, fmt.Sprintf("make it %dx%d", leastWidth, leastHeight))
-		f.put(0, 1, f.W, Plain, "q quits")
-		return f
-	}
 	l := m.layout()
 	h := m.H
 	if h == 0 {
-		h = 1 + l.notices + yes(l.titles) + l.limits + l.activity + 8 + 2*2 + l.rows[0] + l.rows[1]
+		h = 16 + l.notices + l.limits + l.sums + l.activity + l.rows[0] + l.rows[1]
 	}
-	d := drawing{Frame: newFrame(m.W, h, m.Look), m: &m}
-	d.header()
+	d := drawing{Frame: newFrame(max(1, m.W), h, m.Look), m: &m}
+	d.header("rsswarden top")
 	for _, text := range m.notices()[:l.notices] {
 		d.put(0, d.y, d.W, Amber, "! "+text)
 		d.y++
 	}
-	bottom := h - yes(l.keys)
 	switch {
 	case m.mode == reading, m.mode == asking && m.pane != nil:
 		d.y += yes(l.gap)
@@ -42,26 +31,30 @@ func (m Model) View() *Frame {
 	case m.Nobody():
 		d.nobody()
 	default:
-		d.limits(l)
+		d.limits(l.limits)
+		d.sums(l.sums)
 		for _, v := range []view{ranksView, procsView} {
-			if l.rows[v] > 0 || v == m.view && m.H > 0 {
+			if l.rows[v] > 0 {
 				d.y += yes(l.gap)
 				d.table(v, l)
 			}
 		}
-		if m.H == 0 {
-			bottom = d.y + 1 + l.activity
-		}
-		d.activity(bottom-l.activity, l.activity)
+		d.activity(l.activity)
 	}
-	if l.keys {
+	if m.Live {
 		d.footer(h - 1)
 	}
 	if m.H == 0 { // what is empty at the end was never needed
-		for f := d.Frame; f.H > 1 && !slices.ContainsFunc(f.line(f.H-1), func(c cell) bool { return c != blank }); f.H-- {
-		}
+		d.trimmed()
 	}
 	return d.Frame
+}
+
+// trimmed takes off empty lines at the end.
+func (f *Frame) trimmed() {
+	for f.H > 1 && !slices.ContainsFunc(f.line(f.H-1), func(c cell) bool { return c != blank }) {
+		f.H--
+	}
 }
 
 // drawing is a frame with the next line to draw on.
@@ -71,83 +64,122 @@ type drawing struct {
 	y int
 }
 
-// header is one line: what is watched, who says so, and of when it is.
-func (d *drawing) header() {
+// part is a part of a line.
+type part struct {
+	text  string
+	drop  int // see fit
+	style Style
+	gap   string // before it
+}
+
+// header is one line: the program, what is watched, of when it is, and the keys that help
+// further.
+func (d *drawing) header(program string) {
 	m := d.m
-	clock, style := m.clock()
-	end := d.W
-	if clock != "" {
-		end = max(0, d.W-text.Columns(clock)-1)
-		d.right(0, d.y, d.W, style, clock)
-	}
-	x := 0
-	for i, part := range m.headline(end) {
-		if i > 0 {
-			x += 2
+	const gap = "   "
+	parts := []part{{program + gap, 9, Bold, ""}}
+	dot := " " + d.look.either("·", "-") + " "
+	for i, p := range m.headline() {
+		if p.style = Bold; i > 0 {
+			p.gap = dot
 		}
-		x = d.put(x, d.y, end, Bold, part)
+		parts = append(parts, p)
+	}
+	if clock, style := m.clock(); clock != "" {
+		parts = append(parts, part{clock, 1 - yes(style != Plain), style, gap})
+	}
+	parts, used := fit(parts, d.W, func(p part) (width, drop int) { return text.Columns(p.gap + p.text), p.drop })
+	x := 0
+	for _, p := range parts {
+		x = d.put(x, d.y, d.W, Bold, p.gap)
+		x = d.put(x, d.y, d.W, p.style, p.text)
+	}
+	for _, keys := range []string{"q quit  ? help", "? help"} {
+		if m.Live && m.mode != reading && used+len(gap)+len(keys) <= d.W {
+			d.right(x, d.y, d.W, Dim, keys)
+			break
+		}
 	}
 	d.y++
 }
 
-// headline is the front of the header, what matters least left out until it fits.
-func (m *Model) headline(width int) []string {
-	type part struct {
-		text string
-		drop int // see fit
-	}
-	job := "this node"
-	if m.Job != "" {
-		job = "job " + m.Job
-	}
+// headline says what is watched. The front of it stays however narrow the screen is.
+func (m *Model) headline() []part {
 	if len(m.nodes) == 0 {
-		return []string{"rsswarden top", job}
+		return []part{{text: cmp.Or(jobs(m.Job), "this node")}}
 	}
-	var names, jobs, leaders, versions []string
+	var names, ids []string
+	var begun, now time.Time
 	dry := false
-	add := func(list *[]string, s string) {
-		if s != "" && !slices.Contains(*list, s) {
-			*list = append(*list, s)
-		}
-	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		add(&names, n.Node)
-		add(&jobs, n.Job)
-		add(&leaders, fmt.Sprint(n.Leader))
-		add(&versions, n.Version)
+		names, ids = append(names, n.Node), append(ids, n.Job)
 		dry = dry || n.DryRun
+		if n.Time.After(now) {
+			now = n.Time
+		}
+		for j := range n.Ranks {
+			if s := n.Ranks[j].Since; !s.IsZero() && (begun.IsZero() || s.Before(begun)) {
+				begun = s
+			}
+		}
 	}
-	switch {
-	case len(jobs) == 1:
-		job = "job " + jobs[0]
-	case len(jobs) > 1:
-		job = "jobs " + strings.Join(jobs, " ")
-	case m.Job == "":
-		job = "no Slurm job"
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	names = slices.Compact(names)
+	var parts []part
+	if what := jobs(ids...); what != "" {
+		parts = append(parts, part{text: what})
 	}
-	nodes := strings.Join(names, " ")
+	switch len(m.ranks) {
+	case 0:
+	case 1:
+		r := &m.ranks[0]
+		parts = append(parts, part{text: fmt.Sprintf("%s (%d)", program(r.command), r.pid), drop: yes(len(parts) > 0) * 5})
+	default:
+		parts = append(parts, part{text: text.Count(len(m.ranks), "rank"), drop: yes(len(parts) > 0) * 6})
+	}
+	where := strings.Join(names, " ")
 	if len(names) > 3 {
-		nodes = text.Count(len(names), "node")
+		where = text.Count(len(names), "node")
 	}
-	leader := "leader " + leaders[0]
-	if len(leaders) > 1 {
-		leader = "leaders " + strings.Join(leaders, " ")
-	}
-	version := strings.Join(versions, " and ")
-	parts := []part{{"rsswarden", 1}, {version, 2}, {job, 0}, {nodes, 0}, {leader, 3}}
-	if len(leaders) > 3 {
-		parts = parts[:4]
+	parts = append(parts, part{text: where, drop: yes(len(parts) > 0) * 4})
+	if !begun.IsZero() {
+		parts = append(parts, part{text: since(now, begun), drop: 7})
 	}
 	if dry {
-		parts = append(parts, part{"DRY RUN", 0})
+		parts = append(parts, part{text: "dry run", drop: 2})
 	}
-	parts, _ = fit(parts, width+2, func(p part) (width, drop int) { return text.Columns(p.text) + 2, p.drop })
-	var texts []string
-	for _, p := range parts {
-		texts = append(texts, p.text)
+	return parts
+}
+
+// jobs names Slurm jobs, empty for none.
+func jobs(ids ...string) string {
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	switch len(ids) {
+	case 0:
+		return ""
+	case 1:
+		return "job " + ids[0]
 	}
-	return texts
+	return "jobs " + strings.Join(ids, " ")
+}
+
+// program is the script of a command, or its program where it has none: in a header both
+// tell more than an interpreter.
+func program(command string) string {
+	words := strings.Fields(command)
+	for i, w := range words {
+		base := path.Base(w)
+		interpreter := i == 0 && slices.ContainsFunc([]string{"python", "torchrun", "bash", "sh", "srun", "env"}, func(s string) bool { return strings.HasPrefix(base, s) })
+		if !interpreter && !strings.HasPrefix(w, "-") && (i == 0 || path.Ext(base) != "") {
+			return text.Middle(base, 30)
+		}
+		if w == "-c" || w == "-m" {
+			break
+		}
+	}
+	return text.Middle(cmp.Or(strings.Join(words, " "), "a command"), 30)
 }
 
 // fit takes out of a list, where there is no room for all, what has the greatest drop
@@ -243,8 +275,8 @@ func (d *drawing) nobody() {
 	}
 }
 
-// footer is the last line: the keys, or what is being typed. A question takes as
-// many lines as it needs: it names all who are meant.
+// footer is the last line where something is asked or typed. A question takes as many lines
+// as it needs: it names all that are meant.
 func (d *drawing) footer(y int) {
 	m := d.m
 	switch {
@@ -264,34 +296,7 @@ func (d *drawing) footer(y int) {
 	case m.message != "":
 		d.put(0, y, d.W, Bold, m.message)
 	case m.mode == reading:
-		d.keys(y, paneKeys)
-	case m.Nobody():
-		d.keys(y, []hint{{"?", "help", 0}, {"q", "quit", 0}})
-	default:
-		d.keys(y, tableKeys)
-	}
-}
-
-// hint is a key and what it does.
-type hint struct {
-	key, text string
-	drop      int // see fit
-}
-
-var (
-	tableKeys = []hint{
-		{"?", "help", 0}, {"Tab", "view", 2}, {"s", "sort", 4}, {"/", "filter", 5}, {"i", "inspect", 6}, {"l", "limits", 9},
-		{"R", "recycle", 3}, {"T", "trim", 7}, {"C", "checkpoint", 8}, {"space", "freeze", 10}, {"q", "quit", 0},
-	}
-	paneKeys = []hint{{"q", "back", 0}, {"PgDn", "more", 1}, {"^C", "quit", 0}}
-)
-
-func (d *drawing) keys(y int, list []hint) {
-	list, _ = fit(slices.Clone(list), d.W+1, func(h hint) (width, drop int) { return len(h.key) + len(h.text) + 2, h.drop })
-	x := 0
-	for _, h := range list {
-		x = d.put(x, y, d.W, Bold, h.key)
-		x = d.put(x, y, d.W, Dim, ":"+h.text) + 1
+		d.put(0, y, d.W, Dim, "q back  PgDn more  ^C quit")
 	}
 }
 

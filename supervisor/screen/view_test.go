@@ -56,6 +56,8 @@ func TestFrames(t *testing.T) {
 		"one-80x24":         shown(80, 24, one),
 		"one-80x24-ascii":   ascii(shown(80, 24, one)),
 		"one-200x60":        shown(200, 60, one),
+		"leaking-80x24":     shown(80, 24, []control.Status{leaking()}),
+		"leaking-20x5":      ascii(shown(20, 5, []control.Status{leaking()})),
 		"one-ranks":         after(shown(80, 24, one), KeyTab),
 		"idle":              shown(80, 24, idle),
 		"idle-two":          shown(80, 24, idleTwo),
@@ -122,40 +124,47 @@ func scene(name string, first, ranks, workers int) control.Status {
 		pid := 40000 + 100*task
 		s.Ranks = append(s.Ranks, control.Rank{
 			Task: task, Step: "0", PID: pid, Holder: pid - 2, Watcher: pid - 1, Leads: i == 0, Command: "python train.py --epochs 90 --data /scratch/imagenet.lmdb",
-			Since: noon.Add(-90 * time.Minute), RSS: unit.Scale(float64(50 + 7*i%13)), Anon: unit * 12, File: unit * 40, Shmem: unit * 2,
-			Procs: workers + 1, Workers: workers, Recycled: i % 3, Hook: "recycle", Growth: 12e3,
+			Since: noon.Add(-90 * time.Minute), Memory: memory(unit*30, unit*20, unit*8, unit*2, 12e3),
+			Procs: workers + 1, Workers: workers, Recycled: i % 3, Hook: "recycle",
 		})
 		s.Procs = append(s.Procs, control.Proc{
 			PID: pid, Start: uint64(800000 + pid), Parent: pid - 2, Role: rss.RoleTrainer, Task: task, Step: "0", Comm: "python", State: "R",
-			RSS: unit * 30, Anon: unit * 20, File: unit * 8, Shmem: unit * 2, Growth: 12e3, Maps: 4200, FDs: 311, Threads: 48,
+			Memory: memory(unit*30, unit*20, unit*8, unit*2, 12e3), Maps: 4200, FDs: 311, Threads: 48,
 		})
 		for w := range workers {
 			p := control.Proc{
 				PID: pid + 1 + w, Start: uint64(800001 + pid + w), Parent: pid, Role: rss.RoleWorker, Task: task, Step: "0", Comm: "pt_data_worker", State: "S",
-				RSS: unit.Scale(float64(20 + (task+3*w)%17)), Anon: unit * 3, File: unit.Scale(float64(16 + (task+3*w)%17)), Shmem: unit,
-				Growth: float64(1+(w+task)%5) * 0.4e6, Threads: 2, CanRecycle: true, CanTrim: true,
+				Memory:       memory(unit.Scale(float64(20+(task+3*w)%17)), unit*3, unit.Scale(float64(16+(task+3*w)%17)), unit, float64(1+(w+task)%5)*0.4e6),
+				WorkerCounts: control.WorkerCounts{Trims: 3 + w, Recycled: w % 2}, Threads: 2, CanRecycle: true, CanTrim: true,
 			}
 			s.Procs = append(s.Procs, p)
-			s.Ranks[i].Growth += p.Growth
+			s.Ranks[i].Add(p.Memory)
 		}
 	}
 	limit := rss.Bytes(ranks) * 4 * rss.GiB
-	s.Limits = []event.Limit{
-		{
+	s.Limits = limitsOf(
+		event.Limit{
 			Name: event.LimitCgroup, Scope: event.ScopeJob, Accounting: event.AccountingCgroup, Used: limit.Scale(0.823), Limit: limit, ETA: seconds64(724), Binding: true,
 			Charged: limit.Scale(0.99), WorkingSet: limit.Scale(0.9), Enforcer: "kernel OOM killer", Level: "/sys/fs/cgroup/memory/slurm/uid_1000/job_4711",
 			UsedSource: "memory.stat", LimitSource: "/sys/fs/cgroup/memory/slurm/uid_1000/job_4711/memory.limit_in_bytes",
 		},
-		{
+		event.Limit{
 			Name: event.LimitSlurm, Scope: event.ScopeStep, Level: "4711.0", Accounting: event.AccountingPSS, Used: limit.Scale(0.61), UsedMax: limit.Scale(0.68), Age: 14,
 			Limit: limit, Enforcer: "slurmstepd, by OverMemoryKill", UsedSource: "smaps_rollup", LimitSource: "RLIMIT_RSS",
 		},
-		{Name: event.LimitMaps, Scope: event.ScopeProcess, Used: 4200, Limit: 65530, PID: 40000 + 100*first, Role: rss.RoleTrainer, Enforcer: "kernel, by ENOMEM"},
-		{Name: event.LimitFDs, Scope: event.ScopeProcess, Used: 311, Limit: 1024, PID: 40000 + 100*first, Role: rss.RoleTrainer, Enforcer: "kernel, by EMFILE"},
-		{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 500 * rss.MiB, Limit: 64 * rss.GiB, Enforcer: "kernel, by SIGBUS, or ENOSPC of write"},
-		{Name: event.LimitTasks, Scope: event.ScopeUser, Used: 1200, Limit: 4096, Enforcer: "kernel, by EAGAIN of fork"},
-		{Name: event.LimitTime, Scope: event.ScopeJob, ETA: seconds64(7200), Enforcer: "Slurm", Note: "the job ends at 2026-11-22T14:03:22Z"},
-	}
+		event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Used: 4200, Limit: 65530, PID: 40000 + 100*first, Role: rss.RoleTrainer, Enforcer: "kernel, by ENOMEM"},
+		event.Limit{Name: event.LimitFDs, Scope: event.ScopeProcess, Used: 311, Limit: 1024, PID: 40000 + 100*first, Role: rss.RoleTrainer, Enforcer: "kernel, by EMFILE"},
+		event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Used: 500 * rss.MiB, Limit: 64 * rss.GiB, Enforcer: "kernel, by SIGBUS, or ENOSPC of write"},
+		event.Limit{Name: event.LimitTasks, Scope: event.ScopeUser, Used: 1200, Limit: 4096, Enforcer: "kernel, by EAGAIN of fork"},
+		event.Limit{Name: event.LimitTime, Scope: event.ScopeJob, ETA: seconds64(7200), Enforcer: "Slurm", Note: "the job ends at 2026-11-22T14:03:22Z"},
+	)
+	s.Limits[0].Growth = seconds64(3.5 * float64(rss.MiB))
+	peak := s.Limits[0].Limit
+	peak.Used = peak.Limit.Scale(0.94)
+	s.Peak = &peak
+	s.Saved = &event.Saved{WorkerTrims: 18, Recycled: 3, Actions: []event.ActionSum{
+		{Action: event.ActionTrim, Fired: 4, Worked: 4}, {Action: event.ActionRecycle, Fired: 3, Worked: 3, Paused: 0.16},
+	}}
 	s.Last = []control.Outcome{
 		{
 			Outcome: event.Outcome{Head: event.Head{Time: noon.Add(-40 * time.Second)}, OK: true, PID: 40000 + 100*first + 2, Before: 3 * rss.GiB, Freed: 612 * rss.MiB, Duration: 0.41, Paused: 0.012},
@@ -167,6 +176,17 @@ func scene(name string, first, ranks, workers int) control.Status {
 		},
 	}
 	return s
+}
+
+func memory(all, anon, file, shmem rss.Bytes, growth float64) control.Memory {
+	return control.Memory{RSS: all, Anon: anon, File: file, Shmem: shmem, Growth: &growth}
+}
+
+func limitsOf(list ...event.Limit) (all []control.Limit) {
+	for _, l := range list {
+		all = append(all, control.Limit{Limit: l})
+	}
+	return all
 }
 
 var plainLook = Look{Unicode: true}
@@ -182,7 +202,7 @@ func shown(w, h int, statuses []control.Status, errs ...error) Model {
 // twoNodes is a job of two nodes with two ranks each.
 func twoNodes() []control.Status {
 	a, b := scene("n1", 0, 2, 4), scene("n2", 2, 2, 4)
-	b.Limits[0].Used, b.Limits[0].ETA = b.Limits[0].Limit.Scale(0.912), seconds64(240)
+	b.Limits[0].Used, b.Limits[0].ETA = b.Limits[0].Limit.Limit.Scale(0.912), seconds64(240)
 	b.Action = &control.Action{Action: event.ActionRecycle, Rule: "90%:recycle", PIDs: []int{40201}, Since: noon.Add(-2 * time.Second)}
 	return []control.Status{a, b}
 }
@@ -229,15 +249,17 @@ func grown(s control.Status, n int) control.Status {
 	s.Ranks, s.Procs, s.Limits = slices.Clone(s.Ranks), slices.Clone(s.Procs), slices.Clone(s.Limits)
 	for i := range s.Procs {
 		p := &s.Procs[i]
-		p.RSS += rss.Bytes(p.Growth)
-		p.File += rss.Bytes(p.Growth)
+		growth := *p.Growth
+		p.RSS += rss.Bytes(growth)
+		p.File += rss.Bytes(growth)
 		if (i+n)%4 == 0 {
-			p.Growth *= 1.01
+			growth *= 1.01
+			p.Growth = &growth
 		}
 	}
 	for i := range s.Ranks {
 		s.Ranks[i].RSS += 8e6
-		s.Ranks[i].Growth *= 1.002
+		s.Ranks[i].Growth = seconds64(*s.Ranks[i].Growth * 1.002)
 	}
 	s.Limits[0].Used += 500e6
 	return s

@@ -34,10 +34,12 @@ type Fan struct {
 // the settings say so.
 func New(lines Lines, set *settings.Settings, run Run) *Fan {
 	out := newEvents(lines, set, run)
-	return &Fan{
+	f := &Fan{
 		events: out, Record: Record{out: out}, Textfile: Textfile{out: out}, Alerts: Alerts{out: out, Comment: Comment{out: out}},
 		Status: Status{out: out}, Findings: Findings{out: out}, Limits: Limits{out: out}, samples: samples{out: out},
 	}
+	f.Status.sum = &f.Sum
+	return f
 }
 
 // Readers are what is read only when it is told.
@@ -49,8 +51,9 @@ type Readers struct {
 	Costs   func() ([]event.Cost, error) // what the holder and the watcher cost
 }
 
-// See takes in each full read for the summary.
+// See takes in each full read for the summary and the status.
 func (f *Fan) See(v *view.View) {
+	f.Status.growth.add(v)
 	f.Sum.Peak(&v.Sample, v.Limits, f.Readers.Pace)
 	f.Sum.Apart(&v.Sample, v.Limits, f.Readers.Outside)
 }

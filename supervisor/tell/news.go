@@ -24,6 +24,7 @@ func (f *Fan) Tell(now time.Duration, news view.News) {
 		case event.Found:
 			f.Put(event.NameLimit, func(h event.Head) any { n.Head = h; return n })
 		case event.LoaderSaid:
+			f.Status.said(&n)
 			f.Put(event.NameLoader, func(h event.Head) any { n.Head = h; return n })
 		default:
 			panic(fmt.Sprintf("internal error: no way to tell of a %T", n))
@@ -48,6 +49,9 @@ func (f *Fan) Loaders(now time.Duration, said []loader.Said, news view.News) {
 	f.Tell(now, news)
 	for i := range said {
 		f.Sum.Loader(now, &said[i])
+		if s := &said[i]; s.What == event.LoaderRecycled && s.New != 0 {
+			f.Status.Replaced(s.Worker, s.New)
+		}
 	}
 }
 

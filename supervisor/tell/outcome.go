@@ -45,6 +45,7 @@ func (f *Fan) Skipped(now time.Duration, s *policy.Skipped, l *event.Limit) {
 	// The verdict is about memory, and where a rung is none it was not crossed.
 	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
 		f.Sum.Done.Skipped++
+		f.Status.saved.Finished(time.Now(), &event.Outcome{Action: s.Rule.Action, Reason: s.Reason})
 	}
 	if l == nil && s.On.Name != event.LimitTime {
 		return

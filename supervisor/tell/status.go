@@ -3,6 +3,7 @@ package tell
 import (
 	"cmp"
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -22,13 +23,18 @@ type Status struct {
 	requests chan Request      // nil before the first
 	gone     chan struct{}     // closed with the server
 	outcomes []control.Outcome // the newest first
-	recycled map[rss.ProcID]int
-	growth   map[rss.ProcID]growthBase
+	sum      *Summary
+	saved    event.Saved
+	recycled map[rss.ProcID]int           // by holder
+	workers  map[int]control.WorkerCounts // by PID
+	growth   growth
 	made     atomic.Pointer[control.Status] // nil where something has changed since
 }
 
-// mostOutcomes is how many outcomes the status has.
-const mostOutcomes = 8
+const (
+	mostOutcomes = 8       // that the status has
+	mostWorkers  = 1 << 12 // that are counted for, before those that ended are dropped
+)
 
 // Standing is what the status is made of, as of the last full look.
 type Standing struct {
@@ -94,7 +100,7 @@ func (s *Status) Changed() { s.made.Store(nil) }
 // Recycled returns how many workers of the rank of that holder were replaced.
 func (s *Status) Recycled(holder rss.ProcID) int { return s.recycled[holder] }
 
-// CountRecycled notes that one was, whoever asked.
+// CountRecycled notes that a worker of the rank of that holder was, by whatever means.
 func (s *Status) CountRecycled(holder rss.ProcID) {
 	if s.recycled == nil {
 		s.recycled = map[rss.ProcID]int{}
@@ -103,8 +109,55 @@ func (s *Status) CountRecycled(holder rss.ProcID) {
 	s.Changed()
 }
 
+// Replaced notes that one process has the place of another, old, in its pool or loader: it
+// goes on with the other's counts.
+func (s *Status) Replaced(old, by int) {
+	c := s.workers[old]
+	c.Recycled++
+	delete(s.workers, old)
+	s.count(by, c)
+}
+
+// ReplacedIn is [Status.Replaced] where only the sample tells by which: the youngest with the
+// same parent.
+func (s *Status) ReplacedIn(sample *rss.Sample, old *rss.Proc) {
+	var young *rss.Proc
+	for i := range sample.Procs {
+		if p := &sample.Procs[i]; p.Parent == old.Parent && p.ID.Start >= old.ID.Start && p.ID != old.ID && (young == nil || p.ID.Start >= young.ID.Start) {
+			young = p
+		}
+	}
+	if young != nil {
+		s.Replaced(old.ID.PID, young.ID.PID)
+	}
+}
+
+func (s *Status) count(pid int, c control.WorkerCounts) {
+	if s.workers == nil {
+		s.workers = map[int]control.WorkerCounts{}
+	}
+	if len(s.workers) >= mostWorkers && s.growth.last != nil {
+		maps.DeleteFunc(s.workers, func(pid int, _ control.WorkerCounts) bool { return s.growth.last.Sample.Find(pid) == nil })
+	}
+	s.workers[pid] = c
+}
+
+// said takes in what a loader reported.
+func (s *Status) said(l *event.LoaderSaid) {
+	s.saved.Said(l)
+	if l.What == event.LoaderTrimmed {
+		pid := cmp.Or(l.Worker, l.PID)
+		c := s.workers[pid]
+		c.Trims += max(l.Count, 1)
+		s.count(pid, c)
+	}
+	s.Changed()
+}
+
 // Outcome keeps the newest outcomes.
 func (s *Status) Outcome(d *event.Decision, o event.Outcome) {
+	s.saved.Decided(o.Time, d)
+	s.saved.Finished(o.Time, &o)
 	kept := control.Outcome{Outcome: o, Action: d.Action, Arg: d.Arg, Rule: d.Rule, By: d.By}
 	s.outcomes = append([]control.Outcome{kept}, s.outcomes...)
 	s.outcomes = s.outcomes[:min(len(s.outcomes), mostOutcomes)]
@@ -112,8 +165,8 @@ func (s *Status) Outcome(d *event.Decision, o event.Outcome) {
 }
 
 // Answer answers a client that asks for the status.
-func (s *Status) Answer(r Request, now time.Duration, from *Standing) {
-	st := s.Of(now, from)
+func (s *Status) Answer(r Request, from *Standing) {
+	st := s.Of(from)
 	s.made.Store(st)
 	r.reply <- reply{status: st}
 }
@@ -125,14 +178,39 @@ func (s *Status) Begun(r Request, results <-chan control.Result, err error) {
 	r.reply <- reply{results: results, err: err}
 }
 
+// limits are those of the last full read: what a fast read has read since is no part of that
+// sample, and stands beside it.
+func (s *Status) limits(v *view.View, now time.Time) []control.Limit {
+	all := make([]control.Limit, len(v.Limits))
+	for i := range v.Limits {
+		l := &all[i]
+		l.Limit = v.Limits[i]
+		if l.Name == event.LimitTime {
+			continue
+		}
+		l.Growth = s.growth.ofLimit(l.ID())
+		if s.growth.last == nil || v.Now == s.growth.last.Now {
+			continue
+		}
+		if full := s.growth.last.Limit(l.ID()); full != nil && full.Used != l.Used {
+			used, at := l.Used, now.Add(v.Now-s.growth.last.Now)
+			l.Now, l.NowAt = &used, &at
+			l.Used, l.UsedMax, l.Charged = full.Used, full.UsedMax, full.Charged
+		}
+	}
+	return all
+}
+
 // Of makes the status.
-func (s *Status) Of(now time.Duration, from *Standing) *control.Status {
+func (s *Status) Of(from *Standing) *control.Status {
 	run := &s.out.Run
+	saved := &event.Saved{}
+	saved.Add(&s.saved)
 	st := &control.Status{
 		V: control.Version, Time: from.View.Sample.At, Node: run.Node, Job: from.Job, Leader: run.Self, Version: run.Version,
-		Since: from.Since, Limits: slices.Clone(from.View.Limits), Gaps: from.View.Sample.Gaps, Rules: from.Rules, DryRun: from.DryRun,
+		Since: from.Since, Limits: s.limits(from.View, from.View.Sample.At), Gaps: from.View.Sample.Gaps, Rules: from.Rules, DryRun: from.DryRun,
 		Action: from.Action, Last: slices.Clone(s.outcomes), Ranks: slices.Clone(from.Ranks), Procs: []control.Proc{},
-		Alerts: from.Alerts, Ours: from.Ours,
+		Alerts: from.Alerts, Ours: from.Ours, Saved: saved, Peak: cmp.Or(s.sum.nearest, s.sum.node),
 	}
 	slices.SortStableFunc(st.Ranks, func(a, b control.Rank) int { return cmp.Or(cmp.Compare(a.Step, b.Step), a.Task-b.Task) })
 	at := map[int]int{} // index in Ranks by PID of the command
@@ -144,12 +222,13 @@ func (s *Status) Of(now time.Duration, from *Standing) *control.Status {
 	for i := range from.View.Sample.Procs {
 		q := &from.View.Sample.Procs[i]
 		c := from.proc(q)
-		c.Growth = s.growthOf(now, q)
+		c.Growth = s.growth.ofProc(q.ID)
+		c.WorkerCounts = s.workers[q.ID.PID]
 		if r := lineage.Rank(q.ID.PID, at); r >= 0 {
 			k := &st.Ranks[r]
 			c.Task, c.Step = k.Task, k.Step
-			k.Growth += c.Growth
-			k.RSS, k.Anon, k.File, k.Shmem, k.Procs = k.RSS+q.RSS, k.Anon+q.Anon, k.File+q.File, k.Shmem+q.Shmem, k.Procs+1
+			k.Add(c.Memory)
+			k.Procs++
 			if q.Role == rss.RoleWorker {
 				k.Workers++
 			}
@@ -180,7 +259,8 @@ func (s *Status) Of(now time.Duration, from *Standing) *control.Status {
 func (from *Standing) proc(p *rss.Proc) control.Proc {
 	c := control.Proc{
 		PID: p.ID.PID, Start: p.ID.Start, Parent: p.Parent, Role: p.Role, Task: -1, Step: from.Step(p.ID),
-		Comm: p.Comm, State: string(rune(p.State)), RSS: p.RSS, Anon: p.Anon, File: p.File, Shmem: p.Shmem, Threads: p.Threads,
+		Comm: p.Comm, State: string(rune(p.State)), Threads: p.Threads,
+		Memory:     control.Memory{RSS: p.RSS, Anon: p.Anon, File: p.File, Shmem: p.Shmem},
 		CanRecycle: from.Recyclable[p.ID.PID], CanTrim: from.Trimmable[p.ID.PID],
 	}
 	if p.PSS != nil {
@@ -190,40 +270,6 @@ func (from *Standing) proc(p *rss.Proc) control.Proc {
 	maps, fds := from.Counts(p.ID)
 	c.Maps, c.FDs = uint64(max(maps, 0)), uint64(max(fds, 0))
 	return c
-}
-
-// growthBase is what a process had when its growth was begun to be measured.
-type growthBase struct {
-	at  time.Duration
-	rss rss.Bytes
-}
-
-const (
-	// growthKept is how far back the growth of a process is looked for, and mostGrowths how
-	// many processes are remembered for it.
-	growthKept  = time.Minute
-	mostGrowths = 1 << 14
-)
-
-// growthOf is the change of a process's RSS in bytes a second, since it was asked for
-// first or for the last minute or so; 0 at first.
-func (s *Status) growthOf(now time.Duration, p *rss.Proc) float64 {
-	b, ok := s.growth[p.ID]
-	if !ok || now-b.at > 2*growthKept {
-		if s.growth == nil {
-			s.growth = map[rss.ProcID]growthBase{}
-		}
-		if len(s.growth) > mostGrowths {
-			clear(s.growth)
-		}
-		s.growth[p.ID] = growthBase{now, p.RSS}
-		return 0
-	}
-	seconds := (now - b.at).Seconds()
-	if seconds < 0.5 {
-		return 0
-	}
-	return (float64(p.RSS) - float64(b.rss)) / seconds
 }
 
 // Source is the watcher as the server of the socket sees it. It touches nothing of the

@@ -52,7 +52,7 @@ func TestStatusIsMadeWhenAsked(t *testing.T) {
 			select {
 			case r := <-s.Status.Requests():
 				made++
-				s.Status.Answer(r, 0, one(rss.MiB))
+				s.Status.Answer(r, one(rss.MiB))
 			case st := <-got:
 				return st
 			}
@@ -70,17 +70,88 @@ func TestStatusIsMadeWhenAsked(t *testing.T) {
 // TestStatusOfOneRank: its processes are summed, and what is not known is not told.
 func TestStatusOfOneRank(t *testing.T) {
 	s := newStand(t)
-	s.Status.Of(0, one(rss.MiB))
-	st := s.Status.Of(2*time.Second, one(3*rss.MiB))
+	s.Readers.Outside = func(*event.Limit, *rss.Sample) rss.Bytes { return 0 }
+	read := func(at time.Duration, size rss.Bytes) *Standing {
+		from := one(size)
+		from.View.Now = at
+		s.See(from.View)
+		return from
+	}
+	if p := s.Status.Of(read(0, rss.MiB)).Procs[0]; p.Growth != nil {
+		t.Errorf("growth %v of one reading", *p.Growth)
+	}
+	st := s.Status.Of(read(2*time.Second, 3*rss.MiB))
 	k, p := st.Ranks[0], st.Procs[0]
-	if k.RSS != 3*rss.MiB || k.Procs != 1 || k.Growth != float64(rss.MiB) || k.Hook != "off" || k.Why != "no loader hook" {
+	if k.RSS != 3*rss.MiB || k.Procs != 1 || *k.Growth != float64(rss.MiB) || k.Hook != "off" || k.Why != "no loader hook" {
 		t.Errorf("rank %+v", k)
 	}
-	if p.Growth != float64(rss.MiB) || p.Maps != 0 || p.FDs != 3 || p.PSS != nil || p.State != "S" || p.Task != 0 {
+	if *p.Growth != float64(rss.MiB) || p.Maps != 0 || p.FDs != 3 || p.PSS != nil || p.State != "S" || p.Task != 0 {
 		t.Errorf("process %+v", p)
 	}
-	if st := s.Status.Of(3*growthKept, one(4*rss.MiB)); st.Procs[0].Growth != 0 {
-		t.Errorf("growth %v since long ago", st.Procs[0].Growth)
+	for at := 3 * time.Second; at <= 20*time.Second; at += time.Second {
+		read(at, 3*rss.MiB)
+	}
+	if g := s.Status.Of(read(21*time.Second, 3*rss.MiB)).Procs[0].Growth; *g != 0 {
+		t.Errorf("growth %v of long ago", *g)
+	}
+}
+
+// TestOneSample: limits and processes are of one sample; a newer fast reading stands beside
+// it, and so does the greatest ever.
+func TestOneSample(t *testing.T) {
+	s := newStand(t)
+	s.Readers = Readers{
+		Pace:    func(*event.Limit) float64 { return 0 },
+		Outside: func(*event.Limit, *rss.Sample) rss.Bytes { return 0 },
+	}
+	limit := func(used rss.Bytes) []event.Limit {
+		return []event.Limit{{Name: event.LimitUser, Used: used, Limit: 100 * rss.MiB, Binding: true}}
+	}
+	from := one(90 * rss.MiB)
+	at := time.Date(2026, 11, 22, 14, 5, 2, 0, time.UTC)
+	var v view.View
+	for i, used := range []rss.Bytes{40 * rss.MiB, 90 * rss.MiB, 60 * rss.MiB} {
+		now := time.Duration(i) * 2 * time.Second
+		from.View = v.Next(now, rss.Sample{At: at.Add(now), Mono: now, Procs: []rss.Proc{{ID: rss.ProcID{PID: 7, Start: 1}, RSS: used}}}, limit(used))
+		v = *from.View
+		s.See(from.View)
+	}
+	from.View = from.View.Fast(4500*time.Millisecond, &limit(75 * rss.MiB)[0])
+	st := s.Status.Of(from)
+	l := &st.Limits[0]
+	if l.Used != 60*rss.MiB || l.Used != st.Procs[0].RSS || *l.Now != 75*rss.MiB || !l.NowAt.Equal(at.Add(4500*time.Millisecond)) || !st.Time.Equal(at.Add(4*time.Second)) {
+		t.Errorf("%+v at %v", l, st.Time)
+	}
+	if *l.Growth != 5*float64(rss.MiB) || st.Peak.Used != 90*rss.MiB {
+		t.Errorf("growth %v, peak %v", *l.Growth, st.Peak.Used)
+	}
+}
+
+// TestLedgerOfTheStatus: what was done is one ledger, and what was done to a worker goes with
+// its place, whoever replaced it.
+func TestLedgerOfTheStatus(t *testing.T) {
+	s := newStand(t)
+	trimmed := func(pid, count int, reason string) {
+		s.Tell(0, view.News{event.LoaderSaid{What: event.LoaderTrimmed, PID: pid, Count: count, Freed: rss.MiB, Reason: reason}})
+	}
+	trimmed(7, 6, "")
+	trimmed(7, 1, event.TrimRequested)
+	s.Status.Replaced(7, 8)
+	pool := &rss.Proc{ID: rss.ProcID{PID: 8, Start: 5}, Parent: 3}
+	s.Status.ReplacedIn(&rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 6, Start: 2}, Parent: 3}, {ID: rss.ProcID{PID: 9, Start: 6}, Parent: 3}, {ID: rss.ProcID{PID: 10, Start: 7}, Parent: 1}}}, pool)
+	s.Outcome(&event.Decision{ID: 1, Action: event.ActionRecycle, Limit: event.LimitUser}, &event.Outcome{Decision: 1, OK: true, Freed: rss.MiB, Paused: 0.25})
+	from := one(rss.MiB)
+	from.View.Sample.Procs[0].ID.PID = 9
+	st := s.Status.Of(from)
+	if c := st.Procs[0].WorkerCounts; c != (control.WorkerCounts{Trims: 7, Recycled: 2}) {
+		t.Errorf("counts %+v", c)
+	}
+	if l := st.Saved; l.WorkerTrims != 6 || l.Recycled != 1 || l.Paused() != 0.25 {
+		t.Errorf("ledger %+v", l)
+	}
+	s.Outcome(&event.Decision{ID: 2, Action: event.ActionRecycle}, &event.Outcome{Decision: 2, OK: true})
+	if st.Saved.Recycled != 1 {
+		t.Error("an answer has changed after it was given")
 	}
 }
 
@@ -90,7 +161,7 @@ func TestOutcomes(t *testing.T) {
 	for i := range 2 * mostOutcomes {
 		s.Status.Outcome(&event.Decision{Action: event.ActionSignal, Arg: "USR1", Rule: event.AskedFor, By: 5}, event.Outcome{Decision: uint64(i), OK: true})
 	}
-	last := s.Status.Of(0, one(rss.MiB)).Last
+	last := s.Status.Of(one(rss.MiB)).Last
 	if len(last) != mostOutcomes || last[0].Decision != 2*mostOutcomes-1 || last[0].Name() != "signal=USR1" || last[0].By != 5 {
 		t.Errorf("%+v", last)
 	}

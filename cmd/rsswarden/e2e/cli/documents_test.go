@@ -321,7 +321,7 @@ func TestReadmeLeaders(t *testing.T) {
 	env = append(env, "RSSWARDEN_DIR="+runs[0])
 	// No loader is there to be recycled, and that is the leader's own word.
 	wants := map[string]answer{
-		"status": {0, "runs outside Slurm on "}, "top": {0, "LIMIT"}, "checkpoint": {0, "1 of 1 process asked to checkpoint"},
+		"status": {0, "rules "}, "top": {0, "TREND"}, "checkpoint": {0, "1 of 1 process asked to checkpoint"},
 		"recycle": {1, "no process to recycle: hook off"},
 	}
 	typed := strings.Split(strings.TrimSpace(rsstest.Block(t, "## Look at a job, and act on it")), "\n")

@@ -170,12 +170,18 @@ func TestStatusHere(t *testing.T) {
 	inJob := []string{"SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"}
 
 	out, errs := s.run(0, inJob, "status")
-	wardentest.Says(t, out, "job 46 on n1: 0 processes\n", "4711", "python train.py")
-	if strings.Contains(out, "job 47") || errs != "" {
+	wardentest.Says(t, out, "rsswarden   job 46 · train.py (4711) · n1 ")
+	if strings.Contains(out, "47 ") || errs != "" {
 		t.Errorf("in job 46 others are told of:\n%s%s", out, errs)
 	}
 	out, _ = s.run(0, inJob, "status", "--all")
-	wardentest.Says(t, out, "job 46 on n1", "job 47 on n1", "runs outside Slurm on n1", "watcher 77")
+	wardentest.Says(t, out, "… 46 ", "… 47 ", "… - ", "3 runs. Details: rsswarden status --job 46")
+	out, _ = s.run(0, nil, "status", "--pid", "4711")
+	if wardentest.Says(t, out, "job 46 · train.py (4711)"); strings.Contains(out, "runs.") {
+		t.Error(out)
+	}
+	_, errs = s.run(1, nil, "status", "--pid", "4712")
+	wardentest.Says(t, errs, "error: process 4712 is in no run of yours on this node\nhint: rsswarden status lists the runs\n")
 
 	var got struct {
 		V     int
@@ -393,7 +399,7 @@ func TestStatusOfAJob(t *testing.T) {
 		}
 	}
 	out, _ = s.run(0, nil, "status", "--job", "46", "--node", "n2")
-	if wardentest.Says(t, out, "job 46 on n2"); strings.Contains(out, "n1") {
+	if wardentest.Says(t, out, "job 46 · 2 ranks · n2"); strings.Contains(out, "n1") {
 		t.Error(out)
 	}
 	out, _ = s.run(1, nil, "recycle", "--job", "46")
@@ -420,7 +426,7 @@ func TestStatusOfAJob(t *testing.T) {
 	// One node without a leader is an error beside the other's answer.
 	second.Close()
 	out, errs = s.run(1, nil, "status", "--job", "46")
-	wardentest.Says(t, out, "job 46 on n1")
+	wardentest.Says(t, out, "job 46 · 2 ranks · n1 ")
 	wardentest.Says(t, errs, "error: n2: no rsswarden run of the job is there now\nhint: it has ended")
 	out, _ = s.run(1, nil, "status", "--job", "46", "--json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Nodes) != 1 || len(got.Errors) != 1 || got.Errors[0].Node != "n2" {
@@ -444,7 +450,7 @@ func TestStatusOfAJob(t *testing.T) {
 				s.env = append(slices.Clone(s.env), "PATH="+filepath.Join(s.tmp, "bin"))
 			}
 			out, errs := s.run(1, nil, "status", "--job", "46")
-			wardentest.Says(t, out, "job 46 on n1")
+			wardentest.Says(t, out, "job 46 · 2 ranks · n1 ")
 			wardentest.Says(t, errs, "error: n2: cannot be asked by srun: ", c.says, "hint: ssh n2 rsswarden status")
 			out, errs = s.run(1, nil, "recycle", "--job", "46")
 			if wardentest.Says(t, errs, "error: n1, n2: cannot be asked by srun: "); out != "" {
@@ -464,7 +470,7 @@ func TestJobOnOneNode(t *testing.T) {
 	s.lead("46", "n1", &leaderSource{})
 	s.program("scontrol", `echo "JobId=46 JobName=x UserId=u(1) GroupId=g(1) MCS_label=N/A JobState=RUNNING NodeList=n1"`)
 	out, errs := s.run(0, nil, "status", "--job", "46")
-	if wardentest.Says(t, out, "job 46 on n1"); errs != "" {
+	if wardentest.Says(t, out, "job 46 · n1 "); errs != "" {
 		t.Error(errs)
 	}
 	// Of our own job the environment knows the nodes.
@@ -472,7 +478,7 @@ func TestJobOnOneNode(t *testing.T) {
 	s.run(0, []string{"SLURM_JOB_ID=46", "SLURM_JOB_NODELIST=n1", "SLURMD_NODENAME=n1"}, "status", "--job", "46")
 	// Where Slurm does not answer, that is said, and what is here answers.
 	out, errs = s.run(0, nil, "status", "--job", "46")
-	wardentest.Says(t, out, "job 46 on n1")
+	wardentest.Says(t, out, "job 46 · n1 ")
 	wardentest.Says(t, errs, "cannot ask Slurm on which nodes job 46 runs", "only this node is asked")
 }
 
@@ -493,7 +499,7 @@ func TestDeadLeader(t *testing.T) {
 	wardentest.NoError(t, os.Rename(kept, filepath.Join(filepath.Dir(dir), "lead.46@n1.ffffffff")))
 	begun := time.Now()
 	out, errs := s.run(0, []string{"SLURM_JOB_ID=46"}, "status")
-	if wardentest.Says(t, out, "job 46 on n1"); strings.Count(out, "led by") != 1 || errs != "" {
+	if wardentest.Says(t, out, "job 46 · n1 "); strings.Count(out, "peak ") != 1 || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
 	if d := time.Since(begun); d > 2*time.Second {
@@ -615,6 +621,6 @@ func TestMovingLead(t *testing.T) {
 	if out, err = ask(); err != nil {
 		t.Error(err)
 	}
-	wardentest.Says(t, out, "job 463512 on n1", "led by")
+	wardentest.Says(t, out, "job 463512 · n1 ")
 	<-next
 }

@@ -29,14 +29,14 @@ func led(t *testing.T, ranks int, env ...string) (*leaderSource, []string) {
 	t.Helper()
 	st := control.Status{
 		V: 1, Leader: os.Getpid(), Version: "v9",
-		Limits: []event.Limit{{Name: event.LimitCgroup, Scope: event.ScopeJob, Used: 3 * rss.GiB, Limit: 4 * rss.GiB, Binding: true, Enforcer: "kernel OOM killer"}},
+		Limits: []control.Limit{{Limit: event.Limit{Name: event.LimitCgroup, Scope: event.ScopeJob, Used: 3 * rss.GiB, Limit: 4 * rss.GiB, Binding: true, Enforcer: "kernel OOM killer"}}},
 	}
 	for r := range ranks {
 		pid := 4000 + 10*r
-		st.Ranks = append(st.Ranks, control.Rank{Task: r, Step: "0", PID: pid, Command: "python train.py", RSS: rss.GiB, Workers: 1, Procs: 2, Hook: "recycle"})
+		st.Ranks = append(st.Ranks, control.Rank{Task: r, Step: "0", PID: pid, Command: "python train.py", Memory: control.Memory{RSS: rss.GiB}, Workers: 1, Procs: 2, Hook: "recycle"})
 		st.Procs = append(st.Procs,
-			control.Proc{PID: pid, Task: r, Step: "0", Role: rss.RoleTrainer, Comm: "python", State: "R", RSS: rss.GiB / 2},
-			control.Proc{PID: pid + 1, Task: r, Step: "0", Role: rss.RoleWorker, Comm: "pt_data_\x1b[2J", State: "S", RSS: rss.GiB / 4, CanRecycle: true})
+			control.Proc{PID: pid, Task: r, Step: "0", Role: rss.RoleTrainer, Comm: "python", State: "R", Memory: control.Memory{RSS: rss.GiB / 2}},
+			control.Proc{PID: pid + 1, Task: r, Step: "0", Role: rss.RoleWorker, Comm: "pt_data_\x1b[2J", State: "S", Memory: control.Memory{RSS: rss.GiB / 4}, CanRecycle: true})
 	}
 	s, f := newLeaderStand(t), &leaderSource{status: st, results: []control.Result{{PID: 4001, OK: true, Freed: 100 * rss.MiB}, {Done: true, OK: true, Task: -1}}}
 	s.lead(topJob, "n1", f)
@@ -58,12 +58,12 @@ func TestTopOnce(t *testing.T) {
 	}{
 		{
 			name: "all rows", env: []string{"LANG=C.UTF-8"},
-			has: []string{"rsswarden  v9  job " + topJob + "  n1  leader ", "* cgroup job", "█", " 75% 3.00G/4.00G", "RANKS 40", "PROCESSES 80", "39 0         4390", " 4391 worker ", "pt_data_?[2J"},
+			has: []string{"rsswarden top   job " + topJob + " · 40 ranks · n1 ", " cgroup ███", "75 %     3.0 of 4.0 GiB", "RANKS 40", "PROCESSES 80", "39    4390", " 4391 worker ", "pt_data_?[2J"},
 		},
-		{name: "no UTF-8", env: []string{"LC_ALL=POSIX", "LANG=C.UTF-8"}, has: []string{"####"}, not: []string{"█", "▲", "…"}},
-		{name: "wider", env: []string{"COLUMNS=200"}, has: []string{"MAPS", "LIMIT FROM"}},
-		{name: "narrower", env: []string{"COLUMNS=50"}, not: []string{"SHMEM"}},
-		{name: "no width", env: []string{"COLUMNS=nonsense"}, has: []string{"SHMEM"}, not: []string{"MAPS"}},
+		{name: "no UTF-8", env: []string{"LC_ALL=POSIX", "LANG=C.UTF-8"}, has: []string{"####"}, not: []string{"█", "▲", "·"}},
+		{name: "wider", env: []string{"COLUMNS=200"}, has: []string{"MAPS", "kernel kills"}},
+		{name: "narrower", env: []string{"COLUMNS=50"}, not: []string{"RECYCLED"}},
+		{name: "no width", env: []string{"COLUMNS=nonsense"}, has: []string{"RECYCLED"}, not: []string{"MAPS"}},
 		{name: "filtered", args: []string{"--filter", "rank=7"}, has: []string{`1 meet "rank=7"`, " 4071 worker"}, not: []string{" 4081 "}},
 		{name: "sorted", args: []string{"--sort", "command"}, has: []string{"COMMAND^", "by command"}},
 	} {
@@ -113,8 +113,9 @@ func TestTopLive(t *testing.T) {
 		t.Errorf("the leader was asked for %+v", o)
 	}
 	wardentest.NoError(t, pty.Setsize(s.File, &pty.Winsize{Rows: 33, Cols: 90}))
+	s.Send("?")
 	s.Await("\x1b[33H")
-	s.Send("q")
+	s.Send("qq")
 	if how, out := s.Ended(); how != "exit 0" || !strings.HasSuffix(out, leftScreen) {
 		t.Errorf("%s, %q", how, out[max(0, len(out)-100):])
 	}
@@ -126,7 +127,7 @@ func TestTopSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
 		_, env := led(t, 1, "TERM=xterm")
 		s := startTop(t, env)
-		s.Await("PROCESSES 2")
+		s.Await("4001 worker")
 		s.Cmd.Process.Signal(sig)
 		if how, out := s.Ended(); how != fmt.Sprintf("signal %d", sig) || !strings.HasSuffix(out, leftScreen) {
 			t.Errorf("%v: %s, %q", sig, how, out[max(0, len(out)-100):])
@@ -149,7 +150,7 @@ func TestTopWithoutLeader(t *testing.T) {
 	s := startTop(t, env, "--interval", "200ms")
 	s.Await("No rsswarden leads on this node.")
 	wardentest.NoError(t, os.Rename(away, place))
-	s.Await("PROCESSES 2")
+	s.Await("4001 worker")
 	s.Send("q")
 	if how, _ := s.Ended(); how != "exit 0" || len(f.commands()) != 0 {
 		t.Error(how)
@@ -161,14 +162,14 @@ func TestTopWithoutLeader(t *testing.T) {
 func TestTopPlain(t *testing.T) {
 	_, env := led(t, 1, "TERM=xterm", "NO_COLOR=1")
 	s := startTop(t, env)
-	s.Await("PROCESSES 2")
+	s.Await("4001 worker")
 	s.Send("q")
 	if _, out := s.Ended(); strings.Contains(out, ";31m") || strings.Contains(out, "[0;3") {
 		t.Errorf("colours: %q", out)
 	}
 	_, env = led(t, 1, "TERM=dumb")
 	s = startTop(t, env, "--interval", "200ms")
-	s.Shown.Await(t, "PROCESSES 2", 2)
+	s.Shown.Await(t, "4001 worker", 2)
 	s.Cmd.Process.Signal(unix.SIGTERM)
 	if how, out := s.Ended(); how != "signal 15" || strings.ContainsRune(out, 0x1b) || !strings.HasPrefix(out, "by TERM this terminal can only scroll: keys do nothing, Ctrl-C ends top") {
 		t.Errorf("%s: %q", how, out)

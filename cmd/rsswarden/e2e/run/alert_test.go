@@ -240,7 +240,7 @@ func TestAlertSecrets(t *testing.T) {
 		}
 	}
 	found("status", status.Bytes())
-	wardentest.Says(t, status.String(), "alerts to webhook+http://"+host+"/…: 1 firing, 0 sent")
+	wardentest.Says(t, status.String(), "alert webhook+http://"+host+"/…: 1 firing, 0 sent")
 	r.End()
 	if b, err := os.ReadFile(third.Name()); err != nil || !bytes.Contains(b, []byte(`"event":"exit"`)) {
 		t.Errorf("the events: %s, %v", b, err)

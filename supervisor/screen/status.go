@@ -1,0 +1,200 @@
+package screen
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// Status is what the command status prints: of several runs a line each, unless all of each
+// is asked for; else of each run the front of its frame, and the rules.
+func Status(statuses []control.Status, width int, look Look, zone *time.Location, details bool) []*Frame {
+	if len(statuses) > 1 && !details {
+		return []*Frame{runs(statuses, width, look)}
+	}
+	var all []*Frame
+	for _, st := range statuses {
+		m := New(width, 0, look)
+		m.Zone = zone
+		m, _ = m.Update(Answer{Statuses: []control.Status{st}, At: st.Time})
+		all = append(all, m.status())
+	}
+	return all
+}
+
+// status draws one run without its processes.
+func (m Model) status() *Frame {
+	n := &m.nodes[0]
+	facts := n.facts(m.W, m.Zone)
+	limits := len(limitRows(m.nodes))
+	d := drawing{Frame: newFrame(m.W, 4+limits+len(facts)+len(m.notices()), m.Look), m: &m}
+	d.header("rsswarden")
+	for _, notice := range m.notices() {
+		d.put(0, d.y, d.W, Amber, "! "+notice)
+		d.y++
+	}
+	d.limits(limits)
+	d.sums(1)
+	d.activity(1)
+	for _, line := range facts {
+		d.put(0, d.y, d.W, Plain, line)
+		d.y++
+	}
+	d.trimmed()
+	return d.Frame
+}
+
+// facts are the rules, why a rank has no hook, and the receivers of alerts, broken to lines.
+func (n *node) facts(width int, zone *time.Location) (lines []string) {
+	add := func(name, format string, args ...any) {
+		lines = append(lines, folded(fmt.Sprintf(" %-5s ", name)+fmt.Sprintf(format, args...), width)...)
+	}
+	if len(n.Rules) > 0 {
+		dry := ""
+		if n.DryRun {
+			dry = " (dry run: nothing of it is done)"
+		}
+		add("rules", "%s%s", strings.Join(n.Rules, ", "), dry)
+	}
+	for i := range n.Ranks {
+		if r := &n.Ranks[i]; r.Why != "" {
+			add("hook", "%s in process %d: %s", r.Hook, r.PID, r.Why)
+		}
+	}
+	for i := range n.Alerts {
+		add("alert", "%s", alerts(&n.Alerts[i], zone))
+	}
+	return lines
+}
+
+// alerts says how one receiver stands.
+func alerts(a *control.Alerts, zone *time.Location) string {
+	line := fmt.Sprintf("%s: %d firing, %d sent", a.Receiver, a.Firing, a.Sent)
+	for _, n := range []struct {
+		n    int
+		what string
+	}{{a.Untold, "not sent yet"}, {a.Failed, "failed"}, {a.Overtaken, "superseded"}, {a.Lost, "lost"}} {
+		if n.n > 0 {
+			line += fmt.Sprintf(", %d %s", n.n, n.what)
+		}
+	}
+	if a.Held {
+		line += ", held: too little memory is left to send"
+	}
+	if a.SentAt != nil {
+		line += "; last sent " + a.SentAt.In(zone).Format(time.TimeOnly)
+	}
+	if a.Error != "" && a.FailedAt != nil {
+		line += "; failed " + a.FailedAt.In(zone).Format(time.TimeOnly) + ": " + a.Error
+	}
+	return line
+}
+
+// runs draws a table of several runs.
+func runs(statuses []control.Status, width int, look Look) *Frame {
+	m := New(width, 0, look)
+	m, _ = m.Update(Answer{Statuses: statuses})
+	titles := []string{"", "JOB", "NODE", "RANKS", "LIMIT", "USED", "", "PEAK", "TREND", "LAST ACTION"}
+	right := []bool{5: true, 6: true, 7: true, 9: false}
+	rows := [][]string{titles}
+	for i := range m.nodes {
+		rows = append(rows, m.nodes[i].line(look))
+	}
+	single := !slices.ContainsFunc(m.nodes, func(n node) bool { return n.Node != m.nodes[0].Node })
+	type column struct{ index, width, drop int }
+	var list []column
+	for i, drop := range []int{0, 0, 5, 4, 3, 0, 0, 2, 1, 6} {
+		c := column{i, 0, drop}
+		for _, r := range rows {
+			c.width = max(c.width, text.Columns(r[i])+1+yes(i > 0 && i != 5))
+		}
+		if i != 2 || !single {
+			list = append(list, c)
+		}
+	}
+	list, _ = fit(list, width+1, func(c column) (width, drop int) { return c.width, c.drop })
+	d := drawing{Frame: newFrame(width, len(rows)+1, look), m: &m}
+	for y, r := range rows {
+		x, style := 1, Plain
+		if y == 0 {
+			style = Dim
+		}
+		for _, c := range list {
+			if right[c.index] {
+				d.right(x, y, x+c.width-1-yes(c.index != 5), style, r[c.index])
+			} else {
+				d.put(x, y, x+c.width-1, style, r[c.index])
+			}
+			x += c.width
+		}
+	}
+	d.put(0, len(rows), width, Plain, text.Count(len(m.nodes), "run")+". Details: "+details(m.nodes))
+	return d.Frame
+}
+
+// line is one run in the table of several.
+func (n *node) line(look Look) []string {
+	line := []string{look.either("…", ">"), cmp.Or(n.Job, "-"), n.Node, n.rankNumbers(), "none found", "-", "", "-", "-", "-"}
+	if rows := limitRows([]node{*n}); len(rows) > 0 {
+		l := rows[0].Limit
+		_, size, _ := strings.Cut(uses(&l.Limit), " of ")
+		copy(line[4:], []string{n.label(&l.Limit) + " " + size, usedOnly(&l.Limit), percent(&l.Limit), n.peak(), Trend(l)})
+	}
+	switch {
+	case n.Action != nil:
+		line[9] = string(n.Action.Action) + " now"
+	case len(n.Last) > 0:
+		line[9] = n.Last[0].Name() + " " + since(n.Time, n.Last[0].Time)
+	}
+	return line
+}
+
+// rankNumbers are the numbers of the ranks, "0-3"; of a run outside Slurm its PID.
+func (n *node) rankNumbers() string {
+	var tasks []int
+	for i := range n.Ranks {
+		if t := n.Ranks[i].Task; t >= 0 {
+			tasks = append(tasks, t)
+		}
+	}
+	if len(tasks) == 0 && len(n.Ranks) > 0 {
+		return fmt.Sprintf("pid %d", n.Ranks[0].PID)
+	}
+	slices.Sort(tasks)
+	var spans []string
+	for i := 0; i < len(tasks); {
+		j := i
+		for j+1 < len(tasks) && tasks[j+1] <= tasks[j]+1 {
+			j++
+		}
+		span := strconv.Itoa(tasks[i])
+		if j > i {
+			span += "-" + strconv.Itoa(tasks[j])
+		}
+		spans = append(spans, span)
+		i = j + 1
+	}
+	return cmp.Or(text.List(spans, 3), "-")
+}
+
+// details is what to type for all of one run.
+func details(nodes []node) string {
+	job, pid := "", ""
+	for i := range nodes {
+		if n := &nodes[i]; n.Job != "" {
+			job = cmp.Or(job, "--job "+n.Job)
+		} else if len(n.Ranks) > 0 {
+			pid = cmp.Or(pid, fmt.Sprintf("--pid %d", n.Ranks[0].PID))
+		}
+	}
+	if job != "" && pid != "" {
+		pid = " (or " + pid + ")"
+	}
+	return "rsswarden status " + job + pid + ", rsswarden top"
+}
