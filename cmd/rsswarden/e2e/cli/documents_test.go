@@ -47,6 +47,7 @@ var typed = []struct {
 	{shown: `exec rsswarden run --at 97%:requeue --checkpoint-signal USR2 --checkpoint-file "$CHECKPOINT" -- python train.py`, says: "trained"},
 	{shown: "exec rsswarden run -- sh -c '", by: "examples/integrations.TestApptainer"},
 	{shown: "rsswarden run --help", says: "Usage: rsswarden run [OPTIONS] [--] COMMAND [ARG...]"},
+	{shown: "rsswarden run --help-all", says: "Checkpoint and requeue"},
 	{shown: "rsswarden attach PID", args: map[string]string{"PID": "$$"}, says: "watching"},
 	{shown: "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46", status: []int{2}, says: "no process of job 46 is to be seen on this node"},
 	{shown: "rsswarden limits", says: "node"},
