@@ -38,6 +38,7 @@ var typed = []struct {
 	{shown: "rsswarden run --at 97%:requeue …", args: map[string]string{"…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert URL …", args: map[string]string{"URL": "http://127.0.0.1:1", "…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert http://alertmanager:9093 -- python train.py", says: "trained"},
+	{shown: "rsswarden run --at '95%:stop' -- python train.py", says: "trained"},
 	{shown: "rsswarden run --at 93%:signal=USR2 -- python train.py", says: "trained"},
 	{shown: "rsswarden run --at 93%:signal=USR2 -- accelerate launch train.py", says: "accelerate launch train.py"},
 	{shown: "rsswarden run -- apptainer exec image.sif python train.py", says: "apptainer exec image.sif python train.py"},
