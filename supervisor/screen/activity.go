@@ -11,12 +11,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// activityLines tell what is being done, what was asked for here, and the newest
-// outcomes, as many as there is room for.
+// activityLines are what was asked for here, what is being done, and the newest outcomes.
 func (m *Model) activityLines() []string {
 	var lines []string
 	for i := range m.doing {
-		lines = append(lines, "asked "+m.doing[i].told(m.now))
+		lines = append(lines, "asked "+m.doing[i].progress(m.now))
 	}
 	where := func(n *node) string {
 		if len(m.nodes) > 1 {
@@ -24,11 +23,11 @@ func (m *Model) activityLines() []string {
 		}
 		return ""
 	}
-	type told struct {
+	type ended struct {
 		at   time.Time
 		text string
 	}
-	var last []told
+	var last []ended
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		if a := n.Action; a != nil {
@@ -36,10 +35,10 @@ func (m *Model) activityLines() []string {
 		}
 		for j := range n.Last {
 			o := &n.Last[j]
-			last = append(last, told{o.Time, o.Time.In(m.Zone).Format(time.TimeOnly) + " " + where(n) + outcome(o)})
+			last = append(last, ended{o.Time, o.Time.In(m.Zone).Format(time.TimeOnly) + " " + where(n) + outcome(o)})
 		}
 	}
-	slices.SortStableFunc(last, func(a, b told) int { return b.at.Compare(a.at) })
+	slices.SortStableFunc(last, func(a, b ended) int { return b.at.Compare(a.at) })
 	for _, t := range last {
 		lines = append(lines, "last "+t.text)
 	}
@@ -57,13 +56,6 @@ func doing(a *control.Action) string {
 
 func list(pids []int) string { return text.List(pids, 4) }
 
-func (m *Model) activityCount() int {
-	if m.Nobody() {
-		return 0
-	}
-	return len(m.activityLines())
-}
-
 func (d *drawing) activity(n int) {
 	lines := d.m.activityLines()
 	for _, line := range lines[:min(n, len(lines))] {
@@ -77,8 +69,8 @@ func (d *drawing) activity(n int) {
 }
 
 func by(rule string) string {
-	if rule == "" || rule == "asked for" {
-		return "asked for"
+	if rule == "" || rule == event.AskedFor {
+		return event.AskedFor
 	}
 	return "by " + rule
 }
@@ -90,7 +82,7 @@ func outcome(o *control.Outcome) string {
 	}
 	line := phrase.Outcome(&event.Decision{Action: o.Action, Arg: o.Arg}, &o.Outcome)
 	if o.Rule == event.AskedFor {
-		line += ", asked for"
+		line += ", " + event.AskedFor
 	}
 	return line
 }

@@ -20,9 +20,8 @@ type Order struct {
 	Job, Node string
 	Leader    int // its PID
 	Command   control.Command
-	// Rank is the number of the rank that was chosen as a whole, -1 where a process
-	// was, or where the number does not tell the rank from another. Who cannot pass
-	// on PIDs may name it instead.
+	// Rank is the number of the rank that was chosen as a whole, -1 where a process was, or
+	// where another rank has that number. It stands for PIDs that cannot be passed on.
 	Rank int
 }
 
@@ -39,7 +38,7 @@ type order struct {
 	text     string // of the newest result
 }
 
-// kept is how long the end of an order is shown.
+// kept is how long an order that has ended is shown.
 const kept = time.Minute
 
 // Newest is the order that [Do] means.
@@ -66,56 +65,56 @@ func (m Model) ask(k Key) Model {
 	return m
 }
 
-// orderFor names who is meant: a process, or of a rank all those that can; for a
-// checkpoint always the rank. The second value says why nobody is.
-func (m *Model) orderFor(r *row, action event.Action) (*order, string) {
+// orderFor is an order for a process, or for those of a rank that can; for a checkpoint always
+// for the rank. The second value says why there is none.
+func (k *known) orderFor(r *row, action event.Action) (*order, string) {
 	n := r.node
 	if n.missing {
 		return nil, n.Node + " did not answer: nothing can be asked of it"
 	}
 	o := &order{Order: Order{Job: n.Job, Node: n.Node, Leader: n.Leader, Command: control.Command{Do: action}, Rank: -1}}
 	where := " on " + n.Node
-	whom, verb := "", action.Row().Command
+	target, verb := "", action.Row().Command
 	switch {
 	case action == event.ActionSignal:
 		if r.rank == nil {
-			return nil, fmt.Sprintf("process %d belongs to no rank: nobody to write a checkpoint", r.pid)
+			return nil, fmt.Sprintf("process %d belongs to no rank: it cannot write a checkpoint", r.pid)
 		}
-		whom = m.meansRank(o, r.rank)
-		o.question = fmt.Sprintf("have %s%s write a checkpoint", whom, where)
+		target = k.forRank(o, r.rank)
+		o.question = fmt.Sprintf("have %s%s write a checkpoint", target, where)
 	case r.proc != nil:
 		if !can(r.proc, action) {
 			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid, r.proc.Role, action.Row().Asked, r.why())
 		}
 		o.Command.PIDs = []int{r.proc.PID}
-		whom = fmt.Sprintf("%s %d%s", r.proc.Role, r.proc.PID, ofRank(r.rank))
-		o.question = fmt.Sprintf("%s %s%s (%s)", action, whom, where, size(r.proc.RSS))
-		whom = strconv.Itoa(r.proc.PID)
+		target = fmt.Sprintf("%s %d%s", r.proc.Role, r.proc.PID, ofRank(r.rank))
+		o.question = fmt.Sprintf("%s %s%s (%v)", action, target, where, r.proc.RSS)
+		target = strconv.Itoa(r.proc.PID)
 	default:
-		o.Command.PIDs = m.able(r, action)
-		if m.unmistakable(o, r.rank) {
+		o.Command.PIDs = k.able(r, action)
+		if k.unambiguous(o, r.rank) {
 			o.Rank = r.rank.Task
 		}
 		if len(o.Command.PIDs) == 0 {
 			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, action.Row().Asked, r.why())
 		}
-		whom = text.Count(len(o.Command.PIDs), "process") + ofRank(r.rank)
-		o.question = fmt.Sprintf("%s %s%s: %s", action, whom, where, text.List(o.Command.PIDs, 20))
+		target = text.Count(len(o.Command.PIDs), "process") + ofRank(r.rank)
+		o.question = fmt.Sprintf("%s %s%s: %s", action, target, where, text.List(o.Command.PIDs, 20))
 	}
-	o.name = fmt.Sprintf("%s of %s%s", verb, whom, where)
+	o.name = fmt.Sprintf("%s of %s%s", verb, target, where)
 	return o, ""
 }
 
-// meansRank narrows an order to one rank, and names it. Where ranks of several
-// steps have one number its trainers are named instead.
-func (m *Model) meansRank(o *order, r *control.Rank) string {
-	if m.unmistakable(o, r) {
+// forRank narrows an order to one rank, and names it. Where ranks of several steps have its
+// number, its trainers are named instead.
+func (k *known) forRank(o *order, r *control.Rank) string {
+	if k.unambiguous(o, r) {
 		o.Rank = r.Task
 		o.Command.Ranks = []int{r.Task}
 		return fmt.Sprintf("rank %d (process %d)", r.Task, r.PID)
 	}
-	for i := range m.procs {
-		if p := &m.procs[i]; p.rank == r && p.proc.Role == rss.RoleTrainer {
+	for i := range k.procs {
+		if p := &k.procs[i]; p.rank == r && p.proc.Role == rss.RoleTrainer {
 			o.Command.PIDs = append(o.Command.PIDs, p.proc.PID)
 		}
 	}
@@ -128,11 +127,11 @@ func (m *Model) meansRank(o *order, r *control.Rank) string {
 	return "processes " + text.List(o.Command.PIDs, 20)
 }
 
-// unmistakable says that the number of a rank names no other of the same leader.
-func (m *Model) unmistakable(o *order, r *control.Rank) bool {
+// unambiguous says that no other rank of the same leader has the number of this one.
+func (k *known) unambiguous(o *order, r *control.Rank) bool {
 	same := 0
-	for i := range m.ranks {
-		if x := &m.ranks[i]; x.node.Node == o.Node && x.node.Leader == o.Leader && x.rank.Task == r.Task {
+	for i := range k.ranks {
+		if x := &k.ranks[i]; x.node.Node == o.Node && x.node.Leader == o.Leader && x.rank.Task == r.Task {
 			same++
 		}
 	}
@@ -145,9 +144,9 @@ func can(p *control.Proc, a event.Action) bool {
 }
 
 // able lists the processes of a rank that an action may name.
-func (m *Model) able(r *row, action event.Action) (pids []int) {
-	for i := range m.procs {
-		p := &m.procs[i]
+func (k *known) able(r *row, action event.Action) (pids []int) {
+	for i := range k.procs {
+		p := &k.procs[i]
 		if p.rank != r.rank || p.node != r.node {
 			continue
 		}
@@ -166,7 +165,7 @@ func ofRank(r *control.Rank) string {
 	return fmt.Sprintf(" of rank %d", r.Task)
 }
 
-// why says what is known of the reason that a rank's processes cannot.
+// why says why an action cannot name a process, as far as that is known.
 func (r *row) why() string {
 	switch {
 	case r.rank == nil:
@@ -201,19 +200,23 @@ func (m Model) decided() Model {
 	return m
 }
 
+// orders are those that go on, and those that ended less than [kept] ago, the newest first.
+// They are copied where one changes.
+type orders []order
+
 // with changes one order.
-func (m Model) with(id int, change func(*order)) Model {
-	m.doing = slices.Clone(m.doing)
-	for i := range m.doing {
-		if m.doing[i].ID == id {
-			change(&m.doing[i])
+func (o orders) with(id int, change func(*order)) orders {
+	o = slices.Clone(o)
+	for i := range o {
+		if o[i].ID == id {
+			change(&o[i])
 		}
 	}
-	return m
+	return o
 }
 
-func (m Model) said(s Said) Model {
-	return m.with(s.ID, func(o *order) {
+func (o orders) said(s Said) orders {
+	return o.with(s.ID, func(o *order) {
 		r := s.Result
 		if r.Done && r.PID == 0 {
 			if !r.OK && o.failed == 0 {
@@ -228,7 +231,7 @@ func (m Model) said(s Said) Model {
 		o.freed += r.Freed
 		o.text = resultText(r)
 		if len(o.Command.PIDs) == 1 || len(o.Command.Ranks) == 1 && o.Command.PIDs == nil {
-			_, o.text, _ = strings.Cut(o.text, " ") // whom is told already
+			_, o.text, _ = strings.Cut(o.text, " ") // its name has the PID
 		}
 	})
 }
@@ -256,9 +259,9 @@ func reason(why event.Reason, detail string) string {
 	return cmp.Or(string(why)+detail, "no reason was given")
 }
 
-func (m Model) ended(e Ended) Model {
-	return m.with(e.ID, func(o *order) {
-		o.until = m.now
+func (o orders) ended(e Ended, now time.Time) orders {
+	return o.with(e.ID, func(o *order) {
+		o.until = now
 		if e.Err != nil {
 			o.failed++
 			o.text = strings.Join(strings.Fields(e.Err.Error()), " ")
@@ -266,17 +269,13 @@ func (m Model) ended(e Ended) Model {
 	})
 }
 
-// expired drops orders whose end has been shown long enough.
-func (m Model) expired() Model {
-	gone := func(o order) bool { return !o.until.IsZero() && m.now.Sub(o.until) > kept }
-	if slices.ContainsFunc(m.doing, gone) {
-		m.doing = slices.DeleteFunc(slices.Clone(m.doing), gone)
-	}
-	return m
+// expired drops orders that ended more than [kept] ago.
+func (o orders) expired(now time.Time) orders {
+	return slices.DeleteFunc(slices.Clone(o), func(o order) bool { return !o.until.IsZero() && now.Sub(o.until) > kept })
 }
 
-// told says how an order goes.
-func (o *order) told(now time.Time) string {
+// progress says how an order goes.
+func (o *order) progress(now time.Time) string {
 	text := ": " + o.text
 	switch {
 	case o.until.IsZero() && o.text == "":

@@ -12,7 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// Style is how a cell looks. What it means stands there in words too.
+// Style is how a cell looks. What it means is there in words too.
 type Style uint8
 
 // The styles.
@@ -58,8 +58,8 @@ func newFrame(w, h int, look Look) *Frame {
 
 func (f *Frame) line(y int) []cell { return f.cells[y*f.W : (y+1)*f.W] }
 
-// put writes a text at a place and returns the column behind it. It writes
-// nothing beyond column end, which the text's last character there tells.
+// put writes a text at a place and returns the column behind it. It writes nothing beyond
+// column end: a text that is cut off ends with an ellipsis.
 func (f *Frame) put(x, y, end int, style Style, s string) int {
 	if y < 0 || y >= f.H {
 		return x
@@ -151,15 +151,6 @@ func clean(s string, unicodeToo bool) string {
 		}
 	}
 	return b.String()
-}
-
-// size gives bytes in at most five columns: "612K", "98.1M", "2.46G".
-func size(b rss.Bytes) string {
-	text, unit, _ := strings.Cut(b.String(), " ")
-	if b == 0 {
-		return "0"
-	}
-	return text + strings.TrimSuffix(unit, "iB")
 }
 
 // mib gives bytes in MiB, rounded as in a limit's line.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -62,14 +61,6 @@ func FuzzPut(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestSizes(t *testing.T) {
-	for b, want := range map[rss.Bytes]string{0: "0", 512: "512B", 612 * rss.KiB: "612K", 98*rss.MiB + rss.MiB/10: "98.1M", 2519 * rss.MiB: "2.46G", 1023 * rss.GiB: "1023G", 2 * rss.TiB: "2.00T"} {
-		if got := size(b); got != want || len(got) > 5 {
-			t.Errorf("size(%d) = %q, want %q", b, got, want)
-		}
-	}
 }
 
 func TestFolded(t *testing.T) {

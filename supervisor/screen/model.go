@@ -15,7 +15,7 @@ type Model struct {
 	// something to show on.
 	W, H int
 	Look Look
-	// Zone is where times are told.
+	// Zone is the time zone of what is shown.
 	Zone *time.Location
 	// Interval is the pause between two questions to the nodes.
 	Interval time.Duration
@@ -25,22 +25,32 @@ type Model struct {
 	Live bool
 
 	now, answered time.Time // of the last event and answer; answered is zero before the first
-	nodes         []node
-	errs          []string
-	held          *Answer // the newest that came while the display is frozen
-	frozen        time.Time
-	ranks, procs  []row // in their places
+	known
+	held   *Answer // the newest that came while the display is frozen
+	frozen time.Time
 
-	view    view
-	chosen  bool // somebody chose the view
-	tables  [2]table
-	filter  string
+	view   view
+	chosen bool // the view was chosen, by a key or an option
+	tables [2]table
+	filter string
+	doing  orders
+	dialog
+}
+
+// dialog is what keys mean now.
+type dialog struct {
 	mode    mode
 	before  string // the filter before it is edited, to go back to
 	pane    *pane
-	asked   *order // stands in a question
-	doing   []order
+	asked   *order // in a question
 	message string // an answer to a key, until the next
+}
+
+// known is what the nodes have said.
+type known struct {
+	nodes        []node
+	errs         []string
+	ranks, procs []row // in their places
 }
 
 // table is how one of the two tables is looked at.
@@ -101,8 +111,8 @@ type Answer struct {
 	At       time.Time
 }
 
-// Nobody says that no leader has ever answered.
-func (m *Model) Nobody() bool { return len(m.nodes) == 0 }
+// Empty says that no leader has ever answered.
+func (k *known) Empty() bool { return len(k.nodes) == 0 }
 
 func (m Model) answer(a Answer) Model {
 	m.answered = a.At
@@ -113,7 +123,6 @@ func (m Model) answer(a Answer) Model {
 	}
 	m.ranks, m.procs = rowsOf(m.nodes)
 	if !m.chosen && len(m.nodes) > 0 {
-		// A rank alone makes a dull table.
 		m.view, m.chosen = ranksView, true
 		if len(m.ranks) == 1 {
 			m.view = procsView
@@ -124,7 +133,7 @@ func (m Model) answer(a Answer) Model {
 
 // arranged filters and sorts again. The mark stays with its row, or where it was.
 func (m Model) arranged() Model {
-	ranks, procs := m.filtered()
+	ranks, procs := m.filtered(m.filter)
 	for v, rows := range [][]row{ranksView: ranks, procsView: procs} {
 		t := &m.tables[v]
 		t.rows = rows
@@ -146,19 +155,19 @@ func (m Model) arranged() Model {
 
 // filtered returns the rows that meet the filter. A rank meets it with one of its
 // processes too.
-func (m *Model) filtered() (ranks, procs []row) {
-	if m.filter == "" {
-		return slices.Clone(m.ranks), slices.Clone(m.procs)
+func (k *known) filtered(filter string) (ranks, procs []row) {
+	if filter == "" {
+		return slices.Clone(k.ranks), slices.Clone(k.procs)
 	}
 	met := map[*control.Rank]bool{}
-	for i := range m.procs {
-		if r := &m.procs[i]; matches(r, m.filter) {
+	for i := range k.procs {
+		if r := &k.procs[i]; matches(r, filter) {
 			procs = append(procs, *r)
 			met[r.rank] = true
 		}
 	}
-	for i := range m.ranks {
-		if r := &m.ranks[i]; met[r.rank] || matches(r, m.filter) {
+	for i := range k.ranks {
+		if r := &k.ranks[i]; met[r.rank] || matches(r, filter) {
 			ranks = append(ranks, *r)
 		}
 	}
@@ -237,7 +246,7 @@ const (
 
 // layout divides the lines. Rows come last: they have what is left.
 func (m *Model) layout() layout {
-	one := len(m.ranks) < 2 // a rank alone makes a dull table
+	one := len(m.ranks) < 2
 	l := layout{
 		notices: len(m.notices()), limits: len(limitRows(m.nodes)), sums: len(m.nodes), gap: m.H == 0 || m.H >= 30,
 		tabs: !one || m.filter != "" || m.view == ranksView, sum: true, activity: len(m.activityLines()),

@@ -29,9 +29,8 @@ type node struct {
 // age is how old the node's data are.
 func (n *node) age(now time.Time) time.Duration { return max(0, now.Sub(n.Time)-n.skew) }
 
-// merged puts an answer in the place of the one before. A leader that is missing
-// in it stays with what it said last where the answer has a gap, which errors
-// tell, or names nobody at all; else it leads no more.
+// merged replaces one answer by the next. A leader that is missing in it stays with what it
+// said last where the answer has a gap, by its errors, or is empty; else it has ended.
 func merged(old []node, answer []control.Status, errs int, at time.Time) []node {
 	next := make([]node, 0, len(answer))
 	same := func(a, b *control.Status) bool { return a.Node == b.Node && a.Job == b.Job }
@@ -68,7 +67,7 @@ func merged(old []node, answer []control.Status, errs int, at time.Time) []node 
 	return next
 }
 
-// named gives each leader a name that tells it from the others.
+// named gives each leader a name that no other has.
 func named(nodes []node) {
 	for i := range nodes {
 		n := &nodes[i]

@@ -30,7 +30,7 @@ func TestMerged(t *testing.T) {
 		{"two populations of a node", nodesOf(a), nodesOf(other, a), 0, "n1:10 n1:11"},
 		{"two jobs of a node", nil, nodesOf(a, control.Status{Node: "n1", Job: "2", Leader: 12}), 0, "n1:1 n1:2"},
 		{"all have ended", nodesOf(a, b), nil, 0, "n1:10 silent n2:20 silent"},
-		{"nobody ever", nil, nil, 1, ""},
+		{"none ever", nil, nil, 1, ""},
 	} {
 		var got []string
 		for _, n := range merged(merged(nil, tt.old, 0, noon), tt.answer, tt.errs, noon) {
@@ -56,7 +56,7 @@ func TestAge(t *testing.T) {
 	says := func(s int) []control.Status { return nodesOf(control.Status{Node: "n1", Time: at(s)}) }
 	var nodes []node
 	for _, step := range []struct{ now, clock, age int }{
-		{now: 100, clock: 40, age: 60}, // wrong or old, nobody knows
+		{now: 100, clock: 40, age: 60}, // wrong or old, it is not known which
 		{now: 101, clock: 41, age: 0},
 		{now: 103, clock: 42, age: 1}, // an answer that took 1 s
 		{now: 104, clock: 44, age: 0},

@@ -180,14 +180,14 @@ func (m *Model) rankText(r *row) []string {
 }
 
 // byRole sums up the processes of a rank.
-func (m *Model) byRole(r *row) []string {
+func (k *known) byRole(r *row) []string {
 	line := []string{"its processes"}
 	for _, role := range roles {
 		var n int
 		var sum rss.Bytes
 		var pids []int
-		for i := range m.procs {
-			if p := &m.procs[i]; p.rank == r.rank && p.node == r.node && p.proc.Role == role {
+		for i := range k.procs {
+			if p := &k.procs[i]; p.rank == r.rank && p.node == r.node && p.proc.Role == role {
 				n, sum = n+1, sum+p.proc.RSS
 				pids = append(pids, p.proc.PID)
 			}
@@ -342,17 +342,17 @@ var helpText = []string{
 	"keys",
 	"  Up Down j k   one row               Tab r p   ranks, processes",
 	"  PgUp PgDn     one page              s         sort: arrows, then Enter",
-	"  Home End g G  first, last row       S         turn the order round",
+	"  Home End g G  first, last row       S         reverse the order",
 	"  Enter i       all about a row       /         filter; Esc shows all",
 	"  l             all limits, nodes     space     freeze the display, go on",
 	"  R T C         act, see below        ^L        draw again",
 	"  q ^C          quit; jobs go on      ^Z        suspend; fg comes back",
 	"",
-	"R, T and C mean the row with the mark >, and ask first. A rank stands for",
+	"R, T and C mean the row with the mark >, and ask first. For a rank they mean",
 	"those of its processes that can.",
 	"  R recycle     a loader worker is replaced by a fresh one, no batch lost",
 	"  T trim        mapped file pages leave a worker's RSS, not the page cache",
-	"  C checkpoint  the rank's trainer gets the signal that the run was told of",
+	"  C checkpoint  the rank's trainer gets the signal of --checkpoint-signal",
 	"",
 	"filter",
 	"  All words must be met: a role, a node, part of a command, the number of a",
@@ -364,7 +364,7 @@ var helpText = []string{
 	"  most. now is a reading newer than the rest, which is one sample, of the time",
 	"  above. TREND is a forecast (full 12 min), else the change as measured over the",
 	"  last seconds; steady is less than a hundredth of the limit in a minute. peak",
-	"  is the highest reading so far. ! stands at a node that did not answer.",
+	"  is the highest reading so far. ! marks a node that did not answer.",
 	"  MiB is RSS: ANON, FILE and SHMEM together; PSS shares what several processes",
 	"  map. TRIMS and RECYCLED go with a worker's place: they count those that had it",
 	"  before, too. MAPS and FDS are counted now and then, - where not.",

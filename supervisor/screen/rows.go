@@ -120,7 +120,7 @@ type column struct {
 	value      func(*row) value
 }
 
-// value is what stands in a column: a text, and what numbers are sorted by.
+// value is what a column shows: a text, and what numbers are sorted by.
 type value struct {
 	text   string
 	amount float64
@@ -309,8 +309,8 @@ func (m *Model) fitted(v view) []column {
 	return list
 }
 
-func (m *Model) knowsPSS() bool {
-	return slices.ContainsFunc(m.procs, func(r row) bool { return r.proc.PSS != nil })
+func (k *known) knowsPSS() bool {
+	return slices.ContainsFunc(k.procs, func(r row) bool { return r.proc.PSS != nil })
 }
 
 // table draws a table with the line that names it, and behind the processes their sum.
@@ -403,7 +403,7 @@ func (d *drawing) tab(v view, l layout) {
 	}
 	order := "  by " + t.sort
 	if t.reverse {
-		order += ", turned round"
+		order += ", reversed"
 	}
 	x = d.put(x, d.y, d.W, Plain, order)
 	if n := l.rows[v]; n > 0 && len(t.rows) > n {

@@ -7,7 +7,7 @@
 // a clock. [Run] is the rest: the terminal's modes, the signals, and the bytes that
 // turn one frame into the next.
 //
-// Sizes in tables have one letter, K, M, G or T, for powers of 1024.
+// Sizes in tables are in MiB. The front of the frame is what the command status prints.
 package screen
 
 import (
@@ -72,8 +72,8 @@ type run struct {
 	events chan any
 }
 
-// Run shows the screen until somebody leaves it. However it ends, the terminal is
-// as it was before.
+// Run shows the screen until a key, a signal or an error ends it. However it ends, the
+// terminal is as it was before.
 func Run(ctx context.Context, o Options) (err error) {
 	t, err := openTerminal(o.In, o.Out)
 	if err != nil {
@@ -106,7 +106,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	read := make(chan struct{})
 	r.safely(func() { defer close(read); t.keys(stop, r.send) })
 	defer func() {
-		cancel() // who reads keys may be about to tell of one that nobody waits for any more
+		cancel() // the reader may be about to send a key that is not waited for any more
 		stopped.Close()
 		<-read
 	}()
@@ -305,7 +305,7 @@ func (r *run) do(o Order) {
 // nodes from answering. The frame is nil where no node did.
 func Once(ctx context.Context, o Options) (*Frame, []error) {
 	m, errs := once(ctx, o, o.Model)
-	if m.Nobody() {
+	if m.Empty() {
 		return nil, errs
 	}
 	return m.View(), errs

@@ -73,7 +73,7 @@ func (n *node) facts(width int, zone *time.Location) (lines []string) {
 	return lines
 }
 
-// alerts says how one receiver stands.
+// alerts is what became of the alerts for one receiver.
 func alerts(a *control.Alerts, zone *time.Location) string {
 	line := fmt.Sprintf("%s: %d firing, %d sent", a.Receiver, a.Firing, a.Sent)
 	for _, n := range []struct {

@@ -75,8 +75,8 @@ func SizeOf(f *os.File) Size {
 // what comes later was a key by itself.
 const patience = 50
 
-// keys sends what is typed until stop can be read from or the terminal is gone,
-// which the last value tells.
+// keys sends what is typed until stop can be read from or the terminal is gone; its last value
+// is [gone] then.
 func (t *terminal) keys(stop *os.File, send func(any)) {
 	fds := []unix.PollFd{{Fd: int32(t.in.Fd()), Events: unix.POLLIN}, {Fd: int32(stop.Fd()), Events: unix.POLLIN}}
 	var rest []byte
@@ -115,7 +115,7 @@ func (t *terminal) keys(stop *os.File, send func(any)) {
 	}
 }
 
-// gone says that nobody can type any more.
+// gone says that the terminal has ended.
 type gone struct{}
 
 // A painter turns frames into bytes for a terminal, of each frame only what
@@ -205,7 +205,7 @@ func (p *painter) drawLine(y int, old, new []cell, look Look) {
 }
 
 // cell writes one character and returns how many columns it took. Terminals
-// disagree on how wide some are: a wide one stands on blanks, and the cursor is
+// disagree on how wide some are: below a wide one are blanks, and the cursor is
 // put behind it.
 func (p *painter) cell(x, y int, line []cell, look Look) int {
 	c := line[x]

@@ -335,7 +335,7 @@ func TestSuspendAlone(t *testing.T) {
 	s.restored()
 }
 
-// TestContinued: somebody stopped us for good, and the shell took the terminal:
+// TestContinued: we were stopped for good, and the shell took the terminal:
 // after SIGCONT all is drawn again.
 func TestContinued(t *testing.T) {
 	s := start(t, false, screenOf("well")...)

@@ -53,14 +53,14 @@ func (m Model) Update(event any) (Model, []Effect) {
 		return m.answer(e), nil
 	case Tick:
 		m.now = time.Time(e)
-		return m.expired(), nil
+		m.doing = m.doing.expired(m.now)
 	case Size:
 		m.W, m.H = e.W, e.H
 		return m.scrolled(), []Effect{Redraw}
 	case Said:
-		return m.said(e), nil
+		m.doing = m.doing.said(e)
 	case Ended:
-		return m.ended(e), nil
+		m.doing = m.doing.ended(e, m.now)
 	}
 	return m, nil
 }

@@ -87,8 +87,8 @@ func TestKeys(t *testing.T) {
 		{[]Key{"i", "C", "y"}, "ranks, row 0 of 4, by rank, reading", []Effect{Do}},
 		{[]Key{"i", "C", "n"}, "ranks, row 0 of 4, by rank, reading, says nothing was done", nil},
 		{[]Key{"l", "R"}, "ranks, row 0 of 4, by rank, reading", nil},
-		{append([]Key{"/"}, append(letters("nobody"), KeyEnter, "R")...), "ranks, row 0 of 0, by rank, filter nobody, says there is nothing to choose", nil},
-		{append([]Key{"/"}, append(letters("nobody"), KeyEnter, "i")...), "ranks, row 0 of 0, by rank, filter nobody, says there is nothing to inspect", nil},
+		{append([]Key{"/"}, append(letters("absent"), KeyEnter, "R")...), "ranks, row 0 of 0, by rank, filter absent, says there is nothing to choose", nil},
+		{append([]Key{"/"}, append(letters("absent"), KeyEnter, "i")...), "ranks, row 0 of 0, by rank, filter absent, says there is nothing to inspect", nil},
 		{[]Key{"x", "Ω"}, "ranks, row 0 of 4, by rank", nil},
 	} {
 		m, effects := typed(shown(80, 24, twoNodes()), tt.keys...)
@@ -148,7 +148,7 @@ func TestOrders(t *testing.T) {
 		says     string
 	}{
 		{
-			name: "a worker", data: twoNodes(), keys: []Key{"p", "R"}, question: "recycle worker 40304 of rank 3 on n2 (1.16G)",
+			name: "a worker", data: twoNodes(), keys: []Key{"p", "R"}, question: "recycle worker 40304 of rank 3 on n2 (1.16 GiB)",
 			order: Order{Job: "4711", Node: "n2", Leader: 1002, Command: control.Command{Do: event.ActionRecycle, PIDs: []int{40304}}, Rank: -1},
 		},
 		{
@@ -174,7 +174,7 @@ func TestOrders(t *testing.T) {
 		{name: "a trainer", data: twoNodes(), keys: append(append([]Key{"p", "/"}, letters("trainer")...), KeyEnter, "R"), says: "process 40000 (trainer) cannot be recycled: it is no loader worker"},
 		{name: "without a hook", data: nodesOf(off), keys: []Key{"r", "R"}, says: "no process of rank 0 on n1 can be recycled: torch 1.4 is not known"},
 		{name: "of no rank", data: nodesOf(stray), keys: []Key{"T"}, says: "process 77 (other) cannot be trimmed: it belongs to no rank"},
-		{name: "no checkpoint of no rank", data: nodesOf(stray), keys: []Key{"C"}, says: "process 77 belongs to no rank: nobody to write a checkpoint"},
+		{name: "no checkpoint of no rank", data: nodesOf(stray), keys: []Key{"C"}, says: "process 77 belongs to no rank: it cannot write a checkpoint"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, _ := typed(shown(80, 24, tt.data), tt.keys...)
@@ -232,8 +232,8 @@ func TestResults(t *testing.T) {
 		}
 	}
 	m, _ = typed(m, KeyDown, "T", "y")
-	m, _ = m.Update(Ended{m.Newest().ID, errors.New("cannot ask the leader:\nnobody leads here")})
-	if got, want := line(m), "asked trim of 4 processes of rank 1 on n1: cannot ask the leader: nobody leads here"; got != want {
+	m, _ = m.Update(Ended{m.Newest().ID, errors.New("cannot ask the leader:\nno leader is here")})
+	if got, want := line(m), "asked trim of 4 processes of rank 1 on n1: cannot ask the leader: no leader is here"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	m, _ = m.Update(Tick(noon.Add(2 * time.Minute)))
@@ -243,7 +243,7 @@ func TestResults(t *testing.T) {
 }
 
 // TestMarkStays: the mark stays with its row when others overtake it, and at the
-// top when nobody moved it.
+// top when it was not moved.
 func TestMarkStays(t *testing.T) {
 	s := scene("n1", 0, 1, 4)
 	for _, moved := range []bool{false, true} {

@@ -28,8 +28,8 @@ func (m Model) View() *Frame {
 	case m.mode == reading, m.mode == asking && m.pane != nil:
 		d.y += yes(l.gap)
 		d.pane(l.pane)
-	case m.Nobody():
-		d.nobody()
+	case m.Empty():
+		d.noRun()
 	default:
 		d.limits(l.limits)
 		d.sums(l.sums)
@@ -202,7 +202,7 @@ func fit[T any](list []T, room int, of func(T) (width, drop int)) ([]T, int) {
 
 // clock is the time of the newest data, and how old it is where it should not be.
 func (m *Model) clock() (string, Style) {
-	if m.Nobody() {
+	if m.Empty() {
 		return "", Plain
 	}
 	var newest *node
@@ -247,8 +247,8 @@ func (m *Model) notices() []string {
 	return all
 }
 
-// nobody tells what a screen without data means.
-func (d *drawing) nobody() {
+// noRun says what a screen without data means.
+func (d *drawing) noRun() {
 	m := d.m
 	d.y++
 	line := []string{"asking ..."}
@@ -257,16 +257,16 @@ func (d *drawing) nobody() {
 		case len(m.errs) > 0:
 			line = []string{"No node answers."}
 		case m.Job != "":
-			line = []string{"No rsswarden leads in job " + m.Job + ".", "", "Is it running, and under rsswarden run? squeue --job " + m.Job}
+			line = []string{"No rsswarden run in job " + m.Job + ".", "", "Is it running, and under rsswarden run? squeue --job " + m.Job}
 		default:
 			line = []string{
-				"No rsswarden leads on this node.", "",
+				"No rsswarden run on this node.", "",
 				"rsswarden run -- COMMAND   starts a command that is watched.",
 				"rsswarden top --job ID     shows a job on other nodes.",
 			}
 		}
 		if m.Live {
-			line = append(line, "", "It is asked again every "+text.Seconds(m.Interval.Seconds())+".")
+			line = append(line, "", "Asking again every "+text.Seconds(m.Interval.Seconds())+".")
 		}
 	}
 	for _, t := range line {

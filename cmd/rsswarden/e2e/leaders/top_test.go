@@ -148,7 +148,7 @@ func TestTopWithoutLeader(t *testing.T) {
 	away := filepath.Join(parent, "away")
 	wardentest.NoError(t, os.Rename(place, away))
 	s := startTop(t, env, "--interval", "200ms")
-	s.Await("No rsswarden leads on this node.")
+	s.Await("No rsswarden run on this node.")
 	wardentest.NoError(t, os.Rename(away, place))
 	s.Await("4001 worker")
 	s.Send("q")
