@@ -78,7 +78,7 @@ func TestStatus(t *testing.T) {
 	}}
 	dry.Ranks[1].Hook, dry.Ranks[1].Why = "trim", "torch 2.3 is not known: workers are trimmed, not recycled"
 	failed := dry.Time.Add(-time.Minute)
-	dry.Alerts = []control.Alerts{{Receiver: "https://hooks.example", Firing: 1, Sent: 2, Failed: 1, FailedAt: &failed, Error: "no route to host"}}
+	dry.Alerts = []control.Alerts{{Receiver: "https://h.example", Firing: 1, Sent: 2, Failed: 1, FailedAt: &failed, Error: "no route to host"}}
 	dry.Gaps = rss.Gaps{Denied: 1}
 	older := leaking()
 	older.Peak, older.Saved, older.Version = nil, nil, "v0.6.0"
