@@ -104,7 +104,7 @@ func TestTrimIsAccountedFor(t *testing.T) {
 		t.Errorf("before %d, after %d, freed %d MiB; want 890, 550 and the 350 that the living worker gave back",
 			mib("before_bytes"), mib("after_bytes"), mib("freed_bytes"))
 	}
-	if s.tell.Sum.Done.Trims != 1 || s.tell.Sum.Done.Helped != 1 || s.tell.Sum.Done.Freed != 350*rss.MiB {
+	if trims := s.tell.Sum.Saved.Sum(event.ActionTrim); trims.Worked != 1 || s.tell.Sum.Saved.Helped != 1 || trims.Freed != 350*rss.MiB {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
@@ -125,7 +125,7 @@ func TestDryRunDoesNothing(t *testing.T) {
 	if !strings.Contains(s.stderr(), "would trim (dry run)") {
 		t.Errorf("said:\n%s", s.stderr())
 	}
-	if s.tell.Sum.Done.Trims+s.tell.Sum.Done.Failed+s.tell.Sum.Done.Helped != 0 {
+	if s.tell.Sum.Saved.Sum(event.ActionTrim).Worked+s.tell.Sum.Saved.Helped != 0 || s.tell.Sum.Saved.Outcome() != event.HelpedDryRun {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
@@ -149,7 +149,7 @@ func TestRecycleTakesTheLargest(t *testing.T) {
 	if len(o) == 0 || o[len(o)-1]["ok"] != true || o[len(o)-1]["freed_bytes"] != float64(290*rss.MiB) || o[len(o)-1]["paused_s"] != 0.007 {
 		t.Fatalf("outcomes %v, want 290 MiB freed in a pause of 7 ms", o)
 	}
-	if s.tell.Sum.Done.Forked != 1 || s.tell.Sum.Done.Recycles != 1 {
+	if s.tell.Sum.Saved.Recycled != 1 || s.tell.Sum.Saved.Sum(event.ActionRecycle).Worked != 1 {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
 	if all := s.observe.Workers.Recyclable(event.AccountingRSS); len(all) != 2 || all[1].ID.PID != worker3 || all[1].RecycledAgo == 0 {
@@ -312,7 +312,7 @@ func TestStopOvertakesWhatIsInFlight(t *testing.T) {
 		t.Errorf("the stop's outcome is %v", o)
 	}
 	last := all[len(all)-1]
-	if last["by"] != "rsswarden" || last["code"] != 137.0 || last["signal"] != nil || last["verdict"] != "stopped" {
+	if last["by"] != "rsswarden" || last["code"] != 137.0 || last["signal"] != nil || last["outcome"] != "stopped" {
 		t.Errorf("exit event %v", last)
 	}
 }
@@ -349,7 +349,7 @@ func TestStopThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestRuleThatCanNeverFireIsNoCrossing: it does not make a run helpless.
+// TestRuleThatCanNeverFireIsNoCrossing: it is not told as one whose action was skipped.
 func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = append(o.Settings.Rules, mustRules("free<500G:warn")...) })
 	if !strings.Contains(s.stderr(), "can never be free") {
@@ -357,8 +357,8 @@ func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
 	}
 	s.end(&hold.Exit{})
 	all := s.events()
-	if v := all[len(all)-1]["verdict"]; v != "fine" {
-		t.Errorf("verdict %v", v)
+	if v := all[len(all)-1]["helped"]; v != "no" {
+		t.Errorf("helped %v", v)
 	}
 }
 

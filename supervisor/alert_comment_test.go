@@ -66,7 +66,7 @@ func TestAlertComment(t *testing.T) {
 	s.end(&hold.Exit{})
 	calls := f.calls(t)
 	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: memory 85 % of 1000 MiB on n1 at ") ||
-		!strings.HasPrefix(calls[1], "update JobId=46 Comment=for paper 3; rsswarden: ended, tight; at most 85 % of 1000 MiB on n1; next time --mem=") {
+		!strings.HasPrefix(calls[1], "update JobId=46 Comment=for paper 3; rsswarden: ended, tight; at most 85 % of 1000 MiB on n1") {
 		t.Errorf("%q", calls)
 	}
 }
@@ -177,7 +177,7 @@ func TestAlertCommentOfRanks(t *testing.T) {
 	second.full()
 	second.ended(0)
 	calls := f.calls(t)
-	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: rank 0 ended, fine") ||
+	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: rank 0 ended, ok") ||
 		!strings.HasPrefix(calls[1], "update JobId=46 Comment=for paper 3; rsswarden: ended, ") {
 		t.Errorf("%q", calls)
 	}

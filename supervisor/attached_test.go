@@ -44,11 +44,11 @@ func TestAttachedLastWords(t *testing.T) {
 		by      string
 		words   string
 	}{
-		"ended":    {"", true, false, "command", "process 5000001 has ended, its parent knows how; watched for "},
-		"left":     {"", false, false, "detached", "process 5000001 runs on, unwatched; watched for "},
-		"stopped":  {"", true, true, "rsswarden", "process 5000001 was stopped by rsswarden; watched for "},
-		"job":      {"46", true, false, "command", "job 46 has no process left on this node; watched for "},
-		"job left": {"46", false, false, "detached", "job 46 runs on, unwatched; watched for "},
+		"ended":    {"", true, false, "command", "process 5000001 has ended, its parent knows how"},
+		"left":     {"", false, false, "detached", "process 5000001 runs on, unwatched"},
+		"stopped":  {"", true, true, "rsswarden", "✖ stopped by rsswarden"},
+		"job":      {"46", true, false, "command", "job 46 has no process left on this node"},
+		"job left": {"46", false, false, "detached", "job 46 runs on, unwatched"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := opened(t, func(o *Options) {
@@ -71,8 +71,8 @@ func TestAttachedLastWords(t *testing.T) {
 			if end["by"] != c.by || end["code"] != nil || end["signal"] != nil {
 				t.Errorf("exit %v", end)
 			}
-			if !c.stopped && end["verdict"] != "unwatched" {
-				t.Errorf("verdict %v", end["verdict"])
+			if want := map[string]string{"command": "unknown", "detached": "running", "rsswarden": "stopped"}[c.by]; end["outcome"] != want {
+				t.Errorf("outcome %v, want %s", end["outcome"], want)
 			}
 			if start["attached"] != true || start["cannot"].([]any)[0] != "it is so" {
 				t.Errorf("start %v", start)

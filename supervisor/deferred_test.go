@@ -31,13 +31,13 @@ func TestDeferredIsNoFailure(t *testing.T) {
 		t.Errorf("said:\n%s", s.stderr())
 	}
 	s.full()
-	if s.acts.InFlight() != nil || s.tell.Sum.Done.Failed != 0 || s.tell.Sum.Done.Recycles != 0 {
+	if s.acts.InFlight() != nil || s.tell.Sum.Saved.Sum(event.ActionRecycle).Worked != 0 || s.tell.Sum.Saved.Recycled != 0 {
 		t.Errorf("in flight %+v, summary %+v", s.acts.InFlight(), s.tell.Sum)
 	}
 	s.log(id, `"what":"recycled","id":1,"n":2,"worker":5000012,"new":5000013,"pause_ms":20`+why)
 	s.log(id, `"what":"recycled","id":0,"n":2,"worker":5000011,"new":5000014`+why)
 	s.full()
-	if s.tell.Sum.Done.Failed != 0 || s.tell.Sum.Done.Recycles != 2 || s.tell.Sum.Done.Forked != 2 || s.tell.Sum.Done.Paused == 0 {
+	if s.tell.Sum.Saved.Recycled != 2 {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }

@@ -66,7 +66,7 @@ func TestExecIsTold(t *testing.T) {
 	if !strings.Contains(s.stderr(), "exec: done\n") || !strings.Contains(s.stderr(), "%: exit status 0") && !strings.Contains(s.stderr(), "exit status 0") {
 		t.Errorf("said:\n%s", s.stderr())
 	}
-	if s.tell.Sum.Done.Ran != 1 || s.tell.Sum.Done.Helped != 0 || s.tell.Sum.Done.Failed != 0 {
+	if ran := s.tell.Sum.Saved.Sum(event.ActionExec); ran.Worked != 1 || s.tell.Sum.Saved.Helped != 0 || len(ran.Reasons) != 0 {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
@@ -89,7 +89,7 @@ func TestExecThatFails(t *testing.T) {
 	if len(o) != 1 || o[0]["ok"] != false || o[0]["exit"] != 3.0 || o[0]["reason"] != string(event.ReasonStatus) {
 		t.Errorf("outcomes %v", o)
 	}
-	if s.tell.Sum.Done.Failed != 1 || s.acts.Ladder.InFlight() != 0 {
+	if s.tell.Sum.Saved.Sum(event.ActionExec).Reasons[event.ReasonStatus] != 1 || s.acts.Ladder.InFlight() != 0 {
 		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
@@ -209,7 +209,7 @@ func TestCollectIsMeasured(t *testing.T) {
 	if len(o) != 1 || o[0]["ok"] != true || o[0]["freed_bytes"] != float64(350*rss.MiB) || o[0]["paused_s"] != 0.08 {
 		t.Fatalf("outcomes %v, want 350 MiB freed in a pause of 80 ms", o)
 	}
-	if s.tell.Sum.Done.Collected != 1 || s.tell.Sum.Done.Helped != 1 || !strings.Contains(s.stderr(), "garbage collected, freed 350 MiB, trainer paused 80 ms") {
+	if s.tell.Sum.Saved.Sum(event.ActionGC).Worked != 1 || s.tell.Sum.Saved.Helped != 1 || !strings.Contains(s.stderr(), "garbage collected, freed 350 MiB, trainer paused 80 ms") {
 		t.Errorf("summary %+v\n%s", s.tell.Sum, s.stderr())
 	}
 }

@@ -27,22 +27,22 @@ func TestExhausted(t *testing.T) {
 		name  string
 		set   func(*stand)
 		exit  hold.Exit
-		want  event.Verdict
+		want  event.RunOutcome
 		words []string
 	}{
-		{"97 % and it went well", func(s *stand) { maps(s, 97) }, hold.Exit{}, event.VerdictFine, []string{"also near its limit: memory mappings 97 % of 1,000"}},
-		{"97 % and it failed", func(s *stand) { maps(s, 97) }, hold.Exit{Code: 1}, event.VerdictExhausted, []string{"verdict: exhausted: memory mappings 97 %"}},
-		{"97 %, and a signal ended it", func(s *stand) { maps(s, 97) }, hold.Exit{Signal: 15}, event.VerdictFine, []string{"also near its limit"}},
-		{"97 % an hour before", func(s *stand) { maps(s, 97); maps(s, 5); s.later(time.Hour); s.full() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
-		{"90 % all the time, and it failed", func(s *stand) { maps(s, 90); s.later(time.Minute); s.recount() }, hold.Exit{Code: 1}, event.VerdictFine, []string{"also near its limit"}},
-		{"too much for the fork server", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.VerdictExhausted,
-			[]string{"sends 500 descriptors to the fork server at once, which takes 253", `set_start_method("fork")`}},
-		{"too much for the fork server, it went well", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{}, event.VerdictFine, nil},
+		{"97 % and it went well", func(s *stand) { maps(s, 97) }, hold.Exit{}, event.RunOK, nil},
+		{"97 % and it failed", func(s *stand) { maps(s, 97) }, hold.Exit{Code: 1}, event.RunExhausted, []string{"ran out of memory mappings", " 97 %  970 of 1,000, memory mappings"}},
+		{"97 %, and a signal ended it", func(s *stand) { maps(s, 97) }, hold.Exit{Signal: 15}, event.RunCancelled, nil},
+		{"97 % an hour before", func(s *stand) { maps(s, 97); maps(s, 5); s.later(time.Hour); s.full() }, hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"90 % all the time, and it failed", func(s *stand) { maps(s, 90); s.later(time.Minute); s.recount() }, hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"too much for the fork server", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.RunExhausted,
+			[]string{"500 of 253, file descriptors", `set_start_method("fork")`}},
+		{"too much for the fork server, it went well", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{}, event.RunOK, nil},
 		{"too much, and ten minutes of training after", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)); s.later(10 * time.Minute); s.full() },
-			hold.Exit{Code: 1}, event.VerdictFine, nil},
-		{"just fits", func(s *stand) { told(s, sharing(253, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.VerdictFine, nil},
-		{"too many descriptors", func(s *stand) { told(s, sharing(0, 0, 8000, 1024)) }, hold.Exit{Signal: 6}, event.VerdictExhausted,
-			[]string{"takes 8,000 descriptors of the 1,024 that ulimit -n allows"}},
+			hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"just fits", func(s *stand) { told(s, sharing(253, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"too many descriptors", func(s *stand) { told(s, sharing(0, 0, 8000, 1024)) }, hold.Exit{Signal: 6}, event.RunExhausted,
+			[]string{"8,000 of 1,024, file descriptors", "next raise ulimit -n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t, nil)
@@ -53,7 +53,7 @@ func TestExhausted(t *testing.T) {
 			c.set(s)
 			s.end(&c.exit)
 			last := named(s.events(), event.NameExit)
-			if len(last) != 1 || last[0]["verdict"] != string(c.want) {
+			if len(last) != 1 || last[0]["outcome"] != string(c.want) {
 				t.Errorf("exit %v, want %s\n%s", last, c.want, s.stderr())
 			}
 			for _, w := range c.words {

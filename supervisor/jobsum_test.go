@@ -30,13 +30,13 @@ func TestCancelledBySlurmd(t *testing.T) {
 		other   rss.Bytes // of step 0
 		left    int       // seconds to the job's end
 		sender  string
-		verdict event.Verdict
+		outcome event.RunOutcome
 		says    string
 	}{
-		{"over the job's memory", 252, 3600, "slurmstepd", event.VerdictKilled, "verdict: killed; next time #SBATCH --mem=832M (most likely slurmd cancelled the job (OverMemoryKill): peak 517 MiB (summed RSS, all steps of the job on this node) of 400 MiB"},
-		{"scancel, with room", 52, 3600, "slurmstepd", event.VerdictFine, "memory was fine, whatever ended the command"},
-		{"the job's end", 252, 3, "slurmstepd", event.VerdictNoHelp, "no action could help"},
-		{"a signal of a user's", 252, 3600, "kill", event.VerdictNoHelp, "no action could help"},
+		{"over the job's memory", 252, 3600, "slurmstepd", event.RunSlurmKill, "next #SBATCH --mem=832M (rough guess: 1.5 × peak)"},
+		{"scancel, with room", 52, 3600, "slurmstepd", event.RunCancelled, "✖ cancelled: SIGTERM (SIGTERM)"},
+		{"the job's end", 252, 3, "slurmstepd", event.RunTimeout, "✖ Slurm time limit reached (SIGTERM)"},
+		{"a signal of a user's", 252, 3600, "kill", event.RunCancelled, "✖ cancelled: SIGTERM (SIGTERM)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			env := map[string]string{
@@ -65,8 +65,8 @@ func TestCancelledBySlurmd(t *testing.T) {
 			s.full()
 			s.tellSignal(hold.Signal{Signal: int(unix.SIGTERM), Sender: 4711, Forwarded: true})
 			s.end(&hold.Exit{Signal: int(unix.SIGTERM)})
-			if got := s.lines.last(); !strings.HasPrefix(got, "verdict: "+string(c.verdict)) || !strings.Contains(got, c.says) {
-				t.Errorf("got  %s\nwant %s: … %s …", got, c.verdict, c.says)
+			if got := named(s.events(), event.NameExit)[0]["outcome"]; got != string(c.outcome) || !strings.Contains(s.stderr(), c.says) {
+				t.Errorf("%v, want %s and %q\n%s", got, c.outcome, c.says, s.stderr())
 			}
 		})
 	}

@@ -281,10 +281,10 @@ func TestFollowerEnds(t *testing.T) {
 		t.Errorf("%v", last)
 	}
 	all := s.events()
-	if last := all[len(all)-1]; last["event"] != "exit" || last["code"] != 3.0 || last["verdict"] != "led" {
+	if last := all[len(all)-1]; last["event"] != "exit" || last["code"] != 3.0 || last["outcome"] != "failed" || last["watched"] != "rank" {
 		t.Errorf("%v", last)
 	}
-	if len(s.lines.all) == 0 || !strings.Contains(s.lines.last(), "exit status 3") {
+	if len(s.lines.all) == 0 || !strings.Contains(s.lines.last(), "command failed (exit 3") {
 		t.Errorf("said %q", s.lines.all)
 	}
 }

@@ -174,11 +174,11 @@ func TestFastTickKeepsLimitsApart(t *testing.T) {
 func TestLoopEndsWithTheCommand(t *testing.T) {
 	for name, test := range map[string]struct {
 		end           func(*fakeHolder)
-		code, verdict any
+		code, outcome any
 	}{
-		"exit":             {func(h *fakeHolder) { h.messages <- hold.Exit{Code: 3} }, 3.0, "fine"},
-		"holder gone":      {func(h *fakeHolder) { h.messages <- hold.Gone{} }, nil, "unwatched"},
-		"gone with a word": {func(h *fakeHolder) { h.messages <- hold.Exit{Code: 4}; h.messages <- hold.Gone{} }, 4.0, "fine"},
+		"exit":             {func(h *fakeHolder) { h.messages <- hold.Exit{Code: 3} }, 3.0, "failed"},
+		"holder gone":      {func(h *fakeHolder) { h.messages <- hold.Gone{} }, nil, "unknown"},
+		"gone with a word": {func(h *fakeHolder) { h.messages <- hold.Exit{Code: 4}; h.messages <- hold.Gone{} }, 4.0, "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := opened(t, nil)
@@ -186,7 +186,7 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 			s.loop()
 			all := s.events()
 			last := all[len(all)-1]
-			if last["event"] != "exit" || last["code"] != test.code || last["verdict"] != test.verdict {
+			if last["event"] != "exit" || last["code"] != test.code || last["outcome"] != test.outcome {
 				t.Errorf("last event %v", last)
 			}
 		})

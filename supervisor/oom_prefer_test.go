@@ -141,8 +141,8 @@ func TestOOMPreferFails(t *testing.T) {
 	if len(cures) != 1 || cures[0]["ok"] != false || cures[0]["pid"] != float64(worker1) || !strings.Contains(fmt.Sprint(cures[0]["reason"]), "directory") {
 		t.Errorf("cures %v", cures)
 	}
-	if n := strings.Count(s.stderr(), "--oom-prefer: cannot read oom_score_adj"); n != 1 || len(s.tell.Sum.Cures) != 1 {
-		t.Errorf("said %d times, %q\n%s", n, s.tell.Sum.Cures, s.stderr())
+	if n := strings.Count(s.stderr(), "--oom-prefer: cannot read oom_score_adj"); n != 1 {
+		t.Errorf("said %d times\n%s", n, s.stderr())
 	}
 }
 

@@ -241,8 +241,8 @@ func TestRequeues(t *testing.T) {
 				t.Errorf("outcome %v", last)
 			}
 			exit := named(all, event.NameExit)[0]
-			if (exit["verdict"] == string(event.VerdictRequeued)) != c.done {
-				t.Errorf("verdict %v", exit["verdict"])
+			if (exit["outcome"] == string(event.RunRequeued)) != c.done {
+				t.Errorf("outcome %v", exit["outcome"])
 			}
 			lines := record.ReadRequeueLog(record.Places{Journals: []string{filepath.Join(s.submitDir(), ".rsswarden")}}, "46", "lab", time.Now())
 			if past, ok := record.LastRequeue(lines, 1); ok != c.done || ok && past.Raised != (c.fails == nil) {

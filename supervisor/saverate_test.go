@@ -95,8 +95,13 @@ func simulate(t *testing.T, seed uint64, scale *saveratetest.Scale) (e rateEnd) 
 		r.looks()
 		w := r.world
 		e.killed, e.at, e.nearest, e.stalls = w.killed, w.now, w.peak.Of(spec.Limit), w.stalls
-		e.acted = r.tell.Sum.Done.Trims + r.tell.Sum.Done.Recycles + r.tell.Sum.Done.Failed + r.tell.Sum.Done.Collected
-		e.budget, e.recycles, e.late = r.tell.Sum.Done.BudgetTrims, r.tell.Sum.Done.Recycles, w.late
+		saved := &r.tell.Sum.Saved
+		for i := range saved.Actions {
+			if a := &saved.Actions[i]; a.Action.Frees() {
+				e.acted += a.Fired
+			}
+		}
+		e.budget, e.recycles, e.late = saved.WorkerTrims, saved.Recycled, w.late
 		e.why = r.why()
 	})
 	return e

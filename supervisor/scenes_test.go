@@ -241,7 +241,7 @@ func timeless(v any) any {
 	case map[string]any:
 		for key, value := range v {
 			switch _, number := value.(float64); {
-			case key == "time", key == "seq", key == "boot", key == "kernel", key == "host", key == "own", key == "settings", key == "environment":
+			case key == "time", key == "first", key == "last", key == "seq", key == "boot", key == "kernel", key == "host", key == "own", key == "settings", key == "environment":
 				delete(v, key)
 			case number && strings.HasSuffix(key, "_s"):
 				v[key] = "s"

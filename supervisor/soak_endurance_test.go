@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // deaf is a log that keeps nothing.
 type deaf struct{}
 
 func (deaf) Info(string) {}
-func (deaf) Warn(string) {}
+
+func (deaf) Summary(func(text.Style) []string, any) {}
+func (deaf) Warn(string)                            {}
 
 // soakTicks is how many looks are taken, a second apart on the watcher's clock: eleven
 // days. RSSWARDEN_ENDURANCE_TICKS sets another number.

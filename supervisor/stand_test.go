@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // PIDs above the kernel's greatest: no test can signal a stranger.
@@ -64,6 +65,9 @@ func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 // lines keeps what was said for people.
 type lines struct{ all []string }
 
+func (l *lines) Summary(draw func(text.Style) []string, _ any) {
+	l.all = append(l.all, draw(text.Style{})...)
+}
 func (l *lines) Info(line string) { l.all = append(l.all, line) }
 func (l *lines) Warn(line string) { l.all = append(l.all, line) }
 

@@ -47,7 +47,7 @@ func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
 	if len(e) != 1 || e[0]["what"] != "trimmed" || e[0]["pid"] != float64(worker2) || e[0]["freed_bytes"] != float64(150*rss.MiB) || e[0]["stopped_s"] != 0.003 {
 		t.Errorf("loader events %v", e)
 	}
-	if s.tell.Sum.Done.Trims != 1 || s.tell.Sum.Done.Freed != 150*rss.MiB || s.leftBy(worker2) == 1 {
+	if trims := s.tell.Sum.Saved.Sum(event.ActionTrim); trims.Worked != 1 || trims.Freed != 150*rss.MiB || s.leftBy(worker2) == 1 {
 		t.Errorf("summary %+v, left %v: there is more to take", s.tell.Sum, s.leftBy(worker2))
 	}
 	if !strings.Contains(s.stderr(), "processes trimmed, freed 150 MiB, each stopped for 3.0 ms at a time at most") {

@@ -9,15 +9,38 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // logger writes through a core of zap's. Package zap itself has a handler for
 // HTTP, and with it 1.7 MB of net/http and TLS in the program and 1.5 MiB in the
 // RSS of holder and watcher each.
-type logger struct{ core zapcore.Core }
+type logger struct {
+	core  zapcore.Core
+	out   *lossyWriter
+	json  bool
+	style text.Style
+}
 
 func (l logger) Info(line string) { l.write(zapcore.InfoLevel, line) }
 func (l logger) Warn(line string) { l.write(zapcore.WarnLevel, line) }
+
+// Summary writes the end of a run, as one object where the log is JSON.
+func (l logger) Summary(draw func(text.Style) []string, brief any) {
+	if !l.core.Enabled(zapcore.InfoLevel) {
+		return
+	}
+	if l.json {
+		e := zapcore.Entry{Level: zapcore.InfoLevel, Time: time.Now(), Message: "ended"}
+		if c := l.core.Check(e, nil); c != nil {
+			c.Write(zapcore.Field{Key: "summary", Type: zapcore.ReflectType, Interface: brief})
+		}
+		return
+	}
+	for _, line := range draw(l.style) {
+		_, _ = l.out.Write([]byte(programName + ": " + line + "\n"))
+	}
+}
 
 func (l logger) write(level zapcore.Level, line string) {
 	e := zapcore.Entry{Level: level, Time: time.Now(), Message: line}
@@ -49,7 +72,7 @@ func newLog(stderr *os.File, format string, quiet bool) (logger, func(time.Durat
 		encoder = plainEncoder{zapcore.NewConsoleEncoder(conf)}
 	}
 	w := newLossyWriter(stderr)
-	return logger{zapcore.NewCore(encoder, w, level)}, w.close
+	return logger{zapcore.NewCore(encoder, w, level), w, format == "json", text.Style{}}, w.close
 }
 
 // plainEncoder keeps each message on one line: it may hold names of files and processes,

@@ -52,7 +52,7 @@ func TestDemo(t *testing.T) {
 		status        int
 		says          []string
 	}{
-		{"rsswarden", "", 0, []string{"being killed", "recycled worker", "replaced by", "verdict", "Same data in the same order"}},
+		{"rsswarden", "", 0, []string{"being killed", "recycled worker", "replaced by", "finished, kept under the limit", "Same data in the same order"}},
 		{"bare", self, 1, []string{"being killed", "The demo FAILED: the wrapped run was to end with 0, its status is 137"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

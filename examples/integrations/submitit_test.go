@@ -82,7 +82,7 @@ func TestSubmitit(t *testing.T) {
 	launch("10") // leaks 10 MB a step
 	third := life("0", "200M")
 	requeued(third)
-	if !strings.Contains(third.out(), ": USR2 sent to process ") || !strings.Contains(third.out(), "verdict: asked") {
+	if !strings.Contains(third.out(), ": USR2 sent to process ") {
 		t.Errorf("no rule sent it:\n%s", third.out())
 	}
 

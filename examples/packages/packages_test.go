@@ -245,7 +245,7 @@ func runOn(t *testing.T, kernel string) {
 		Kernel: kernel, Binary: filepath.Join(unpacked(t), "bin/rsswarden"),
 		Args: []string{"run", "--limit", "100M", "--", "/bin/sh", "-c", "uname -r; exit 7"},
 	})
-	if exit != 7 || !strings.Contains(out, kernel+".") || !strings.Contains(out, "verdict: ") {
+	if exit != 7 || !strings.Contains(out, kernel+".") || !strings.Contains(out, "command failed") {
 		t.Errorf("status %d\n%s", exit, out)
 	}
 }

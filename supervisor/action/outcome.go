@@ -71,9 +71,7 @@ func (a *Set) conclude(r Result) (*Flight, event.Outcome) {
 		a.Workers.RecycleTook(now - f.Began)
 		worker := &f.Acted.Procs[0]
 		a.Tell.Status.CountRecycled(a.Ranks.Key(worker.Parent))
-		if f.Acted.Pool == nil {
-			a.Tell.Sum.Done.Forked++
-		} else {
+		if f.Acted.Pool != nil {
 			a.Tell.Status.ReplacedIn(&a.View.Sample, worker)
 		}
 	}

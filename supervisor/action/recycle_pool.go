@@ -21,7 +21,6 @@ func (a recycling) replace(f *Flight, l *event.Limit, p *rss.Proc) Running {
 	kill := func(id rss.ProcID, sig syscall.Signal) error {
 		err := a.Kill(id, sig)
 		if err == nil {
-			a.Tell.Sum.Done.Signalled++
 			a.Workers.Pools.Signalled(owner, id, size, ReplaceDeadline)
 			a.Tell.Say(a.Now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
 				phrase.Memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))

@@ -133,7 +133,7 @@ func (a *requeuing) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint
 	want := m.Size
 	switch {
 	case m.Advice:
-		want = policy.Advise(policy.Run{Binding: l, Stopped: true, Watched: true}).Mem
+		want = policy.GuessMem(max(l.Used, l.Limit).Scale(1.5))
 	case m.Share > 0:
 		want = has + has.Scale(m.Share)
 	}

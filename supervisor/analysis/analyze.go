@@ -64,7 +64,11 @@ func Analyze(in Input) *Result {
 	rep.LifeEnds = rep.MultiNode.fill(looks, cases, rep.Best, said, last, now.Location())
 	rep.Peaks = mergePeaks(looks)
 	rep.Roles = mergeRoles(looks)
-	rep.Actions, rep.Budget = mergeActions(looks)
+	rep.Brief = rep.brief()
+	rep.Actions = append(rep.Actions, rep.Brief.Saved.Actions...)
+	if s := &rep.Brief.Saved; s.WorkerTrims > 0 {
+		rep.Budget = &Budget{Times: s.WorkerTrims, Freed: s.Dropped}
+	}
 	rep.Findings, rep.Cures = mergeFindings(looks), mergeCures(looks)
 	rep.Forecast = total(looks)
 	return rep
@@ -114,7 +118,7 @@ func casesOf(looks []*RunScan) (out []*Case) {
 // nothing is a report without a record.
 func (rep *Result) nothing() {
 	rep.Findings, rep.Cures = []Diagnosis{}, []Cure{}
-	rep.Runs, rep.Limits, rep.Roles, rep.Actions = []Run{}, []Limit{}, []Role{}, []Action{}
+	rep.Runs, rep.Limits, rep.Roles, rep.Actions = []Run{}, []Limit{}, []Role{}, []event.ActionSum{}
 	if said := rep.Slurm; said != nil {
 		rep.Start, rep.End = said.Start, said.End
 		if cause := causeOf(said, nil); cause != "" {
@@ -136,9 +140,6 @@ func (rep *Result) addRun(k *RunScan, f *Ending) {
 	}
 	if k.Exit != nil {
 		r.Code, r.Signal = k.Exit.Code, k.Exit.Signal
-		if v := k.outcome(); worse(v, rep.Outcome) {
-			rep.Outcome = v
-		}
 	}
 	if i := slices.IndexFunc(rep.Runs, func(o Run) bool { return o.ID == r.ID && r.ID != "" }); i >= 0 {
 		r.Samples, r.Decisions = r.Samples+rep.Runs[i].Samples, r.Decisions+rep.Runs[i].Decisions
@@ -179,16 +180,18 @@ type Result struct {
 	Job string `json:"job,omitempty"`
 	MultiNode
 	Answer
+	// Brief is what every surface says of the job.
+	Brief Brief `json:"summary"`
 
 	Start    time.Time `json:"start"`
 	End      time.Time `json:"end"` // the last that is known
 	Duration float64   `json:"duration_s"`
 
-	Runs    []Run    `json:"runs"` // one for each task and node, by node and task
-	Limits  []Limit  `json:"limits"`
-	Peaks   Peaks    `json:"peaks"` // of the fullest run by each accounting
-	Roles   []Role   `json:"roles"` // each of the run in which it had most
-	Actions []Action `json:"actions"`
+	Runs    []Run             `json:"runs"` // one for each task and node, by node and task
+	Limits  []Limit           `json:"limits"`
+	Peaks   Peaks             `json:"peaks"` // of the fullest run by each accounting
+	Roles   []Role            `json:"roles"` // each of the run in which it had most
+	Actions []event.ActionSum `json:"actions"`
 	// Budget is what workers gave back by themselves, nil where none did.
 	Budget   *Budget   `json:"budget,omitempty"`
 	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
@@ -208,10 +211,10 @@ type Result struct {
 // Answer is how the job ended, and why.
 type Answer struct {
 	// Verdict is the first line: one sentence that says how it ended and why.
-	Verdict   string        `json:"verdict"`
-	Cause     event.Cause   `json:"cause"`
-	Certainty Certainty     `json:"certainty"`
-	Outcome   event.Verdict `json:"outcome,omitempty"` // of the exit event that was worst
+	Verdict   string           `json:"verdict"`
+	Cause     event.Cause      `json:"cause"`
+	Certainty Certainty        `json:"certainty"`
+	Outcome   event.RunOutcome `json:"outcome,omitempty"` // as in the summary
 	// Evidence is what the verdict follows from, a sentence each.
 	Evidence []string `json:"evidence"`
 }

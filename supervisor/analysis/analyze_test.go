@@ -17,7 +17,7 @@ import (
 func TestBuild(t *testing.T) {
 	r := scenetest.CarriedRun()
 	rep := build([]*record.Run{r}, nil, scenetest.Noon)
-	if rep.Job != "12" || rep.Outcome != event.VerdictCarried || rep.Duration != 600 || !rep.Start.Equal(scenetest.Noon) {
+	if rep.Job != "12" || rep.Outcome != event.RunKept || rep.Duration != 600 || !rep.Start.Equal(scenetest.Noon) {
 		t.Errorf("job %q, outcome %q, %v s from %v", rep.Job, rep.Outcome, rep.Duration, rep.Start)
 	}
 	want := Peaks{
@@ -46,7 +46,7 @@ func TestBuild(t *testing.T) {
 // TestPeakBetweenSamples: the most that a run told of at its end is what its limit tells
 // of, though no sample has so much.
 func TestPeakBetweenSamples(t *testing.T) {
-	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
+	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()
 	r.Exit().Binding.Used = 5 * rss.GiB
 	if l := build([]*record.Run{r}, nil, scenetest.Noon).Limits[0]; l.Used != 5*rss.GiB || l.UsedMax < l.Used {
 		t.Errorf("%+v", l)

@@ -261,7 +261,7 @@ func (q *Case) memory(b LimitState) Ending {
 // above the job is others' too. Of several ranks, one that failed first is told by
 // itself; what was counted for all of them is not laid to the others as well.
 func (q *Case) KernelKills() (n uint64) {
-	if e := q.Exit; q.Run.Meta.Job == nil && e.Code != nil && *e.Code == 0 && e.Verdict != event.VerdictOOM {
+	if e := q.Exit; q.Run.Meta.Job == nil && e.Code != nil && *e.Code == 0 && e.Outcome != event.RunOOM {
 		return 0 // others', as the run itself saw it
 	}
 	for _, k := range q.Exit.Kernel {
@@ -439,7 +439,7 @@ func (q *Case) bySlurmd(s SignalSeen) (f Ending, ok bool) {
 	}
 	if b.Used <= b.Limit.Limit && b.Rate == 0 {
 		// A checkpoint after SIGTERM takes up to KillWait: the watcher saw it before.
-		if q.Exit == nil || q.Exit.Verdict != event.VerdictKilled || q.Death().By("SIGKILL", 9) {
+		if q.Exit == nil || q.Exit.Outcome != event.RunSlurmKill && q.Exit.Outcome != event.RunKilled || q.Death().By("SIGKILL", 9) {
 			return f, false
 		}
 		max := q.Limits[b.I].Max
@@ -490,8 +490,7 @@ func (q *Case) outOf(kind endKind, cause event.Cause, c CountUse) Ending {
 // requeued says that a rule put the job back into the queue: what ended the run
 // then was Slurm, because of it.
 func (q *Case) requeued() bool {
-	a := q.Actions.kinds[event.ActionRequeue]
-	return q.Exit != nil && q.Exit.Verdict == event.VerdictRequeued || a != nil && a.Worked > 0
+	return q.Exit != nil && q.Exit.Outcome == event.RunRequeued || q.Actions.Sum(event.ActionRequeue).Worked > 0
 }
 
 // handedOver says that a record breaks off and that another goes on.
@@ -530,14 +529,6 @@ func (d Death) OK() bool { return d.Seen && d.Signal == "" && d.Code == 0 }
 func (d Death) By(name string, number int) bool {
 	return d.Seen && (d.Signal == name || d.Signal == "" && d.Code == 128+number)
 }
-
-// gravity orders the verdicts of exit events, from fine to worst.
-var gravity = []event.Verdict{
-	event.VerdictLed, event.VerdictFine, event.VerdictTight, event.VerdictCarried, event.VerdictUnwatched, event.VerdictAsked,
-	event.VerdictNoHelp, event.VerdictRequeued, event.VerdictStopped, event.VerdictKilled, event.VerdictExhausted, event.VerdictOOM,
-}
-
-func worse(a, b event.Verdict) bool { return slices.Index(gravity, a) > slices.Index(gravity, b) }
 
 // decisive is of all ends the one that tells why the job ended. A record that goes
 // on in another one decides nothing, where there are others.

@@ -257,7 +257,7 @@ func perNode(runs []*record.Run) (out []nodeRun) {
 // off come first, then those that came nearest to a limit by their exit events.
 func (d nodeRun) weight() float64 {
 	switch e := d.Exit(); {
-	case e == nil, e.Verdict == event.VerdictOOM:
+	case e == nil, e.Outcome == event.RunOOM:
 		return 2
 	case e.Binding != nil:
 		return e.Binding.Ratio()

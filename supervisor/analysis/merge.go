@@ -45,26 +45,12 @@ func mergePeaks(looks []*RunScan) Peaks {
 	return p
 }
 
-// mergeActions adds up what was done in all runs, from mild to hard.
-func mergeActions(looks []*RunScan) ([]Action, *Budget) {
-	out := []Action{}
-	var budget Budget
+// mergeActions adds up what was done in all runs.
+func mergeActions(looks []*RunScan) (all event.Saved) {
 	for _, k := range looks {
-		budget.Times, budget.Freed = budget.Times+k.Actions.budget.Times, budget.Freed+k.Actions.budget.Freed
-		for kind, a := range k.Actions.kinds {
-			i := slices.IndexFunc(out, func(o Action) bool { return o.Action == kind })
-			if i < 0 {
-				i = len(out)
-				out = append(out, Action{Action: kind})
-			}
-			out[i].add(a)
-		}
+		all.Add(&k.Actions.Saved)
 	}
-	slices.SortFunc(out, func(a, b Action) int { return a.Action.Severity() - b.Action.Severity() })
-	if budget.Times == 0 {
-		return out, nil
-	}
-	return out, &budget
+	return all
 }
 
 func mergeFindings(looks []*RunScan) []Diagnosis {
@@ -102,27 +88,4 @@ func total(looks []*RunScan) *Forecast {
 		t.RightShare = float64(t.Right) / float64(told)
 	}
 	return &t
-}
-
-func (a *Action) add(b *Action) {
-	a.Fired, a.Worked, a.Freed, a.Paused = a.Fired+b.Fired, a.Worked+b.Worked, a.Freed+b.Freed, a.Paused+b.Paused
-	a.PeakUsed = max(a.PeakUsed, b.PeakUsed)
-	widen(&a.FirstAt, &a.LastAt, b.FirstAt, b.LastAt)
-	for why, n := range b.Reasons {
-		if a.Reasons == nil {
-			a.Reasons = map[event.Reason]int{}
-		}
-		a.Reasons[why] += n
-	}
-}
-
-// Freed is what all actions and the workers' own trims gave back.
-func Freed(actions []Action, b *Budget) (sum rss.Bytes) {
-	for i := range actions {
-		sum += actions[i].Freed
-	}
-	if b != nil {
-		sum += b.Freed
-	}
-	return sum
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -117,46 +116,28 @@ func (k *RunScan) Fate(l *event.Limit) Sufficiency {
 		}
 		return NeedAtLeast
 	}
-	failed := e.Signal != nil || e.Code == nil || *e.Code != 0 || k.Ranks.Failed()
-	if b := e.Binding; e.Verdict == event.VerdictStopped && b != nil && b.Name == event.LimitUser && l.Name != event.LimitUser {
+	if b := e.Binding; e.Outcome == event.RunStopped && b != nil && b.Name == event.LimitUser && l.Name != event.LimitUser {
 		return NeedAtLeast // it was --limit that it was stopped for
 	}
-	switch k.verdict(l) {
-	case event.VerdictOOM, event.VerdictStopped, event.VerdictRequeued:
+	switch e.Outcome {
+	case event.RunOOM, event.RunStopped, event.RunRequeued, event.RunSlurmKill:
 		return LimitTooSmall
-	case event.VerdictKilled:
-		if e.Advice > 0 { // it was full then
+	case event.RunKilled:
+		if l.Ratio() >= NearFull {
 			return LimitTooSmall
 		}
 		return NeedAtLeast
-	case event.VerdictCarried:
+	case event.RunKept:
 		return KeptByActions
-	case event.VerdictAsked:
-		if failed {
-			return LimitTooSmall
+	case event.RunFailed:
+		if k.Actions.Sum(event.ActionSignal).Worked > 0 {
+			return LimitTooSmall // a rule asked it to end
 		}
-	case event.VerdictUnwatched, event.VerdictLed, "":
-		return NeedAtLeast
 	}
-	if failed {
+	if e.Signal != nil || e.Code == nil || *e.Code != 0 || k.Ranks.Failed() || e.Watched != event.WatchedAll && !k.Follows {
 		return NeedAtLeast
 	}
 	return NeedKnown
-}
-
-// verdict is that of the exit event, but for two that others' words can mend. Who led
-// from some time on calls the run unwatched, for it was not there before; where another
-// record has what was before, the verdict is on what this one has. And a run is not
-// carried by what a user asked for while there was room.
-func (k *RunScan) verdict(l *event.Limit) event.Verdict {
-	e := k.Recorded
-	switch {
-	case k.Follows && e.Verdict == event.VerdictUnwatched && (e.Code != nil || e.Signal != nil):
-	case k.Idly():
-	default:
-		return e.Verdict
-	}
-	return policy.Advise(policy.Run{Binding: l, Watched: true, Failed: e.Signal != nil || e.Code == nil || *e.Code != 0, Helped: k.Helped()}).Verdict
 }
 
 // afterTerm is how long after a SIGTERM the end is most likely its doing.

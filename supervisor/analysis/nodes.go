@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // fill fills in what a job of several ranks, nodes or lives has, and returns the end of
@@ -77,13 +79,14 @@ func nodesOf(looks []*RunScan, zone *time.Location) []Node {
 	for _, p := range order {
 		group := groups[p]
 		n := Node{Node: p.node, Restart: p.restart, Peaks: mergePeaks(group), Roles: mergeRoles(group), Ranks: len(mergeRanks(group, zone)), JournalOnly: true}
-		n.Actions, _ = mergeActions(group)
+		done := mergeActions(group)
+		n.Actions = append([]event.ActionSum{}, done.Actions...)
 		slices.SortStableFunc(group, func(a, b *RunScan) int { return a.Wall(a.from()).Compare(b.Wall(b.from())) })
 		for _, k := range group {
 			if id := k.Run.Meta.ID; !slices.Contains(n.Runs, id) {
 				n.Runs = append(n.Runs, id)
 			}
-			n.Decisions, n.Recycled = n.Decisions+k.decisions, n.Recycled+k.recycled
+			n.Decisions, n.Recycled = n.Decisions+k.decisions, n.Recycled+k.Actions.Recycled
 			n.JournalOnly, n.Live = n.JournalOnly && k.Run.JournalOnly, n.Live || k.Run.Live
 			if near := k.nearest(zone); near != nil && (n.Nearest == nil || near.Share > n.Nearest.Share) {
 				n.Nearest = near

@@ -120,19 +120,6 @@ type Budget struct {
 	Freed rss.Bytes `json:"freed_bytes"`
 }
 
-// Action is what rules of one kind brought.
-type Action struct {
-	Action   event.Action         `json:"action"`
-	Fired    int                  `json:"fired"`
-	Worked   int                  `json:"worked"`
-	Freed    rss.Bytes            `json:"freed_bytes"`
-	Paused   float64              `json:"paused_s"`
-	Reasons  map[event.Reason]int `json:"reasons,omitempty"` // of those that did not work
-	FirstAt  time.Time            `json:"first"`
-	LastAt   time.Time            `json:"last"`
-	PeakUsed rss.Bytes            `json:"peak_used_bytes"` // the highest use at which one fired
-}
-
 // Forecast says how good the forecasts were.
 type Forecast struct {
 	// Made counts forecasts: one for each sample and limit that had one.
@@ -221,15 +208,15 @@ type Node struct {
 	Restart int      `json:"restart,omitempty"`
 	Runs    []string `json:"runs"` // ids, by time
 	// Nearest is nil where no limit on memory was read.
-	Nearest   *Nearest  `json:"nearest"`
-	Ranks     int       `json:"ranks"`
-	Start     time.Time `json:"start"`
-	End       time.Time `json:"end"`
-	Decisions int       `json:"decisions"`
-	Recycled  int       `json:"recycled"` // workers that rules had replaced
-	Peaks     Peaks     `json:"peaks"`
-	Roles     []Role    `json:"roles"`
-	Actions   []Action  `json:"actions"`
+	Nearest   *Nearest          `json:"nearest"`
+	Ranks     int               `json:"ranks"`
+	Start     time.Time         `json:"start"`
+	End       time.Time         `json:"end"`
+	Decisions int               `json:"decisions"`
+	Recycled  int               `json:"recycled"` // workers that were replaced
+	Peaks     Peaks             `json:"peaks"`
+	Roles     []Role            `json:"roles"`
+	Actions   []event.ActionSum `json:"actions"`
 	// JournalOnly says that of all its runs only journals were there.
 	JournalOnly bool `json:"journal_only,omitempty"`
 	Live        bool `json:"live,omitempty"`

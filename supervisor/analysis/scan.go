@@ -178,14 +178,12 @@ func (k *RunScan) entry(e *record.Entry) {
 			k.forecast.disturb(e.At)
 		}
 	case *event.Outcome:
-		if k.Actions.came(v) == event.ActionRecycle && v.OK {
-			k.recycled++
-		}
+		k.Actions.finished(k.Run.Wall(e.At), v)
 		if v.OK && v.Freed > 0 {
 			k.forecast.disturb(max(e.At-Seconds(v.Duration), 0))
 		}
 	case *event.LoaderSaid:
-		k.Actions.said(v)
+		k.Actions.Said(v)
 		k.Sharing = warned(k.Sharing, e.At, v)
 		if v.What == event.LoaderUnreached && !slices.Contains(k.Unreached, v.Reason) && len(k.Unreached) < mostUnreached {
 			k.Unreached = append(k.Unreached, v.Reason)
@@ -316,25 +314,6 @@ func (k *RunScan) Highest() (best *LimitScan, ok bool) {
 	return nil, false
 }
 
-// outcome is the verdict of an exit event. A run in which all that gave memory back was
-// asked for while there was room was not carried by that, whatever the event says.
-func (k *RunScan) outcome() event.Verdict {
-	if k.Idly() {
-		return event.VerdictFine
-	}
-	return k.Exit.Verdict
-}
-
-// Idly says that all that was done was asked for while there was room.
-func (k *RunScan) Idly() bool {
-	return k.Recorded != nil && k.Recorded.Verdict == event.VerdictCarried && k.Asked() && k.Helped() == 0 && k.Run.Dropped == 0
-}
-
-// Helped counts what freed something, and Asked says that something did that a user asked
-// for while there was room, which is not in it.
-func (k *RunScan) Helped() int { return k.Actions.helped + int(min(k.Actions.budget.Freed, 1)) }
-func (k *RunScan) Asked() bool { return k.Actions.asked }
-
 // binding is how the limit adds up that binds the run, empty where none does.
 func (k *RunScan) binding() event.Accounting {
 	if k.Exit != nil && k.Exit.Binding != nil {
@@ -354,7 +333,6 @@ type limitScans struct {
 	Maps, FDs CountScan
 	Actions   actionsSeen
 	decisions int
-	recycled  int // workers that rules had replaced
 }
 
 // failedRank is a rank that failed while the record of its node went on, and what

@@ -592,7 +592,7 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 		case *event.Signal:
 			m.Kind = MarkSignal
 		case *event.Exit:
-			if m.Kind = MarkExit; len(v.Kernel) > 0 || v.Verdict == event.VerdictOOM {
+			if m.Kind = MarkExit; len(v.Kernel) > 0 || v.Outcome == event.RunOOM {
 				m.Kind = MarkOOM
 			}
 		default:

@@ -413,8 +413,8 @@ type Exit struct {
 	Signal *string `json:"signal"` // "SIGKILL", nil where it exited
 	Peaks  Peaks   `json:"peaks"`  // the most that was used
 	// Binding is the limit that came nearest.
-	Binding *Limit  `json:"binding,omitempty"`
-	Verdict Verdict `json:"verdict"` // what the run comes to
+	Binding *Limit `json:"binding,omitempty"`
+	Brief
 	// Advice is the --mem to use next, 0 where the run does not tell.
 	Advice    rss.Bytes `json:"advice_mem_bytes,omitempty"`
 	AdviceWhy string    `json:"advice_why,omitempty"` // what that rests on, for people
@@ -424,6 +424,64 @@ type Exit struct {
 	Left []Left `json:"left,omitempty"`
 	// Ours is what rsswarden itself cost.
 	Ours []Cost `json:"ours,omitempty"`
+}
+
+// UnmarshalJSON reads an exit event; of a record of a former version, which had a verdict,
+// it makes the outcome of that.
+func (e *Exit) UnmarshalJSON(b []byte) error {
+	type plain Exit
+	former := struct {
+		*plain
+		Verdict string `json:"verdict"`
+	}{plain: (*plain)(e)}
+	if err := json.Unmarshal(b, &former); err != nil {
+		return err
+	}
+	if e.Outcome == "" {
+		e.upgrade(former.Verdict)
+	}
+	return nil
+}
+
+// upgrade sets the outcome by a verdict of former versions.
+func (e *Exit) upgrade(verdict string) {
+	e.Watched, e.Memory, e.Helped = WatchedAll, MemoryAt(e.Binding), HelpedNo
+	e.Outcome = map[string]RunOutcome{
+		"requeued": RunRequeued, "stopped": RunStopped, "oom": RunOOM, "exhausted": RunExhausted, "killed": RunKilled,
+	}[verdict]
+	switch verdict {
+	case "led":
+		e.Watched = WatchedRank
+	case "unwatched":
+		e.Watched = WatchedParts
+	case "carried":
+		e.Helped = HelpedYes
+	case "helpless":
+		e.Helped = HelpedRefused
+	}
+	if e.Advice > 0 {
+		e.Next = Next{Kind: NextEnough, Option: "--mem", Size: e.Advice}
+	}
+	switch {
+	case e.Outcome != "":
+		if e.Advice > 0 && e.Outcome != RunRequeued {
+			e.Next.Kind = NextGuess
+		}
+	case e.Code == nil && e.Signal == nil:
+		e.Outcome = RunUnknown
+	case e.Signal != nil || *e.Code != 0:
+		e.Outcome = RunFailed
+	case e.Memory == MemoryOver:
+		e.Outcome = RunOver
+	case e.Helped == HelpedYes:
+		if e.Outcome = RunKept; e.Advice > 0 {
+			e.Next.Kind = NextKeep
+		}
+	case e.Memory == MemoryTight:
+		e.Outcome = RunTight
+	default:
+		e.Outcome = RunOK
+	}
 }
 
 // Left counts processes of one role that outlived the command.
@@ -476,7 +534,7 @@ var kinds = []struct {
 	{NameHelp, "What the ladder was told of an action; in the record alone.", func() any { return &Help{} }},
 	{NameHandover, "What was taken over from the leader before; in the record alone.", func() any { return &Handover{} }},
 	{NameJudged, "What the ladder was given when it changed its mind; in the record alone.", func() any { return &Judged{} }},
-	{NameExit, "The command has ended: status, peaks, verdict.", func() any { return &Exit{} }},
+	{NameExit, "The command has ended: status, outcome, peaks, what was done, what to ask for next.", func() any { return &Exit{} }},
 }
 
 // Names lists every event in the order in which a run meets them.

@@ -119,25 +119,6 @@ const (
 	ReasonGivenUp    Reason = "given up: processes could not be stopped"
 )
 
-// Verdict is what the whole run comes to, in one word.
-type Verdict string
-
-// The verdicts.
-const (
-	VerdictFine      Verdict = "fine"      // no rule fired, nothing to change
-	VerdictTight     Verdict = "tight"     // within a rung of the limit, nothing was done
-	VerdictCarried   Verdict = "carried"   // actions kept the job inside its limit
-	VerdictAsked     Verdict = "asked"     // a signal asked the trainer to act before the limit
-	VerdictStopped   Verdict = "stopped"   // our own stop ended it
-	VerdictRequeued  Verdict = "requeued"  // a rule put the job back into the queue, to start again with more memory
-	VerdictKilled    Verdict = "killed"    // a SIGKILL from outside ended it, or slurmd cancelled the job for its memory
-	VerdictOOM       Verdict = "oom"       // the kernel's OOM killer struck
-	VerdictExhausted Verdict = "exhausted" // it failed with none left of something else than memory: mappings, descriptors, /dev/shm, tasks
-	VerdictNoHelp    Verdict = "helpless"  // a rung was crossed and no action could help
-	VerdictLed       Verdict = "led"       // another rank's watcher on this node led, and tells of memory
-	VerdictUnwatched Verdict = "unwatched" // the watcher was not there for all of it
-)
-
 // Cause is why a run ended, in one word. A report names it.
 type Cause string
 

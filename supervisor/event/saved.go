@@ -7,8 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-// Saved is the ledger of what rsswarden did in a run: the same while it runs and afterwards,
-// fed by the same events. The zero value is ready.
+// Saved is what rsswarden did in a run, as a [Ledger] has it.
 type Saved struct {
 	Actions []ActionSum `json:"actions,omitempty"` // from mild to hard
 	// WorkerTrims counts trims that workers made by themselves to keep to their budget, and
@@ -20,19 +19,25 @@ type Saved struct {
 	Recycled int `json:"recycled,omitempty"`
 	// Helped counts actions that freed memory the job needed.
 	Helped int `json:"helped,omitempty"`
-
-	open map[uint64]openDecision
 }
 
+// Ledger sums up what is done in a run: the same while it runs and afterwards, fed by the
+// same events. The zero value is ready.
+type Ledger struct {
+	Saved
+	open map[uint64]openDecision // decisions without an outcome, by ID
+}
+
+// openDecision is what counting its outcome needs of a decision.
 type openDecision struct {
 	action   Action
 	limit    LimitName
-	unneeded bool
+	unneeded bool // nothing was short
 }
 
 // ActionSum is what the actions of one kind came to.
 type ActionSum struct {
-	Action Action `json:"action"`
+	Action Action `json:"action"` // the kind
 	Fired  int    `json:"fired"`  // decisions
 	Worked int    `json:"worked"` // outcomes that are ok
 	// Skipped counts rules that were crossed when the action could not help.
@@ -40,8 +45,8 @@ type ActionSum struct {
 	Freed    rss.Bytes      `json:"freed_bytes"`       // by the accounting of the limit
 	Paused   float64        `json:"paused_s"`          // how long trainers stood still
 	Reasons  map[Reason]int `json:"reasons,omitempty"` // of what did not work or was skipped
-	FirstAt  time.Time      `json:"first"`
-	LastAt   time.Time      `json:"last"`
+	FirstAt  time.Time      `json:"first"`             // when the first was decided on
+	LastAt   time.Time      `json:"last"`              // when the last was
 	PeakUsed rss.Bytes      `json:"peak_used_bytes"` // the highest use at which one fired
 }
 
@@ -71,7 +76,7 @@ func (s *Saved) of(a Action, at time.Time) *ActionSum {
 }
 
 // Decided takes in a decision.
-func (s *Saved) Decided(at time.Time, d *Decision) {
+func (s *Ledger) Decided(at time.Time, d *Decision) {
 	a := s.of(d.Action, at)
 	a.Fired++
 	a.LastAt = at
@@ -84,7 +89,7 @@ func (s *Saved) Decided(at time.Time, d *Decision) {
 
 // Finished takes in an outcome: of a decision that it knows, or of a rule that was crossed
 // when its action could not help.
-func (s *Saved) Finished(at time.Time, o *Outcome) {
+func (s *Ledger) Finished(at time.Time, o *Outcome) {
 	if o.Decision == 0 && o.Action != "" {
 		a := s.of(o.Action, at)
 		a.Skipped++
@@ -128,13 +133,14 @@ func (a *ActionSum) because(r Reason) {
 const TrimRequested = "request"
 
 // Said takes in what a loader reported.
-func (s *Saved) Said(l *LoaderSaid) {
+func (s *Ledger) Said(l *LoaderSaid) {
 	switch {
 	case l.What == LoaderTrimmed && l.Count > 0 && l.Reason != TrimRequested:
 		s.WorkerTrims += l.Count
 		s.Dropped += l.Freed
 	case l.What == LoaderRecycled && l.Reason == string(ReasonDeferred):
 		s.Recycled++ // no action waited for it
+		s.of(ActionRecycle, l.Time).Paused += l.Paused
 	}
 }
 

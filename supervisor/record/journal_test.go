@@ -139,7 +139,7 @@ func TestSizeOfAJournal(t *testing.T) {
 			}
 			before := j.written()
 			code := 0
-			put(j, event.NameExit, event.Exit{Head: headed(start, c.last, event.NameExit), Code: &code})
+			put(j, event.NameExit, event.Exit{Head: headed(start, c.last, event.NameExit), Code: &code, Brief: event.Brief{Outcome: event.RunFailed}})
 			size := j.written()
 			t.Logf("%d KiB", size>>10)
 			if size == before {
@@ -174,7 +174,7 @@ func TestWhyInAJournal(t *testing.T) {
 	}
 	d := leak(headed(start, 3*time.Second, event.NameDiagnosis), event.FindingWorkerLeak, rss.RoleWorker, rss.GiB)
 	events = append(events, Entry{3 * time.Second, event.NameDiagnosis, &d},
-		Entry{4 * time.Second, event.NameExit, &event.Exit{Head: headed(start, 4*time.Second, event.NameExit), Code: &code}})
+		Entry{4 * time.Second, event.NameExit, &event.Exit{Head: headed(start, 4*time.Second, event.NameExit), Code: &code, Brief: event.Brief{Outcome: event.RunFailed}}})
 	for _, e := range events {
 		switch v := e.Value.(type) {
 		case *event.Start:

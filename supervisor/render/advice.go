@@ -53,38 +53,14 @@ func adviseKind(k *analysis.Program) []analysis.AdviceLine {
 	var lines []analysis.AdviceLine
 	key, ok := k.Key()
 	if !ok {
-		return append(lines, analysis.AdviceLine{Line: noMem, Why: unlimited(k) + ", so nothing can be said about --mem", Evidence: sources(k)})
+		return nil
 	}
 	m := memOf(k, key)
-	lines = append(lines, m.line())
+	if line := m.line(); line.Mem > 0 {
+		lines = append(lines, line)
+	}
 	return append(lines, adviseLoaders(k, key)...)
 }
-
-// unlimited says what there was in the place of a limit on the job's memory.
-func unlimited(k *analysis.Program) string {
-	node := false
-	for i := range k.Jobs {
-		for _, f := range k.Jobs[i].Runs {
-			for n := range f.Limits {
-				l, seen := &f.Run.Limits[n], &f.Limits[n]
-				switch {
-				case !seen.Seen || seen.Peak.Size == 0:
-				case l.Name.Row().OfJob:
-					return fmt.Sprintf("nothing was seen to be used of the limit %s of %v", l.Name, seen.Peak.Size)
-				case l.Name == event.LimitNode:
-					node = true
-				}
-			}
-		}
-	}
-	if node {
-		return "no limit on memory but the node's own was found"
-	}
-	return "no limit on memory was found"
-}
-
-// noMem stands in the place of a size that is not known.
-const noMem = "#SBATCH --mem=?"
 
 // sources names the runs, the last three where there are more.
 func sources(k *analysis.Program) string {
@@ -189,10 +165,10 @@ func (m *memAdvice) line() analysis.AdviceLine {
 		l.Mem, l.Why = m.single()
 	case m.top.Fate == analysis.LimitTooSmall:
 		l.Mem = policy.GuessMem(m.top.Least().Scale(guess))
-		l.Why = fmt.Sprintf("one run was ended at %s; what it needs is not known, half as much again, rounded up, is a guess", peakOf(m.top))
+		l.Why = fmt.Sprintf("one run ended at %s; rough guess: 1.5 × peak", peakOf(m.top))
 	case m.carried() != nil:
 		o := m.carried()
-		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known", peakOf(o))
+		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden", peakOf(o))
 		if o.Limit.Name != event.LimitUser { // --limit counts neither us nor the rest of the step
 			l.Mem = max(o.Size, m.top.Least())
 		}
@@ -201,42 +177,38 @@ func (m *memAdvice) line() analysis.AdviceLine {
 	default:
 		l.Mem, l.Why, l.Risk = m.several()
 	}
-	if l.Mem == 0 {
-		l.Line = noMem
-	} else {
-		l.Line = "#SBATCH --mem=" + policy.MemArg(l.Mem)
-	}
+	l.Line = "#SBATCH --mem=" + policy.MemArg(l.Mem)
 	if text := m.growing(); text != "" {
 		l.Why += "; " + text
 	}
 	return l
 }
 
-// guess is by how much more than the limit that ended a job is advised, as
-// [policy.Advise] does.
+// guess is what is advised of a limit that ended a job.
 const guess = 1.5
 
-// single is what the exit event said, or what [policy.Advise] says where the
-// record has none.
+// single is what the run itself says.
 func (m *memAdvice) single() (rss.Bytes, string) {
 	o := m.top
-	if e := o.Facts.Recorded; e != nil && e.AdviceWhy != "" && !o.Facts.Idly() {
-		why := e.AdviceWhy
-		if o.Fate == analysis.NeedAtLeast && e.Advice > 0 {
+	e := o.Facts.Recorded
+	switch {
+	case o.Fate == analysis.LimitTooSmall:
+		return policy.GuessMem(o.Least().Scale(guess)), fmt.Sprintf("ended at %s; rough guess: 1.5 × peak", peakOf(o))
+	case e != nil && e.Next.Size > 0 && e.Next.Option == "--mem":
+		why := peakOf(o) + "; " + NextWhy(&e.Next)
+		if o.Fate == analysis.NeedAtLeast {
 			why += "; " + unseen(o)
 		}
-		return e.Advice, why
-	}
-	watched := o.Facts.Recorded != nil && o.Facts.Recorded.Verdict != event.VerdictUnwatched
-	run := policy.Run{Binding: o.Limit, Watched: watched, Stopped: o.Fate == analysis.LimitTooSmall, Helped: o.Facts.Helped()}
-	a := policy.Advise(run)
-	if o.Facts.Recorded == nil && o.Fate != analysis.LimitTooSmall {
+		return e.Next.Size, why
+	case o.Fate == analysis.NeedAtLeast:
 		return 0, fmt.Sprintf("the most was %s, and %s", peakOf(o), unseen(o))
+	case o.Fate == analysis.KeptByActions:
+		if o.Limit.Name == event.LimitUser { // --limit counts neither us nor the rest of the step
+			return 0, peakOf(o) + "; enough with rsswarden"
+		}
+		return o.Size, peakOf(o) + "; enough with rsswarden"
 	}
-	if (o.Facts.Ranks.Failed() || o.Facts.Asked()) && o.Fate == analysis.NeedAtLeast {
-		a.Why += "; " + unseen(o)
-	}
-	return a.Mem, a.Why
+	return policy.NeatMem(max(o.Peak.Scale(1+analysis.Margin), policy.LeastMem)), peakOf(o) + "; peak + 10 %"
 }
 
 // carried is the job that actions carried at the greatest limit, where none that
@@ -261,9 +233,9 @@ func (m *memAdvice) several() (rss.Bytes, string, *float64) {
 	if s.N == 1 {
 		// One tells the whole, and others less: its own advice, and no less than
 		// what the others had.
-		a := policy.Advise(policy.Run{Binding: m.whole(), Watched: true})
-		mem := max(a.Mem, policy.NeatMem(m.top.Least().Scale(1+analysis.LeastMargin)))
-		return mem, a.Why + m.others(), nil
+		l := m.whole()
+		mem := policy.NeatMem(max(l.Used, m.top.Least()).Scale(1 + analysis.Margin))
+		return mem, fmt.Sprintf("peak %s, %s; peak + 10 %%", phrase.Use(l.Name, l.Used, l.Limit), l.Compared()) + m.others(), nil
 	}
 	mem := policy.NeatMem(max(s.Enough(), m.top.Least().Scale(1+analysis.LeastMargin), policy.LeastMem))
 	risk, greatest := s.Risk(mem)
@@ -324,7 +296,7 @@ func unseen(o *analysis.JobNeed) string {
 		return "it is still going on"
 	case e == nil:
 		return "the record ends before the run did"
-	case e.Verdict == event.VerdictUnwatched && !o.Open.Follows:
+	case e.Watched != event.WatchedAll && !o.Open.Follows:
 		return "the watcher was not there for all of the run"
 	case e.Signal != nil:
 		return "it was ended by " + *e.Signal + ", so what it would have needed later is not known"

@@ -71,9 +71,6 @@ func conclude(rep *analysis.Result, now time.Time) {
 			rep.Verdict = fmt.Sprintf("all of %s ended with exit status 0; %s", values.Count(len(cases), "run"), rep.Verdict)
 		}
 	}
-	if text := carried(rep); f.Cause == event.CauseEnded && text != "" {
-		rep.Verdict += "; " + text
-	}
 }
 
 // allEnded says how many ranks ended well where none is known to have failed, empty
@@ -170,15 +167,6 @@ func others(cases []*analysis.Case, best *analysis.Case, now time.Time) (out []s
 		out = append(out, values.Count(left, "more run")+" of this job ended as listed under runs")
 	}
 	return out
-}
-
-// carried says what was done to keep a run that ended well inside its limits.
-func carried(rep *analysis.Result) string {
-	sum := analysis.Freed(rep.Actions, rep.Budget)
-	if rep.Outcome != event.VerdictCarried || sum == 0 {
-		return ""
-	}
-	return fmt.Sprintf("kept inside its limit by what gave %v back in all", sum)
 }
 
 // mostNotes bounds the notes of one kind.

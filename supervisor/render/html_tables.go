@@ -242,7 +242,7 @@ func howEnded(r *analysis.Run) string {
 }
 
 // reasons tells why actions did not work, the most frequent first.
-func reasons(a analysis.Action) string {
+func reasons(a event.ActionSum) string {
 	list := make([]event.Reason, 0, len(a.Reasons))
 	for r := range a.Reasons {
 		list = append(list, r)

@@ -221,7 +221,7 @@ func drawnReport(runs ...scenetest.DrawnRun) *analysis.Result {
 	rep := &analysis.Result{
 		V: 1, Job: "4711", Start: scenetest.Dawn,
 		Answer: analysis.Answer{Verdict: "Finished; recycles kept it inside its 4.0 GiB.",
-			Cause: event.CauseEnded, Certainty: analysis.Seen, Outcome: event.VerdictCarried,
+			Cause: event.CauseEnded, Certainty: analysis.Seen, Outcome: event.RunKept,
 			Evidence: []string{"The exit event has status 0.", "90%:recycle fired on cgroup before the peak and freed 300 MiB each time."}},
 		Forecast: &analysis.Forecast{Made: 812, Note: "of 812 forecasts, 604 can be told and 88 % of those were right within a factor of two"},
 	}
@@ -236,7 +236,7 @@ func drawnReport(runs ...scenetest.DrawnRun) *analysis.Result {
 			Start: scenetest.Dawn, End: end, Cause: event.CauseEnded, Code: &code, Samples: int(d.Length / d.Every), Decisions: 42, Sources: []string{"/tmp/rsswarden/4711.0.0"}}
 		if d.Oom {
 			r.Cause, r.Code, r.Signal = event.CauseKernelOOM, nil, &kill
-			rep.Cause, rep.Outcome = event.CauseKernelOOM, event.VerdictOOM
+			rep.Cause, rep.Outcome = event.CauseKernelOOM, event.RunOOM
 			rep.Verdict = "The kernel's OOM killer ended the step: unreclaimable memory reached the step's cgroup limit of " + d.Limit.String() + " on " + d.Node + "."
 		}
 		rep.Runs = append(rep.Runs, r)
@@ -252,7 +252,7 @@ func drawnReport(runs ...scenetest.DrawnRun) *analysis.Result {
 	rep.Peaks.Cgroup = &analysis.Peak{Bytes: 4 * rss.GiB / 100 * 97, At: rep.End}
 	rep.Roles = []analysis.Role{{Role: rss.RoleTrainer, Count: 1, Peak: 2 * rss.GiB, At: rep.End, Anon: 1600 * rss.MiB, File: 300 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 2 * rss.GiB},
 		{Role: rss.RoleWorker, Count: 14, Peak: 3 * rss.GiB, At: rep.End, Anon: 2 * rss.GiB, File: 900 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 400 * rss.MiB}}
-	rep.Actions = []analysis.Action{{Action: event.ActionRecycle, Fired: 42, Worked: 28, Freed: 8 * rss.GiB, Paused: 0.4, FirstAt: scenetest.Dawn.Add(time.Minute), LastAt: rep.End,
+	rep.Actions = []event.ActionSum{{Action: event.ActionRecycle, Fired: 42, Worked: 28, Freed: 8 * rss.GiB, Paused: 0.4, FirstAt: scenetest.Dawn.Add(time.Minute), LastAt: rep.End,
 		Reasons: map[event.Reason]int{event.ReasonRecent: 14}}}
 	rep.Advice = []analysis.AdviceLine{{Line: "#SBATCH --mem=4608M", Why: "The peak was 3.88 GiB with recycling on; 4.50 GiB leaves 14 % to spare.", Evidence: "Seen in this run alone.", Mem: 4608 * rss.MiB, Risk: &risk},
 		{Line: "num_workers=8", Why: "The trainer never waited for a batch with 8 of 14 workers busy."}}

@@ -48,7 +48,7 @@ func TestNotesOnce(t *testing.T) {
 
 // TestNotesOfTheStart: what was said of the options when a run began is no failure of ours.
 func TestNotesOfTheStart(t *testing.T) {
-	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
+	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()
 	r.Events = append([]record.Entry{{Name: event.NameFault, Value: &event.Fault{Part: "start", Error: "--limit 900T can never act"}}}, r.Events...)
 	notes := told([]*record.Run{r}, nil, scenetest.Noon).Notes
 	if len(notes) == 0 || notes[0] != "it was said at the start: --limit 900T can never act" {
@@ -59,7 +59,7 @@ func TestNotesOfTheStart(t *testing.T) {
 // TestNotesOfTheUnreached: that the hook did not reach a training is told once for each
 // cause, whatever number of processes it met.
 func TestNotesOfTheUnreached(t *testing.T) {
-	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.VerdictFine)}.Run()
+	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()
 	for pid, why := range []string{"its environment", "its environment", "its namespace"} {
 		r.Events = append(r.Events, record.Entry{Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderUnreached, PID: pid + 1, Reason: why}})
 	}

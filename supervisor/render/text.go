@@ -144,9 +144,6 @@ func (t *textReport) begin() {
 // head writes the verdict, what ran, and when.
 func (t *textReport) head(rep *analysis.Result) {
 	style := map[string]string{"good": green, "open": green, "warn": amber, "bad": red}[mood(rep)]
-	if style == green && tight(rep) {
-		style = amber
-	}
 	t.styled(style, "", "", values.Plain(rep.Verdict))
 	if len(rep.Runs) == 0 {
 		return
@@ -371,7 +368,7 @@ func (t *textReport) actions(rep *analysis.Result) {
 	}
 }
 
-func (t *textReport) actionLines(actions []analysis.Action) {
+func (t *textReport) actionLines(actions []event.ActionSum) {
 	for i := range actions {
 		a := &actions[i]
 		line := "fired " + values.Times(a.Fired)

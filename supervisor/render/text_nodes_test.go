@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
@@ -49,7 +48,7 @@ func TestLeaders(t *testing.T) {
 	}
 	killed := scenetest.InTurn(2)
 	e := killed[0].Exit()
-	e.Code, e.Verdict = nil, event.VerdictUnwatched
+	e.Code, e.Outcome = nil, recordtest.Unwatched
 	twice, between := scenetest.LedTwice(t)
 	var b strings.Builder
 	for _, job := range []struct {

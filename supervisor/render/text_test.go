@@ -47,7 +47,7 @@ func wholes(t *testing.T) []whole {
 	twice, between := scenetest.LedTwice(t)
 	third := recordtest.Ranks{
 		Node: "n1", Nodes: 1, Tasks: 3, First: 2, Count: 1, Leader: 2, Start: scenetest.Noon, User: true, Limit: rss.GiB, To: 4 * time.Minute,
-		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.VerdictFine),
+		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.RunOK),
 	}.Run()
 	live := find(t, "running").scene.Run()
 	just := func(r *record.Run) []*record.Run { return []*record.Run{r} }

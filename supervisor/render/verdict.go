@@ -68,8 +68,8 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		return text
 	case analysis.EndRequeued:
 		text := q.byRule("put back into the queue by rsswarden", event.ActionRequeue)
-		if e := q.Exit; e != nil && e.Verdict == event.VerdictRequeued && e.Advice > 0 {
-			text += fmt.Sprintf("; it starts again with %v on each node", e.Advice)
+		if e := q.Exit; e != nil && e.Outcome == event.RunRequeued && e.Next.Size > 0 {
+			text += fmt.Sprintf("; it starts again with %v on each node", e.Next.Size)
 		}
 		return text
 	case analysis.EndKernelKill:

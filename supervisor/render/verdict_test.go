@@ -45,18 +45,18 @@ func TestBuildOfRanks(t *testing.T) {
 	}
 }
 
-// TestCarriedByHand: what somebody asked for while there was room kept nothing inside a
+// TestKeptByRequest: a trim that a user asked for while there was room kept nothing under a
 // limit.
-func TestCarriedByHand(t *testing.T) {
-	for share, want := range map[float64]event.Verdict{0.5: event.VerdictFine, 0.9: event.VerdictCarried} {
+func TestKeptByRequest(t *testing.T) {
+	for share, want := range map[float64]event.RunOutcome{0.5: event.RunOK, 0.9: event.RunKept} {
 		code := 0
 		run := scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Standing([]rss.Bytes{scenetest.Mem}, share), Events: []record.Entry{
 			{At: time.Minute, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: event.AskedFor, By: 9, Action: event.ActionTrim, Limit: event.LimitCgroup, Used: scenetest.Mem.Scale(share), LimitSize: scenetest.Mem}},
 			{At: time.Minute + time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.GiB}},
-			{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Code: &code, Verdict: event.VerdictCarried}},
+			{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Code: &code, Brief: event.Brief{Outcome: event.RunOK, Watched: event.WatchedAll}}},
 		}}.Run()
 		rep := told([]*record.Run{run}, nil, scenetest.Noon)
-		if rep.Outcome != want || strings.Contains(rep.Verdict, "kept inside its limit") != (want == event.VerdictCarried) {
+		if rep.Outcome != want {
 			t.Errorf("%v: %s: %s", share, rep.Outcome, rep.Verdict)
 		}
 	}
@@ -100,7 +100,7 @@ var deaths = []dying{
 	{name: "stopped", cause: event.CauseStopped,
 		scene: scenetest.Using(0.2, 0.98,
 			record.Entry{At: scenetest.Minutes - time.Second, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "98%:stop", Limit: event.LimitCgroup, Action: event.ActionStop, Used: scenetest.Mem.Scale(0.98), LimitSize: scenetest.Mem}},
-			record.Entry{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "rsswarden", Code: new(int), Verdict: event.VerdictStopped}},
+			record.Entry{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "rsswarden", Code: new(int), Brief: event.Brief{Outcome: event.RunStopped, Watched: event.WatchedAll}}},
 		)},
 	{name: "kernel, the command", cause: event.CauseKernelOOM, said: ofSlurm("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY", "", "0:125"),
 		scene: scenetest.Using(0.2, 0.997, scenetest.Exits(scenetest.Minutes+400*time.Millisecond, "SIGKILL", 0, scenetest.Kills(1)...))},
@@ -206,11 +206,11 @@ var deaths = []dying{
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Standing([]rss.Bytes{scenetest.Mem}, 0.6),
 			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: scenetest.Missed()}}}},
 	{name: "all of it killed, the watcher a moment later", cause: event.CauseKilled, said: ofSlurm("CANCELLED", "0:15", "CANCELLED", "", "0:15"),
-		scene: scenetest.Using(0.2, 0.6, record.Entry{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictFine}})},
+		scene: scenetest.Using(0.2, 0.6, record.Entry{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Brief: event.Brief{Outcome: event.RunOK, Watched: event.WatchedAll}}})},
 	{name: "the holder was killed alone, with less of the node used than of --limit", cause: event.CauseKilled,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
 			Used:   scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 0.08),
-			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Verdict: event.VerdictUnwatched}}}}},
+			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command"}}}}},
 	{name: "a crash with all of --limit used, which ends nobody", cause: event.CauseCrash,
 		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
 			Used: scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 1.08), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},

@@ -65,23 +65,15 @@ func b2i(b bool) int {
 	return 0
 }
 
-// mood says how good an end is: "good", "warn" or "bad", or "open" of what goes on.
+// mood is the class of a page for how a job ended.
 func mood(rep *analysis.Result) string {
-	switch rep.Cause {
-	case event.CauseEnded:
-		if tight(rep) {
-			return "warn"
-		}
+	switch rep.Brief.Outcome.Grade() {
+	case event.GradeGood:
 		return "good"
-	case event.CauseRunning, event.CauseDetached:
+	case event.GradeOpen:
 		return "open"
-	case event.CauseStopped, event.CauseRequeued, event.CauseCancelled, event.CauseTimeLimit, event.CauseUnknown:
+	case event.GradeWarning:
 		return "warn"
 	}
 	return "bad"
-}
-
-// tight says that the run came near to a limit, and nothing helped.
-func tight(rep *analysis.Result) bool {
-	return rep.Outcome == event.VerdictTight || rep.Outcome == event.VerdictNoHelp
 }

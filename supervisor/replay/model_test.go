@@ -57,7 +57,7 @@ func carried(on bool, limit rss.Bytes, drift time.Duration) *record.Run {
 		mapped = min(mapped+4*rss.MiB, file)
 	}
 	code := 0
-	event1(20*time.Minute, event.NameExit, &event.Exit{By: "command", Code: &code, Verdict: event.VerdictCarried})
+	event1(20*time.Minute, event.NameExit, &event.Exit{By: "command", Code: &code, Brief: event.Brief{Outcome: event.RunKept, Watched: event.WatchedAll}})
 	return b.Run()
 }
 

@@ -134,20 +134,20 @@ func (p *recording) fate() (Fate, string, *Death) {
 	if e.Binding != nil {
 		d.Used, d.Size = e.Binding.Used, e.Binding.Limit
 	}
-	switch e.Verdict {
-	case event.VerdictOOM:
+	switch e.Outcome {
+	case event.RunOOM:
 		d.Limit, d.By = event.LimitCgroup, "kernel OOM killer"
 		if e.Binding != nil && e.Binding.Name == event.LimitNode {
 			d.Limit = event.LimitNode
 		}
 		return Dies, "the kernel's OOM killer struck", d
-	case event.VerdictRequeued:
+	case event.RunRequeued:
 		d.By = "a requeue rule"
 		return Dies, "a requeue rule put the job back into the queue", d
-	case event.VerdictStopped:
+	case event.RunStopped:
 		d.By = "a stop rule"
 		return Dies, "a stop rule ended the job", d
-	case event.VerdictKilled:
+	case event.RunKilled, event.RunSlurmKill:
 		if e.Binding == nil || e.Binding.Used < e.Binding.Limit {
 			return Unknown, "a SIGKILL ended the job, and no limit was seen to be passed", nil
 		}

@@ -123,7 +123,7 @@ func TestHostileRecords(t *testing.T) {
 	const length = 2 * time.Minute
 	run := recordtest.Ranks{
 		Node: "n1", Nodes: 1, Tasks: 1, Count: 1, Start: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), To: length, Workers: 2,
-		Limit: 4 * rss.GiB, Share: recordtest.Rising(length, 0.3, 0.95), Recycles: []time.Duration{length / 2}, Exit: recordtest.Ended(0, "", event.VerdictCarried),
+		Limit: 4 * rss.GiB, Share: recordtest.Rising(length, 0.3, 0.95), Recycles: []time.Duration{length / 2}, Exit: recordtest.Ended(0, "", event.RunKept),
 	}.Run()
 	done := 0
 	recordtest.Poison(recordtest.Hostile, func(kind string) {

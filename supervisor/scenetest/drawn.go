@@ -104,10 +104,10 @@ func (d DrawnRun) Build() *record.Run {
 	if d.Oom {
 		kill := "SIGKILL"
 		b.Event(record.Entry{At: d.Length - 4*time.Second, Value: &event.Signal{Signal: "SIGUSR1", Sender: 812, Comm: "slurmstepd"}})
-		b.Event(record.Entry{At: d.Length, Value: &event.Exit{By: "command", Signal: &kill, Verdict: event.VerdictOOM, Kernel: []event.KernelKills{{Level: "/job", Kills: 1}}}})
+		b.Event(record.Entry{At: d.Length, Value: &event.Exit{By: "command", Signal: &kill, Brief: event.Brief{Outcome: event.RunOOM, Watched: event.WatchedAll}, Kernel: []event.KernelKills{{Level: "/job", Kills: 1}}}})
 	} else {
 		code := 0
-		b.Event(record.Entry{At: d.Length, Value: &event.Exit{By: "command", Code: &code, Verdict: event.VerdictCarried}})
+		b.Event(record.Entry{At: d.Length, Value: &event.Exit{By: "command", Code: &code, Brief: event.Brief{Outcome: event.RunKept, Watched: event.WatchedAll}}})
 	}
 	return b.Run()
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 )
 
 // Made is a run to be made up: what its trainer and its workers have at a share
@@ -27,7 +27,7 @@ type Made struct {
 	Workers int
 	Fresh   int // the workers are replaced so many times
 
-	Exit   *event.Exit // Verdict, Code and Signal; the rest is as policy has it
+	Exit   *event.Exit // Outcome, Code and Signal
 	Live   bool
 	Events []record.Entry
 }
@@ -52,13 +52,9 @@ func CgroupLimit(size float64) event.Limit {
 	}
 }
 
-func Ended(code int, v event.Verdict) *event.Exit {
-	return &event.Exit{By: "command", Code: &code, Verdict: v}
-}
+func Ended(code int, o event.RunOutcome) *event.Exit { return recordtest.Ended(code, "", o) }
 
-func KilledBy(signal string, v event.Verdict) *event.Exit {
-	return &event.Exit{By: "command", Signal: &signal, Verdict: v}
-}
+func KilledBy(signal string, o event.RunOutcome) *event.Exit { return recordtest.Ended(0, signal, o) }
 
 var madeStart = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
@@ -131,20 +127,6 @@ func (m Made) Run() *record.Run {
 			l.Used, l.Limit = peak, size
 			e.Binding = &l
 		}
-		if e.AdviceWhy == "" {
-			a := policy.Advise(policy.Run{
-				Binding: e.Binding, Watched: e.Verdict != event.VerdictUnwatched, FirstRung: size.Scale(0.8),
-				Stopped: e.Verdict == event.VerdictStopped, Killed: e.Verdict == event.VerdictKilled, Asked: e.Verdict == event.VerdictAsked,
-				Failed: e.Signal != nil || e.Code != nil && *e.Code != 0,
-			})
-			switch e.Verdict {
-			case event.VerdictCarried:
-				a = policy.Advise(policy.Run{Binding: e.Binding, Watched: true, Helped: 1})
-			case event.VerdictOOM:
-				a = policy.Advise(policy.Run{Binding: e.Binding, Watched: true, OOMKills: 1})
-			}
-			e.Advice, e.AdviceWhy = a.Mem, a.Why
-		}
 		b.Event(record.Entry{At: m.Lasts, Name: event.NameExit, Value: e})
 	}
 	r := b.Run()
@@ -157,7 +139,7 @@ func Alike(peaks ...float64) (runs []*record.Run) {
 	for i, p := range peaks {
 		runs = append(runs, Made{
 			ID: fmt.Sprint("run", i+1), Start: time.Duration(i) * 3 * time.Hour, Limit: SlurmRSS(8),
-			Trainer: Steady(p, 0, 0), Exit: Ended(0, event.VerdictFine),
+			Trainer: Steady(p, 0, 0), Exit: Ended(0, event.RunOK),
 		}.Run())
 	}
 	return runs

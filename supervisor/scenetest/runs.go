@@ -82,10 +82,10 @@ func InTurn(ranks int) (runs []*record.Run) {
 			Node: "n1", Nodes: 1, Tasks: ranks, First: n, Count: ranks - n, Leader: n, Start: Noon, User: true, Limit: rss.GiB,
 			From: time.Duration(n)*time.Minute + time.Second, To: time.Duration(n+1) * time.Minute,
 			Share: func(time.Duration) float64 { return float64(400-50*n) / 1024 },
-			Exit:  recordtest.Ended(0, "", event.VerdictUnwatched),
+			Exit:  recordtest.Ended(0, "", recordtest.Unwatched),
 		}
 		if n == 0 {
-			d.From, d.Exit = 0, recordtest.Ended(0, "", event.VerdictFine)
+			d.From, d.Exit = 0, recordtest.Ended(0, "", event.RunOK)
 		}
 		runs = append(runs, d.Run())
 	}
@@ -102,10 +102,10 @@ func LedTwice(t *testing.T) (twice, between *record.Run) {
 	again, other := d, d
 	again.Count, again.From, again.To = 1, 3*time.Minute+time.Second, 4*time.Minute
 	again.Share = func(time.Duration) float64 { return 0.2 }
-	again.Exit = recordtest.Ended(0, "", event.VerdictUnwatched)
+	again.Exit = recordtest.Ended(0, "", recordtest.Unwatched)
 	other.Leader, other.From, other.To = 1, time.Minute+500*time.Millisecond, 3*time.Minute
 	other.Share = func(time.Duration) float64 { return 0.3 }
-	other.Exit = recordtest.Ended(0, "", event.VerdictUnwatched)
+	other.Exit = recordtest.Ended(0, "", recordtest.Unwatched)
 	twice, ok := record.Join([]*record.Run{d.Run(), again.Run()})
 	if !ok {
 		t.Fatal("not joined")
@@ -139,8 +139,7 @@ func CarriedRun() *record.Run {
 	code := 0
 	sum, unreclaimable := 1000*rss.MiB, Mem.Scale(0.951)
 	s.Events = append(s.Events, record.Entry{At: Minutes, Name: event.NameExit, Value: &event.Exit{
-		By: "command", Code: &code, Verdict: event.VerdictCarried, Peaks: event.Peaks{RSS: &sum, Cgroup: &unreclaimable},
-		Advice: Mem, AdviceWhy: "peak 2.79 GiB (unreclaimable memory) of 2.93 GiB; enough with rsswarden, whose actions kept the job inside; without it more is needed, how much is not known",
+		By: "command", Code: &code, Brief: event.Brief{Outcome: event.RunKept, Memory: event.MemoryTight, Helped: event.HelpedYes, Watched: event.WatchedAll, Next: event.Next{Kind: event.NextKeep, Option: "--mem", Size: Mem}}, Advice: Mem, Peaks: event.Peaks{RSS: &sum, Cgroup: &unreclaimable},
 	}})
 	return s.Run()
 }
@@ -170,7 +169,7 @@ func OnNode(n int) recordtest.Ranks {
 	return recordtest.Ranks{
 		Node: fmt.Sprint("n", n), NodeID: n - 1, Nodes: 2, Tasks: 4, First: first, Count: 2, Leader: first, Heavy: first + 1,
 		Start: Noon, To: Minutes, Workers: 2, Limit: 4 * rss.GiB, Share: recordtest.Rising(Minutes, 0.3, 0.4+0.2*float64(n)),
-		Ends: []recordtest.RankEnd{{Task: first + 1, At: Minutes}}, Exit: recordtest.Ended(0, "", event.VerdictFine),
+		Ends: []recordtest.RankEnd{{Task: first + 1, At: Minutes}}, Exit: recordtest.Ended(0, "", event.RunOK),
 	}
 }
 
@@ -193,9 +192,9 @@ func OomOnN2() []*record.Run {
 		return recordtest.Rising(killed, 0.3, 0.99)(at)
 	}
 	n2.Ends = []recordtest.RankEnd{{Task: 3, At: killed, Signal: "SIGKILL"}}
-	n2.Exit = recordtest.Ended(0, "SIGTERM", event.VerdictOOM, event.KernelKills{Level: "/job", Scope: event.ScopeJob, Kills: 1})
+	n2.Exit = recordtest.Ended(0, "SIGTERM", event.RunOOM, event.KernelKills{Level: "/job", Scope: event.ScopeJob, Kills: 1})
 	n1.Ends = []recordtest.RankEnd{{Task: 1, At: Minutes - time.Second, Signal: "SIGTERM"}}
-	n1.Exit = recordtest.Ended(0, "SIGTERM", event.VerdictFine)
+	n1.Exit = recordtest.Ended(0, "SIGTERM", event.RunCancelled)
 	n2.Recycles = []time.Duration{4 * time.Minute, 6 * time.Minute}
 	runs := Built(n1, n2)
 	for _, r := range runs {
@@ -233,7 +232,7 @@ func SixtyFour(length time.Duration) (runs []*record.Run) {
 		d := recordtest.Ranks{
 			Node: fmt.Sprintf("n%02d", n+1), NodeID: n, Nodes: 64, Tasks: 512, First: 8 * n, Count: 8, Leader: 8 * n, Heavy: 8*n + 5,
 			Start: Noon.Add(time.Duration(n) * 10 * time.Millisecond), To: length, Workers: 4, Limit: 64 * rss.GiB,
-			Share: recordtest.Rising(length, 0.3, 0.5+0.001*float64(n)), Exit: recordtest.Ended(0, "", event.VerdictFine),
+			Share: recordtest.Rising(length, 0.3, 0.5+0.001*float64(n)), Exit: recordtest.Ended(0, "", event.RunOK),
 		}
 		if n == 40 {
 			d.Share = recordtest.Rising(length, 0.3, 0.93)

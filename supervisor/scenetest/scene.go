@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 )
 
 const Minutes = 10 * time.Minute // the length of scenes
@@ -25,7 +26,7 @@ func Kills(n uint64) []event.KernelKills {
 // Requeues is an exit after which the job is in the queue again.
 func Requeues(e record.Entry) record.Entry {
 	exit := e.Value.(*event.Exit)
-	exit.Verdict, exit.Advice = event.VerdictRequeued, Mem.Scale(1.25)
+	exit.Outcome, exit.Next = event.RunRequeued, event.Next{Kind: event.NextRequeued, Option: "--mem", Size: Mem.Scale(1.25)}
 	return e
 }
 
@@ -170,12 +171,14 @@ func Rising(length time.Duration, size rss.Bytes, from, to float64) func(time.Du
 
 // Exits is the exit event of a command that a signal ended, or that exited.
 func Exits(at time.Duration, signal string, code int, kernel ...event.KernelKills) record.Entry {
-	e := &event.Exit{By: "command", Verdict: event.VerdictFine, Kernel: kernel}
-	if signal != "" {
-		e.Signal = &signal
-	} else {
-		e.Code = &code
+	outcome := event.RunOK
+	switch {
+	case signal == "SIGKILL":
+		outcome = event.RunKilled
+	case signal != "" || code != 0:
+		outcome = event.RunFailed
 	}
+	e := recordtest.Ended(code, signal, outcome, kernel...)
 	return record.Entry{At: at, Name: event.NameExit, Value: e}
 }
 

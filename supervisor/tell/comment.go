@@ -127,7 +127,7 @@ func (c *Comment) Last(exit *event.Exit, rank int, within time.Duration) func() 
 	if c.job == "" || c.refused() {
 		return func() {}
 	}
-	words := "ended, " + string(exit.Verdict)
+	words := "ended, " + string(exit.Outcome)
 	if rank >= 0 {
 		words = fmt.Sprintf("rank %d %s", rank, words)
 	}

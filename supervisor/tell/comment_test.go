@@ -78,11 +78,11 @@ func TestLastCommentWaits(t *testing.T) {
 	s.Alerts.Comment.start, s.Alerts.Comment.job = refusing, "46"
 	before := &writing{over: make(chan struct{})}
 	s.Alerts.Comment.writing = before
-	s.Alerts.Comment.Last(&event.Exit{Verdict: event.VerdictFine}, -1, time.Millisecond)()
+	s.Alerts.Comment.Last(&event.Exit{Brief: event.Brief{Outcome: event.RunOK}}, -1, time.Millisecond)()
 	if len(s.said.all) != 0 {
 		t.Errorf("written beside another: %q", s.said.all)
 	}
-	write := s.Alerts.Comment.Last(&event.Exit{Verdict: event.VerdictFine}, -1, time.Minute)
+	write := s.Alerts.Comment.Last(&event.Exit{Brief: event.Brief{Outcome: event.RunOK}}, -1, time.Minute)
 	close(before.over)
 	if write(); s.said.count("alert-comment: ") != 1 {
 		t.Errorf("%q", s.said.all)

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/render"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -24,18 +26,17 @@ func (f *Fan) Closing(others bool) {
 // take so long.
 func (f *Fan) End(e *Ending, comment time.Duration) {
 	f.Findings.Last(e.Findings)
-	out, lines := f.Sum.End(e)
+	out, brief := f.Sum.End(e)
+	f.name(&brief)
 	if f.stream != nil {
 		out.Ours = f.Costs(e.Now)
 	}
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
-	for _, line := range lines {
-		f.Info(line)
-	}
+	f.Lines.Summary(func(style text.Style) []string { return render.Summary(&brief, style) }, &brief)
 	var closing sync.WaitGroup
 	closing.Go(f.Alerts.Comment.Last(&out, e.Rank, comment))
 	closing.Go(func() {
-		f.Record.Close(out.Verdict != event.VerdictFine && out.Verdict != event.VerdictUnwatched, flush)
+		f.Record.Close(out.Outcome != event.RunOK, flush)
 	})
 	closing.Go(func() {
 		select {
@@ -51,13 +52,30 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 // EndFollowing tells how the command of a rank ended that follows. What memory did is the
 // leader's to tell.
 func (f *Fan) EndFollowing(e *Ending) {
-	out, how := e.Exit(f.Sum.Stopped && e.Said)
-	out.Verdict = event.VerdictLed
+	out := e.Exit(f.Sum.Stopped && e.Said)
+	facts := analysis.RunFacts{Ended: e.Said, Code: e.Code, Stopped: f.Sum.Stopped && e.Said, Saved: &event.Saved{}}
+	if e.Signal != 0 {
+		facts.Signal = SignalName(e.Signal)
+	}
+	asked := f.Sum.askedBy(e)
+	facts.Cancelled = asked != ""
+	out.Brief = facts.Brief(e.Took)
+	out.Watched, out.Cancelled = event.WatchedRank, asked
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	if !e.Said || e.Code != 0 || e.Signal != 0 {
-		f.Info(fmt.Sprintf("rank %d: %s after %s; another rank's rsswarden on this node watched it and tells of memory", e.Rank, how, text.Span(e.Took)))
+		brief := analysis.BriefOf(&out)
+		f.name(&brief)
+		f.Info(fmt.Sprintf("rank %d: %s", e.Rank, render.Ending(&brief)))
 	}
 	f.Record.Close(true, flush)
+}
+
+// name says which run it is of.
+func (f *Fan) name(b *analysis.Brief) {
+	b.Command, b.Recorded, b.ID = f.Run.Command, f.Recorder != nil, f.Run.Label()[:4]
+	if f.Run.Job != nil {
+		b.Job = f.Run.Job.ID
+	}
 }
 
 // CloseFollowing closes the other sinks of a rank that follows.

@@ -3,17 +3,13 @@ package tell
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
-	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/render"
 )
 
 // Ending is what the watcher knows when the command has ended, or the holder has gone.
@@ -22,19 +18,19 @@ type Ending struct {
 	Code, Signal int  // … by wait(2): Code where Signal is 0
 	StopStatus   int  // our exit status after a stop
 	Took         time.Duration
-	Attached     string // how it ended, where we attached to what others started; else empty
+	Attached     string // what became of what we attached to; else empty
 	Node         string
 	Heir         bool // another rank's watcher led before
 	InJob        bool
 	Requeued     *Requeued // nil where the job is not in the queue again
 	Left         []event.Left
-	Limits       []event.Limit // as read last
-	Read, Now    time.Duration // when that was, and now
-	Kills        []limit.Kills // by the kernel, and those of the whole node
+	Limits       []event.Limit              // as read last
+	Rate         func(*event.Limit) float64 // by how many bytes a second one grows
+	Read, Now    time.Duration              // when that was, and now
+	Kills        []limit.Kills              // by the kernel, and those of the whole node
 	NodeKills    uint64
-	Rung         func(*event.Limit) rss.Bytes // the first rung of a limit, 0 for none
-	Findings     []event.Diagnosis            // the weightiest first
-	Rank         int                          // ours among those that go on or followed, -1 where we are alone
+	Findings     []event.Diagnosis // the weightiest first
+	Rank         int               // ours among those that go on or followed, -1 where we are alone
 }
 
 // Requeued is how much memory a job has and will have on each node.
@@ -44,271 +40,153 @@ func (r Requeued) String() string {
 	return fmt.Sprintf("%d MiB (was %d)", r.To/rss.MiB, r.From/rss.MiB)
 }
 
-// mostFindings is how many of them the summary tells.
-const mostFindings = 3
-
-// End returns the exit event, and the lines that a person reads at the end.
-func (s *Summary) End(e *Ending) (event.Exit, []string) {
-	run := s.run(e)
-	out, how := e.Exit(s.Stopped)
+// End returns the exit event, and what every surface says of the run.
+func (s *Summary) End(e *Ending) (event.Exit, analysis.Brief) {
+	out := e.Exit(s.Stopped)
 	out.Peaks, out.Binding, out.Left, out.Kernel = s.peaks, s.nearest, e.Left, limit.ByKernel(e.Kills)
-	// In a job any kill counts: Slurm calls the job OUT_OF_MEMORY, whoever was killed.
-	var others uint64
-	if !e.InJob && e.Said && e.Code == 0 && e.Signal == 0 && !s.left {
-		run.OOMKills, others = 0, run.OOMKills
-	}
-	if how += " after " + text.Span(e.Took); e.Attached != "" {
-		// Its parent alone is told how it ended, and perhaps it has not.
-		out.Code, out.Signal, how = nil, nil, e.Attached
+	if e.Attached != "" {
+		// Its parent alone learns how it ended, and perhaps it has not.
+		out.Code, out.Signal = nil, nil
 		if !e.Said {
 			out.By = "detached"
 		}
 	}
-	advice := policy.Advise(run)
-	out.Verdict, out.Advice, out.AdviceWhy = advice.Verdict, advice.Mem, advice.Why
-	if s.unread > 0 && out.Advice != 0 && (summed(s.nearest) || summed(s.ends)) {
-		out.Advice, out.AdviceWhy = 0, "no --mem is told: "+s.unreadWords()
+	f := s.facts(e)
+	out.Brief = f.Brief(e.Took)
+	if !s.Watched || !e.Said || s.unread > 0 {
+		out.Watched = event.WatchedParts
 	}
-	if s.looks < 2 && out.Advice != 0 && (out.Verdict == event.VerdictFine || out.Verdict == event.VerdictTight) {
-		out.Advice, out.AdviceWhy = 0, "no --mem advice: the command ended before a second look at its memory"
+	var lacked *event.Limit
+	switch out.Outcome {
+	case event.RunStopped, event.RunRequeued:
+		out.Rule = s.endedBy
+	case event.RunCancelled:
+		out.Cancelled = s.askedBy(e)
+	case event.RunExhausted:
+		if lacked = s.exhausted(e.Read, e.Now); lacked != nil {
+			out.Lacked = lacked.Name
+		}
 	}
-	return out, s.lines(e, &out, run, how, others)
+	if out.Next.Option == "--mem" {
+		out.Advice = out.Next.Size
+	}
+	out.AdviceWhy = render.NextWhy(&out.Next)
+	b := analysis.BriefOf(&out)
+	b.Attached, b.NodeLimit, b.LackedLimit, b.Node, b.Kills = e.Attached, s.node, lacked, e.Node, s.kills(e)
+	return out, b
 }
 
-// Exit says how the command ended, as an event and in words.
-func (e *Ending) Exit(stopped bool) (out event.Exit, how string) {
-	out.By, how = "command", "rsswarden's holder ended first"
+// Exit says how the command ended.
+func (e *Ending) Exit(stopped bool) (out event.Exit) {
+	out.By = "command"
 	switch {
 	case stopped:
-		out.By, out.Code, how = "rsswarden", &e.StopStatus, fmt.Sprintf("stopped by rsswarden, exit status %d", e.StopStatus)
+		out.By, out.Code = "rsswarden", &e.StopStatus
 	case e.Signal != 0:
 		name := SignalName(e.Signal)
-		out.Signal, how = &name, "killed by "+name
+		out.Signal = &name
 	case e.Said:
-		out.Code, how = &e.Code, fmt.Sprintf("exit status %d", e.Code)
+		out.Code = &e.Code
 	}
-	return out, how
+	return out
 }
 
-// run is the run as the advice is about it.
-func (s *Summary) run(e *Ending) policy.Run {
-	r := policy.Run{
-		Binding: s.nearest, Ends: s.ends, Stopped: s.Stopped, Watched: s.Watched && e.Said, Heir: e.Heir && e.Said,
-		Helped: s.Done.Helped, Trimmed: s.Done.BudgetTrims > 0, Skipped: s.Done.Skipped,
-		Elsewhere: s.elsewhere, JobSum: s.jobSum, Cancelled: s.cancelled,
-		Asked: s.Done.Asked > 0, Failed: e.Said && (e.Code != 0 || e.Signal != 0),
-		Killed:   e.Signal == int(unix.SIGKILL) && !s.Stopped,
-		OOMKills: limit.OwnKills(e.Kills), NodeKills: e.NodeKills,
+// kills counts the kernel's OOM kills that are the run's. In a job any counts: Slurm calls
+// the job OUT_OF_MEMORY, whichever process it was. Elsewhere the cgroup may be others' too.
+func (s *Summary) kills(e *Ending) uint64 {
+	if !e.InJob && e.Said && e.Code == 0 && e.Signal == 0 && !s.left {
+		return 0
+	}
+	return limit.OwnKills(e.Kills)
+}
+
+// facts are what the outcome follows from.
+func (s *Summary) facts(e *Ending) analysis.RunFacts {
+	f := analysis.RunFacts{
+		Running: e.Attached != "" && !e.Said, Requeued: e.Requeued != nil, OOM: s.kills(e) > 0,
+		SlurmKill: s.cancelled && s.jobSum != nil, Stopped: s.Stopped, Ended: e.Said && e.Attached == "",
+		Code: e.Code, Lacked: s.lackedSomething(e),
+		Peak: s.nearest, Ends: s.ends, JobSum: s.jobSum, Saved: &s.Saved.Saved, Without: s.withoutActions(),
+		Growing: map[event.LimitID]rss.Bytes{},
 	}
 	if e.Requeued != nil {
-		r.Requeued, r.From = e.Requeued.To, e.Requeued.From
-	}
-	if failed(e.Code, e.Signal) {
-		r.Exhausted = s.exhausted(e.Read, e.Now)
-	}
-	if l := s.nearest; l != nil {
-		r.FirstRung = e.Rung(&event.Limit{Name: l.Name, Limit: l.Limit})
-	}
-	if l := s.ends; l != nil {
-		r.EndsRung = e.Rung(&event.Limit{Name: l.Name, Limit: l.Limit})
-	}
-	return r
-}
-
-// lines are the summary. others is how many processes of the cgroup the kernel ended that
-// were not seen in the tree.
-func (s *Summary) lines(e *Ending, out *event.Exit, run policy.Run, how string, others uint64) []string {
-	whose := "its tree"
-	if s.Ranks > 1 {
-		whose = fmt.Sprintf("the trees of %d ranks on node %s together", s.Ranks, e.Node)
-	}
-	lines := []string{fmt.Sprintf("%s; peaks of %s: %s", how, whose, peaks(&s.peaks))}
-	add := func(line string) {
-		if line != "" {
-			lines = append(lines, line)
-		}
-	}
-	lines = append(lines, s.nearestLines()...)
-	if s.unread > 0 && !strings.Contains(out.AdviceWhy, s.unreadWords()) {
-		add(s.unreadWords())
-	}
-	if out.Verdict != event.VerdictExhausted {
-		lines = append(lines, s.sideLines()...)
-	}
-	for _, f := range e.Findings[:min(len(e.Findings), mostFindings)] {
-		add("why: " + phrase.Finding(&f))
-	}
-	lines = append(lines, s.Cures...)
-	add(s.Done.line())
-	add(slowed(e.Kills, e.Limits))
-	if run.OOMKills > 0 {
-		add(fmt.Sprintf("the kernel's OOM killer ended at least %d of its processes", run.OOMKills))
-	}
-	add(leftWords(e.Left))
-	if others > 0 {
-		add(fmt.Sprintf("the kernel's OOM killer ended at least %s of its cgroup, none of this run as far as was seen", text.Count(int(others), "process")))
-	}
-	verdict := "verdict: " + string(out.Verdict)
-	if e.Requeued != nil {
-		verdict += " with " + e.Requeued.String()
-	} else if out.Advice != 0 {
-		verdict += fmt.Sprintf("; next time #SBATCH --mem=%s", policy.MemArg(out.Advice))
-		if run.Failed && out.Verdict == event.VerdictFine {
-			verdict += " at least: what it would have needed later is not known"
-		}
-	}
-	if out.Verdict == event.VerdictExhausted {
-		verdict += ": " + out.AdviceWhy
-	} else if out.AdviceWhy != "" {
-		verdict += " (" + out.AdviceWhy + ")"
-	}
-	return append(lines, verdict)
-}
-
-// nearestLines tells of the limit on memory that came nearest: the job's own, and the
-// node's where the job has none or where that one was nearly full and fuller.
-func (s *limitsSeen) nearestLines() (lines []string) {
-	how := func(l *event.Limit) string {
-		return fmt.Sprintf("%s at %v, %s", l.Name, l.Used, strings.TrimPrefix(phrase.Memory(l), "memory "))
-	}
-	n, own := s.node, s.nearest
-	switch {
-	case own == nil:
-	case own.Used == 0: // it was over before anything was seen
-		lines = append(lines, fmt.Sprintf("nearest limit: %s, no use was seen of its %s", own.Name, strings.TrimPrefix(phrase.Memory(own), "memory 0 % of ")))
-	default:
-		lines = append(lines, "nearest limit: "+how(own))
+		f.Again = e.Requeued.To
 	}
 	switch {
-	case n == nil:
-	case own == nil:
-		lines = append(lines, "nearest limit: "+how(n)+", all that runs there together")
-	case n.Ratio() >= event.NearShare && n.Ratio() > own.Ratio():
-		lines = append(lines, "nearer still: "+how(n)+", all that runs there together")
+	case s.Stopped:
+		f.Code = e.StopStatus
+	case e.Signal != 0:
+		f.Code, f.Signal = 0, SignalName(e.Signal)
 	}
-	return lines
-}
-
-// sideLines tells of each such limit that came near, and what to change.
-func (s *limitsSeen) sideLines() (lines []string) {
-	for _, name := range event.Limits {
-		if l, ok := s.sides[name]; ok && l.Ratio() >= event.NearShare {
-			lines = append(lines, "also near its limit: "+phrase.Side(&l)+"; "+name.Cure())
+	asked := s.askedBy(e)
+	f.Cancelled = asked != ""
+	f.Timeout = s.timeUp(e) && (asked != "" || f.Signal == "SIGKILL")
+	for _, l := range []*event.Limit{s.nearest, s.ends} {
+		if l == nil {
+			continue
+		}
+		if rate := e.Rate(l); rate*60 >= float64(l.Limit)*event.SteadyShare {
+			f.Growing[l.ID()] = rss.Bytes(rate)
 		}
 	}
-	return lines
+	seen := s.looks >= 2 && s.Watched && e.Said
+	if l := s.ends; l != nil && l.Name == event.LimitCgroup && s.elsewhere[l.Level] > 0 {
+		seen = false // a part of the tree was charged to another cgroup
+	}
+	f.Partial = !seen || s.unread > 0 && (summed(s.nearest) || summed(s.ends))
+	return f
+}
+
+// endSignals ask for an end; termToKill is how long before it one counts: KillWait of
+// slurm.conf is 30 s by default.
+var endSignals = []string{"SIGTERM", "SIGINT", "SIGHUP"}
+
+const termToKill = 3 * time.Minute
+
+// askedBy is the signal from outside that asked for the end; empty where none did.
+func (s *Summary) askedBy(e *Ending) string {
+	switch {
+	case s.Stopped || e.Attached != "" && !e.Said:
+	case s.asked != "" && e.Now-s.askedAt <= termToKill:
+		return s.asked
+	case e.Signal != 0 && slices.Contains(endSignals, SignalName(e.Signal)):
+		return SignalName(e.Signal)
+	case e.Code > 128 && slices.Contains(endSignals, SignalName(e.Code-128)):
+		return SignalName(e.Code - 128)
+	}
+	return ""
+}
+
+// timeUp says that the run went on until the job's end.
+func (s *Summary) timeUp(e *Ending) bool {
+	i := slices.IndexFunc(e.Limits, func(l event.Limit) bool { return l.Name == event.LimitTime && l.ETA != nil })
+	return i >= 0 && *e.Limits[i].ETA-(e.Now-e.Read).Seconds() <= nearEnd.Seconds()
+}
+
+// lackedSomething says that the command failed by itself with none left of something else
+// than memory.
+func (s *Summary) lackedSomething(e *Ending) bool {
+	if !failed(e.Code, e.Signal) {
+		return false
+	}
+	return s.exhausted(e.Read, e.Now) != nil || s.sentTooMuch(e.Now)
+}
+
+// withoutActions is at most what each limit would have counted without actions: its peak
+// with all that workers have mapped in memory, and what recycles gave back.
+func (s *Summary) withoutActions() map[event.LimitID]rss.Bytes {
+	if s.Saved.Outcome() != event.HelpedYes {
+		return nil
+	}
+	freed := s.Saved.Sum(event.ActionRecycle).Freed + s.Saved.Sum(event.ActionGC).Freed
+	out := map[event.LimitID]rss.Bytes{}
+	for id, most := range s.whole {
+		out[id] = most + freed
+	}
+	return out
 }
 
 // summed says that a limit is compared with what processes are seen to have.
 func summed(l *event.Limit) bool {
 	return l != nil && slices.Contains([]event.Accounting{event.AccountingRSS, event.AccountingPSS, event.AccountingNoShared}, l.Accounting)
-}
-
-// unreadWords tell of processes that the sums lack.
-func (s *treeSeen) unreadWords() string {
-	return text.Count(s.unread, "process") + " or more of its tree could not be read, as those of another user where /proc is mounted with hidepid: sums are too small"
-}
-
-func peaks(p *event.Peaks) string {
-	text := ""
-	for _, e := range []struct {
-		v    *rss.Bytes
-		name string
-	}{{p.RSS, "summed RSS"}, {p.PSS, "summed PSS"}, {p.NoShared, "without shared pages"}} {
-		if e.v != nil {
-			text += fmt.Sprintf(", %s %v", e.name, *e.v)
-		}
-	}
-	if p.Cgroup != nil {
-		text += fmt.Sprintf("; of its cgroup: unreclaimable %v", *p.Cgroup)
-	}
-	if text == "" {
-		return "not seen, it was too short"
-	}
-	return strings.TrimPrefix(text, ", ")
-}
-
-// line says what was done and what it cost; empty where nothing was.
-func (n *Done) line() string {
-	var parts []string
-	if n.BudgetTrims > 0 {
-		revised := ""
-		if n.BudgetTold != 0 && n.Budget.String() != n.BudgetTold.String() {
-			revised = fmt.Sprintf("; at first it was %v", n.BudgetTold)
-		}
-		parts = append(parts, fmt.Sprintf("workers trimmed themselves %s to keep to %v of mapped file pages each (%v given back in all%s)",
-			text.Times(n.BudgetTrims), n.Budget, n.BudgetFreed, revised))
-	}
-	lost := n.Signalled - (n.Recycles - n.Forked)
-	for _, d := range []struct {
-		n    int
-		line string
-	}{
-		{n.Trims, "trimmed " + text.Times(n.Trims)},
-		{n.Recycles, "recycled " + text.Count(n.Recycles, "worker")},
-		{lost, "signalled " + text.Count(lost, "pool worker") + " of which no replacement was seen"},
-		{n.Collected, "collected garbage " + text.Times(n.Collected)},
-		{n.Asked, "asked by a signal " + text.Times(n.Asked)},
-		{n.Ran, "ran " + text.Count(n.Ran, "command") + " of exec="},
-		{n.Failed, text.Count(n.Failed, "action") + " did not work"},
-	} {
-		if d.n > 0 {
-			parts = append(parts, d.line)
-		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	line := "done: " + strings.Join(parts, ", ")
-	if n.Freed > 0 {
-		line += fmt.Sprintf("; freed %v in all", n.Freed)
-	}
-	if n.Paused > 0 {
-		line += ", trainer paused " + text.Span(n.Paused) + " in all"
-	}
-	if n.Forked > 0 {
-		line += "; data order kept, random draws inside replaced workers changed"
-	}
-	return line
-}
-
-// leftWords names what outlived the command; empty where nothing did.
-func leftWords(all []event.Left) string {
-	var parts []string
-	for _, l := range all {
-		what := "process"
-		if l.Role != rss.RoleOther && l.Role != "" {
-			what = string(l.Role)
-		}
-		pids := strings.Trim(fmt.Sprint(l.PIDs), "[]")
-		if l.Procs > len(l.PIDs) {
-			pids += " …"
-		}
-		parts = append(parts, fmt.Sprintf("%s with %v RSS (PID %s)", text.Count(l.Procs, what), l.RSS, pids))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "still running after the command: " + strings.Join(parts, ", ")
-}
-
-// slowed says which memory.high allocations waited for, empty where none did. A
-// level's count includes the levels below it: the innermost one is to blame.
-func slowed(levels []limit.Kills, limits []event.Limit) string {
-	var inner *limit.Kills
-	for i := range levels {
-		if k := &levels[i]; k.High > 0 && (inner == nil || len(k.Level) > len(inner.Level)) {
-			inner = k
-		}
-	}
-	if inner == nil {
-		return ""
-	}
-	for i := range limits {
-		if l := &limits[i]; l.Name == event.LimitThrottle && l.Level == inner.Level {
-			return fmt.Sprintf("allocations above %v were slowed down %s (limit from %s); nothing is killed for that",
-				l.Limit, text.Times(int(inner.High)), l.Place())
-		}
-	}
-	return fmt.Sprintf("allocations were slowed down %s by memory.high of %s", text.Times(int(inner.High)), inner.Level)
 }

@@ -43,8 +43,6 @@ func newEvents(lines Lines, set *settings.Settings, run Run) *events {
 
 // Sink takes every event, in order. It never waits, and what it loses it counts.
 type Sink interface {
-	// Takes says whether an event would go anywhere.
-	Takes() bool
 	Event(event.Name, any)
 }
 
@@ -54,10 +52,17 @@ type (
 	recorded struct{ *events }
 )
 
-func (e streamed) Takes() bool                  { return e.stream != nil }
-func (e streamed) Event(name event.Name, v any) { e.stream.Put(name, v) }
-func (e recorded) Takes() bool                  { return e.Recorder != nil }
-func (e recorded) Event(name event.Name, v any) { e.Recorder.Event(name, v) }
+func (e streamed) Event(name event.Name, v any) {
+	if e.stream != nil {
+		e.stream.Put(name, v)
+	}
+}
+
+func (e recorded) Event(name event.Name, v any) {
+	if e.Recorder != nil {
+		e.Recorder.Event(name, v)
+	}
+}
 
 // Recorder is [store.Recorder] outside tests.
 type Recorder interface {
@@ -70,16 +75,10 @@ type Recorder interface {
 // early is by how much what is told at intervals may come early, with a look that is due.
 const early = counts.Tolerance
 
-// Put stamps an event and hands it on. Where no sink takes events none is made.
+// Put stamps an event and hands it on.
 func (e *events) Put(name event.Name, make func(event.Head) any) {
-	var v any
+	v := make(e.head(name))
 	for _, sink := range e.sinks {
-		if !sink.Takes() {
-			continue
-		}
-		if v == nil {
-			v = make(e.head(name))
-		}
 		sink.Event(name, v)
 	}
 }

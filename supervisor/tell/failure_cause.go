@@ -7,7 +7,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
 // A run may fail because it ran out of something else than memory. A peak of an hour ago
@@ -118,28 +117,35 @@ func (t *sideTail) ranOut(end time.Duration) (event.Limit, bool) {
 // has another cause.
 const sentWithin = 5 * time.Minute
 
-// exhausted is what there was none left of at the last reading, and what to change; empty
-// where nothing ran out.
-func (s *Summary) exhausted(read, now time.Duration) string {
+// exhausted is the limit that there was none left of at the last reading, nil where nothing
+// ran out.
+func (s *Summary) exhausted(read, now time.Duration) *event.Limit {
 	for _, name := range event.Limits {
 		t := s.tails[name]
 		if t == nil {
 			continue
 		}
-		l, ok := t.ranOut(read)
-		if !ok {
-			continue
+		if l, ok := t.ranOut(read); ok {
+			return &l
 		}
-		line := phrase.Side(&l)
-		if name == event.LimitSHM && s.Holders != "" {
-			line += "; " + s.Holders
-		}
-		return line + "; " + name.Cure()
 	}
-	if p := &s.sharing; p.what != nil && p.what.TooMuch() && now-p.at <= sentWithin {
-		return phrase.Sharing(p.pid, p.what)
+	if !s.sentTooMuch(now) {
+		return nil
 	}
-	return ""
+	p := s.sharing.what
+	switch {
+	case p.Sent > p.MaxSent && p.MaxSent > 0: // in one message to the fork server
+		return &event.Limit{Name: event.LimitFDs, Used: rss.Bytes(p.Sent), Limit: rss.Bytes(p.MaxSent)}
+	case p.Maps > p.MaxMaps && p.MaxMaps > 0:
+		return &event.Limit{Name: event.LimitMaps, Used: rss.Bytes(p.Maps), Limit: rss.Bytes(p.MaxMaps)}
+	}
+	return &event.Limit{Name: event.LimitFDs, Used: rss.Bytes(p.FDs), Limit: rss.Bytes(p.MaxFDs)}
+}
+
+// sentTooMuch says that a DataLoader was about to send more tensors than a limit holds.
+func (s *Summary) sentTooMuch(now time.Duration) bool {
+	p := &s.sharing
+	return p.what != nil && p.what.TooMuch() && now-p.at <= sentWithin
 }
 
 // failed says that the command ended badly by itself: who is told to end by a

@@ -39,6 +39,7 @@ func New(lines Lines, set *settings.Settings, run Run) *Fan {
 		Status: Status{out: out}, Findings: Findings{out: out}, Limits: Limits{out: out}, samples: samples{out: out},
 	}
 	f.Status.sum = &f.Sum
+	out.sinks = append(out.sinks, &f.Sum)
 	return f
 }
 

@@ -107,21 +107,6 @@ func TestPutReachesAll(t *testing.T) {
 	}
 }
 
-// TestPutMakesNothing: where no sink takes events none is made, and none is counted.
-func TestPutMakesNothing(t *testing.T) {
-	f := New(&lines{}, &settings.Settings{}, Run{})
-	f.Put(event.NameRank, func(event.Head) any { t.Error("made"); return nil })
-	f.Readers.Costs = func() ([]event.Cost, error) { t.Error("made"); return nil, nil }
-	f.samples.put(looked(2*costEvery), 0, f.Costs)
-	client, err := f.Clients.Add(t.Context())
-	wardentest.NoError(t, err)
-	f.Put(event.NameRank, rank)
-	var e event.Rank
-	if err := json.Unmarshal(<-client, &e); err != nil || e.Seq != 1 {
-		t.Errorf("%+v, %v", e, err)
-	}
-}
-
 // TestSampleDue: one each interval and whenever a decision wants it, which puts the next
 // off; what we cost comes once a minute.
 func TestSampleDue(t *testing.T) {

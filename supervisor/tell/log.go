@@ -3,12 +3,17 @@ package tell
 import (
 	"fmt"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Lines takes lines for people. It must neither fail nor block.
 type Lines interface {
 	Info(line string)
 	Warn(line string)
+	// Summary takes the end of a run: its lines as they are drawn for a stream, and the same
+	// for programs.
+	Summary(draw func(text.Style) []string, brief any)
 }
 
 // onNode puts the node before each line, for a job whose nodes write to one file.
@@ -19,6 +24,17 @@ type onNode struct {
 
 func (l onNode) Info(line string) { l.Lines.Info(l.node + ": " + line) }
 func (l onNode) Warn(line string) { l.Lines.Warn(l.node + ": " + line) }
+
+func (l onNode) Summary(draw func(text.Style) []string, brief any) {
+	l.Lines.Summary(func(style text.Style) []string {
+		style.Width = style.Columns() - len(l.node) - 2
+		lines := draw(style)
+		for i := range lines {
+			lines[i] = l.node + ": " + lines[i]
+		}
+		return lines
+	}, brief)
+}
 
 // Log keeps the lines on stderr few: a job that runs for days must not fill its log with
 // ours. The first lines of a kind are written at once, later ones once a minute with the

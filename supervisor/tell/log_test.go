@@ -5,11 +5,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // lines keeps what was written for people.
 type lines struct{ all []string }
 
+func (l *lines) Summary(draw func(text.Style) []string, _ any) {
+	l.all = append(l.all, draw(text.Style{})...)
+}
 func (l *lines) Info(line string) { l.all = append(l.all, line) }
 func (l *lines) Warn(line string) { l.all = append(l.all, line) }
 

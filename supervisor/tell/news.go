@@ -2,6 +2,7 @@ package tell
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,11 +58,7 @@ func (f *Fan) Loaders(now time.Duration, said []loader.Said, news view.News) {
 
 // Budget tells once that workers keep to one, n of them to each of mapped pages.
 func (f *Fan) Budget(each, rung rss.Bytes, n int) {
-	if each != 0 {
-		f.Sum.Done.Budget = each
-	}
 	if n > 0 && f.Once("budget", "") {
-		f.Sum.Done.BudgetTold = each
 		f.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
 			n, each, rung))
 	}
@@ -71,15 +68,13 @@ func (f *Fan) Budget(each, rung rss.Bytes, n int) {
 func (f *Fan) SHMUsers(now time.Duration, text string) {
 	if text != "" {
 		f.Say(now, "holders", text)
-		f.Sum.Holders = text
 	}
 }
 
-// Cured tells of a cure: an event each time, a line and a place in the summary once.
+// Cured tells of a cure: an event each time, a line once.
 func (f *Fan) Cured(now time.Duration, c event.Cure, text string) {
 	f.Put(event.NameCure, func(h event.Head) any { c.Head = h; return c })
 	if f.Once("cure", text) {
-		f.Sum.Cure(text)
 		f.Say(now, "cure", text)
 	}
 }
@@ -92,6 +87,9 @@ func (f *Fan) Signal(now time.Duration, e event.Signal, limits []event.Limit, pe
 	}
 	if e.Sender > 0 {
 		e.Comm = commOf(f.Run.Proc, e.Sender)
+	}
+	if slices.Contains(endSignals, e.Signal) {
+		f.Sum.asked, f.Sum.askedAt = e.Signal, now
 	}
 	if e.Signal == "SIGTERM" && strings.HasPrefix(e.Comm, "slurmstepd") {
 		f.Sum.Term(now, limits, perSecond)

@@ -10,7 +10,6 @@ import (
 
 // Outcome sums an outcome up and tells it.
 func (f *Fan) Outcome(d *event.Decision, o *event.Outcome) {
-	f.Sum.Done.Add(d, o)
 	f.Textfile.Count(d, o)
 	told := *o
 	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
@@ -42,10 +41,10 @@ func outcomeOf(l event.LimitName, o event.Outcome) any {
 // nil where it was not.
 func (f *Fan) Skipped(now time.Duration, s *policy.Skipped, l *event.Limit) {
 	f.Textfile.Count(&event.Decision{Limit: s.On.Name, Action: s.Rule.Action}, &event.Outcome{Reason: s.Reason})
-	// The verdict is about memory, and where a rung is none it was not crossed.
+	// The ledger is about memory, and where a rung is none it was not crossed.
+	var action event.Action
 	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {
-		f.Sum.Done.Skipped++
-		f.Status.saved.Finished(time.Now(), &event.Outcome{Action: s.Rule.Action, Reason: s.Reason})
+		action = r.Action
 	}
 	if l == nil && s.On.Name != event.LimitTime {
 		return
@@ -56,7 +55,7 @@ func (f *Fan) Skipped(now time.Duration, s *policy.Skipped, l *event.Limit) {
 	}
 	f.Put(event.NameOutcome, func(h event.Head) any {
 		return outcomeOf(s.On.Name, event.Outcome{
-			Head: h, Reason: s.Reason, Detail: s.Rule.String() + ": " + why,
+			Head: h, Action: action, Reason: s.Reason, Detail: s.Rule.String() + ": " + why,
 			Before: s.Used, After: s.Used,
 		})
 	})

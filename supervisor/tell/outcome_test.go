@@ -46,7 +46,7 @@ func TestSkipsLeaveRoomForFaults(t *testing.T) {
 	if s.Fault(0, "loader", errors.New("it is broken")); s.said.count("loader: it is broken") != 1 {
 		t.Errorf("%q", s.said.all)
 	}
-	if n := len(s.events()); n != maxKnown+1 || s.Sum.Done.Skipped != maxKnown {
-		t.Errorf("%d events, %d skipped", n, s.Sum.Done.Skipped)
+	if n := len(s.events()); n != maxKnown+1 || s.Sum.Saved.Skipped() != maxKnown {
+		t.Errorf("%d events, %d skipped", n, s.Sum.Saved.Skipped())
 	}
 }

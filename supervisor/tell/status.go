@@ -24,7 +24,6 @@ type Status struct {
 	gone     chan struct{}     // closed with the server
 	outcomes []control.Outcome // the newest first
 	sum      *Summary
-	saved    event.Saved
 	recycled map[rss.ProcID]int           // by holder
 	workers  map[int]control.WorkerCounts // by PID
 	growth   growth
@@ -144,7 +143,6 @@ func (s *Status) count(pid int, c control.WorkerCounts) {
 
 // said takes in what a loader reported.
 func (s *Status) said(l *event.LoaderSaid) {
-	s.saved.Said(l)
 	if l.What == event.LoaderTrimmed {
 		pid := cmp.Or(l.Worker, l.PID)
 		c := s.workers[pid]
@@ -156,8 +154,6 @@ func (s *Status) said(l *event.LoaderSaid) {
 
 // Outcome keeps the newest outcomes.
 func (s *Status) Outcome(d *event.Decision, o event.Outcome) {
-	s.saved.Decided(o.Time, d)
-	s.saved.Finished(o.Time, &o)
 	kept := control.Outcome{Outcome: o, Action: d.Action, Arg: d.Arg, Rule: d.Rule, By: d.By}
 	s.outcomes = append([]control.Outcome{kept}, s.outcomes...)
 	s.outcomes = s.outcomes[:min(len(s.outcomes), mostOutcomes)]
@@ -205,7 +201,7 @@ func (s *Status) limits(v *view.View, now time.Time) []control.Limit {
 func (s *Status) Of(from *Standing) *control.Status {
 	run := &s.out.Run
 	saved := &event.Saved{}
-	saved.Add(&s.saved)
+	saved.Add(&s.sum.Saved.Saved)
 	st := &control.Status{
 		V: control.Version, Time: from.View.Sample.At, Node: run.Node, Job: from.Job, Leader: run.Self, Version: run.Version,
 		Since: from.Since, Limits: s.limits(from.View, from.View.Sample.At), Gaps: from.View.Sample.Gaps, Rules: from.Rules, DryRun: from.DryRun,

@@ -10,16 +10,19 @@ import (
 
 // Summary is what is remembered of a whole run, for its last lines and the exit event.
 type Summary struct {
-	Watched bool // by this watcher, from the start
-	Led     bool // another led at first
-	Stopped bool // our stop ended the command
-	Ranks   int  // the most that were watched together
-	Done    Done
-	Holders string // who held what in /dev/shm, when it was nearly full
+	Watched bool        // by this watcher, from the start
+	Led     bool        // another led at first
+	Stopped bool        // our stop ended the command
+	Ranks   int         // the most that were watched together
+	Saved   event.Ledger // what was done
 	treeSeen
 	limitsSeen
 	sharing sharing
-	Cures   []string // lines of what was cured: see [Summary.Cure]
+	endedBy string // the rule that stopped or requeued the job
+	asked   string // the last signal from outside that asks for an end, and when it came
+	askedAt time.Duration
+	// whole is at most what a limit would count with all that workers have mapped in memory.
+	whole map[event.LimitID]rss.Bytes
 }
 
 // treeSeen is what was seen of the processes.
@@ -51,31 +54,8 @@ type limitsSeen struct {
 	cancelled bool
 	// node is the fullest reading of the node's memory, where that is a limit.
 	node *event.Limit
-	// sides holds the fullest reading of each limit that is none on memory that
-	// is summed.
-	sides map[event.LimitName]event.Limit
-	tails map[event.LimitName]*sideTail // … and how each stood lately
-}
-
-// Done counts what was done in a run, and what it brought.
-type Done struct {
-	Skipped   int // crossed rungs of memory whose action could not help
-	Trims     int // outcomes of trim rules
-	Collected int // … of gc rules
-	Asked     int // signals that trainers got by rules, several at once counted as one
-	Ran       int // commands of exec= rules that ended well
-	Recycles  int
-	Forked    int // of the recycles, those through the loader hook
-	Signalled int // workers of pools, whether or not another was seen in their place
-	Failed    int
-	Freed     rss.Bytes
-	Paused    time.Duration
-	Helped    int // outcomes that freed something which was needed
-
-	Budget      rss.Bytes // the last budget of mapped file pages of a worker, 0 for none
-	BudgetTold  rss.Bytes // … and the one that a line told of when it was set
-	BudgetTrims int       // trims that workers made to keep to it
-	BudgetFreed rss.Bytes
+	// tails holds how each limit stood lately that is none on memory that is summed.
+	tails map[event.LimitName]*sideTail
 }
 
 // sharing is what a DataLoader was about to send to its workers, the last.
@@ -100,17 +80,6 @@ func (s *Summary) Shared(pid int) {
 // Loader takes in what a loader said.
 func (s *Summary) Loader(now time.Duration, r *loader.Said) {
 	switch r.What {
-	case event.LoaderTrimmed:
-		if r.Request == 0 { // else an outcome counts it
-			s.Done.BudgetTrims += max(r.Count, 1)
-			s.Done.BudgetFreed += r.Freed
-		}
-	case event.LoaderRecycled:
-		if r.Reason == string(event.ReasonDeferred) && !r.Old {
-			s.Done.Recycles++ // no action waited for it
-			s.Done.Forked++
-			s.Done.Paused += time.Duration(r.Paused * float64(time.Second))
-		}
 	case event.LoaderIter:
 		s.Shared(r.PID)
 	case event.LoaderPickling:
@@ -120,14 +89,45 @@ func (s *Summary) Loader(now time.Duration, r *loader.Said) {
 	}
 }
 
-// MostCures is how many lines of cures the summary has: one for each process of a
-// thousand is none that is read.
-const MostCures = 8
+// Event makes the summary a sink: the ledger is fed by the events that a record has.
+func (s *Summary) Event(_ event.Name, v any) {
+	switch v := v.(type) {
+	case event.Decision:
+		s.Saved.Decided(v.Time, &v)
+		if v.Action.Row().Ends {
+			s.endedBy = v.Rule
+		}
+	case event.Outcome:
+		s.Saved.Finished(v.Time, &v)
+	case countOutcome:
+		s.Saved.Finished(v.Time, &v.Outcome)
+	case event.LoaderSaid:
+		s.Saved.Said(&v)
+	}
+}
 
-// Cure keeps the line of a cure.
-func (s *Summary) Cure(line string) {
-	if len(s.Cures) < MostCures {
-		s.Cures = append(s.Cures, line)
+// mapped takes in what a limit on summed pages would count if workers had all in memory that
+// they have mapped of files: that is what trims keep away.
+func (s *Summary) mapped(sample *rss.Sample, l *event.Limit) {
+	var all, most rss.Bytes
+	for i := range sample.Procs {
+		if p := &sample.Procs[i]; p.Role == rss.RoleWorker {
+			left := p.FileMost.Sub(p.File)
+			all, most = all+left, max(most, left)
+		}
+	}
+	switch l.Accounting {
+	case event.AccountingRSS:
+	case event.AccountingPSS:
+		all = most // the others map the same
+	default:
+		all = 0
+	}
+	if s.whole == nil {
+		s.whole = map[event.LimitID]rss.Bytes{}
+	}
+	if n := l.Used + all; n > s.whole[l.ID()] {
+		s.whole[l.ID()] = n
 	}
 }
 
@@ -169,11 +169,11 @@ func (s *Summary) Peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 			continue
 		}
 		if !l.Name.Memory() {
-			s.side(l)
 			s.late(l, sample.Mono, pace(l))
 			continue
 		}
 		s.nearest = nearer(s.nearest, l)
+		s.mapped(sample, l)
 		if l.ByJobSum() {
 			s.jobSum = nearer(s.jobSum, l)
 			if l.UsedMax > l.Limit {
@@ -290,46 +290,8 @@ func (s *limitsSeen) Term(now time.Duration, limits []event.Limit, perSecond fun
 	}
 }
 
-// side takes in a limit that is none on summed memory.
-func (s *limitsSeen) side(l *event.Limit) {
-	if best, ok := s.sides[l.Name]; ok && best.Ratio() >= l.Ratio() {
-		return
-	}
-	if s.sides == nil {
-		s.sides = map[event.LimitName]event.Limit{}
-	}
-	s.sides[l.Name] = *l
-}
-
 func raise(peak **rss.Bytes, v rss.Bytes) {
 	if *peak == nil || v > **peak {
 		*peak = &v
-	}
-}
-
-// Add takes in the outcome of an action.
-func (n *Done) Add(d *event.Decision, o *event.Outcome) {
-	a := d.Action
-	switch {
-	case o.Reason == event.ReasonDryRun, o.Reason == event.ReasonVanished, o.Reason == event.ReasonDeferred, o.OK && (a == event.ActionStop || a == event.ActionRequeue):
-		return
-	case !o.OK:
-		n.Failed++
-		return
-	case a == event.ActionTrim:
-		n.Trims++
-	case a == event.ActionRecycle:
-		n.Recycles++
-	case a == event.ActionGC:
-		n.Collected++
-	case a == event.ActionSignal:
-		n.Asked++
-	case a == event.ActionExec:
-		n.Ran++
-	}
-	n.Freed += o.Freed
-	n.Paused += time.Duration(o.Paused * float64(time.Second))
-	if o.Freed > 0 && !d.Unneeded() {
-		n.Helped++
 	}
 }

@@ -209,8 +209,8 @@ func TestMoves(t *testing.T) {
 				t.Errorf("limit found: %v\n%s", !c.found, w.stderr)
 			}
 			e := w.exit(t)
-			if (e["verdict"] == "oom") != c.kill || (e["kernel_oom_kills"] != nil) != c.kill {
-				t.Errorf("verdict %v, kills %v\n%s", e["verdict"], e["kernel_oom_kills"], w.stderr)
+			if (e["outcome"] == "oom") != c.kill || (e["kernel_oom_kills"] != nil) != c.kill {
+				t.Errorf("outcome %v, kills %v\n%s", e["outcome"], e["kernel_oom_kills"], w.stderr)
 			}
 			if strings.Contains(w.stderr, "did not come from lack of memory") {
 				t.Errorf("said\n%s", w.stderr)

@@ -62,9 +62,15 @@ func Rising(length time.Duration, from, to float64) func(time.Duration) float64 
 	return func(at time.Duration) float64 { return from + (to-from)*float64(at)/float64(length) }
 }
 
+// Unwatched stands in the place of an outcome where the watcher was not there all the time.
+const Unwatched event.RunOutcome = ""
+
 // Ended is the exit event of a rank with that status, or signal.
-func Ended(code int, signal string, verdict event.Verdict, kernel ...event.KernelKills) *event.Exit {
-	e := &event.Exit{By: "command", Verdict: verdict, Kernel: kernel}
+func Ended(code int, signal string, outcome event.RunOutcome, kernel ...event.KernelKills) *event.Exit {
+	e := &event.Exit{By: "command", Brief: event.Brief{Outcome: outcome, Watched: event.WatchedAll}, Kernel: kernel}
+	if outcome == Unwatched {
+		e.Outcome, e.Watched = event.RunOK, event.WatchedParts
+	}
 	if signal != "" {
 		e.Signal = &signal
 	} else {

@@ -155,7 +155,7 @@ func SeedRun() *record.Run {
 	end, status := 3*PerEpoch, 0
 	first.Used = peak
 	b.Event(record.Entry{At: end, Name: event.NameExit, Value: &event.Exit{
-		Head: head(end, event.NameExit, 2), By: "command", Code: &status, Peaks: event.Peaks{RSS: &peak}, Binding: &first, Verdict: event.VerdictFine,
+		Head: head(end, event.NameExit, 2), By: "command", Code: &status, Peaks: event.Peaks{RSS: &peak}, Binding: &first, Brief: event.Brief{Outcome: event.RunOK, Watched: event.WatchedAll},
 	}})
 	return b.Run()
 }

@@ -38,7 +38,7 @@ func TestAttach(t *testing.T) {
 	if start["attached"] != true || start["pid"] != float64(p.Cmd.Process.Pid) || len(start["cannot"].([]any)) < 3 {
 		t.Errorf("start %v", start)
 	}
-	if end["by"] != "command" || end["code"] != nil || end["signal"] != nil || end["verdict"] != "unwatched" {
+	if end["by"] != "command" || end["code"] != nil || end["signal"] != nil || end["outcome"] != "unknown" {
 		t.Errorf("exit %v", end)
 	}
 	wardentest.Says(t, w.Stderr.String(),
@@ -46,7 +46,7 @@ func TestAttach(t *testing.T) {
 		"from outside: rsswarden did not start it: its exit status will not be known",
 		"from outside: workers of PyTorch loaders are neither trimmed nor recycled: no loader hook",
 		"USR1 sent to process "+p.PID(),
-		"process "+p.PID()+" has ended, its parent knows how; watched for ",
+		"? process "+p.PID()+" has ended, its parent knows how",
 	)
 }
 
@@ -60,7 +60,7 @@ func TestAttachStop(t *testing.T) {
 		t.Errorf("the process ended with %v", p.Cmd.ProcessState)
 	}
 	end := w.Ended(0)[event.NameExit][0]
-	if end["by"] != "rsswarden" || end["code"] != nil || end["signal"] != nil || end["verdict"] != "stopped" {
+	if end["by"] != "rsswarden" || end["code"] != nil || end["signal"] != nil || end["outcome"] != "stopped" {
 		t.Errorf("exit %v", end)
 	}
 	if want := "process " + p.PID() + " was stopped by rsswarden; watched for "; !strings.Contains(w.Stderr.String(), want) {

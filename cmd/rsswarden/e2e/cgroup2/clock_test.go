@@ -51,7 +51,7 @@ func clockSet(t *testing.T) {
 	for _, l := range r.events(event.NameDecision) {
 		t.Errorf("a rung fired: %s", l.text)
 	}
-	r.says("verdict: fine")
+	r.says("finished, memory fine")
 	records, err := filepath.Glob(r.dir + "/records/*")
 	if err != nil || len(records) != 1 {
 		t.Fatalf("records %v, %v", records, err)

@@ -30,7 +30,7 @@ func warnedThenKilled(t *testing.T) {
 	}
 	r.ends(137)
 	e := r.last()
-	if e.Verdict != event.VerdictOOM || e.Signal == nil || *e.Signal != "SIGKILL" || e.Binding == nil || e.Binding.Level != step || e.Advice <= 160*rss.MiB {
+	if e.Outcome != event.RunOOM || e.Signal == nil || *e.Signal != "SIGKILL" || e.Binding == nil || e.Binding.Level != step || e.Advice <= 160*rss.MiB {
 		t.Errorf("%+v", e)
 	}
 	var levels []string
@@ -44,7 +44,7 @@ func warnedThenKilled(t *testing.T) {
 	if want := []string{task, step, job}; !slices.Equal(levels, want) {
 		t.Errorf("kills at %v, want %v", levels, want)
 	}
-	r.says("memory 8", "the kernel's OOM killer ended at least 1 of its processes", "verdict: oom; next time #SBATCH --mem=")
+	r.says("memory 8", "out of memory: the kernel killed ", "next #SBATCH --mem=")
 	r.reports("killed by the kernel: cgroup /…/step ", "160 MiB could not be reclaimed", `"seen"`)
 }
 
@@ -57,10 +57,10 @@ func (r *run) reports(words ...string) {
 	var report struct {
 		Cause     event.Cause
 		Certainty string
-		Verdict   string
+		Outcome   string
 	}
 	unmarshalled(r.t, out, &report)
-	said := report.Verdict + ` "` + report.Certainty + `"`
+	said := report.Outcome + ` "` + report.Certainty + `"`
 	if report.Cause != event.CauseKernelOOM {
 		r.t.Errorf("the cause is %q: %s", report.Cause, said)
 	}
@@ -108,7 +108,7 @@ exec "$@"`
 		t.Fatal("nothing was killed")
 	}
 	r.ends(137)
-	if e := r.last(); e.Verdict != event.VerdictOOM || e.Binding.Level != job+"/own" {
+	if e := r.last(); e.Outcome != event.RunOOM || e.Binding.Level != job+"/own" {
 		t.Errorf("%+v", e)
 	}
 	r.reports("own")
@@ -123,7 +123,7 @@ func rootOwned(t *testing.T) {
 		t.Error("the eater did not live on")
 	}
 	r.ends(0)
-	r.says("verdict: fine")
+	r.says("finished, memory ")
 	if e := r.last(); e.Binding == nil || e.Binding.Level != job {
 		t.Errorf("%+v", e)
 	}
@@ -152,7 +152,7 @@ func moved(t *testing.T) {
 	}
 	r.ends(137)
 	e := r.last()
-	if e.Verdict != event.VerdictOOM || e.Binding == nil || e.Binding.Level != other ||
+	if e.Outcome != event.RunOOM || e.Binding == nil || e.Binding.Level != other ||
 		!slices.ContainsFunc(e.Kernel, func(k event.KernelKills) bool { return k.Level == other && k.Leaf && k.Kills > 0 }) {
 		t.Errorf("%+v", e)
 	}

@@ -55,7 +55,7 @@ func limitThatBinds(t *testing.T) {
 		return find(t, s.Limits, event.LimitCgroup, step).Used > 20*rss.MiB
 	})
 	r.ends(0)
-	r.says("200 MiB may be used", "limit from step/memory.max", "verdict: fine")
+	r.says("200 MiB may be used", "limit from step/memory.max", "finished, memory fine")
 	if p := r.last().Peaks.Cgroup; p == nil || *p < 20*rss.MiB || *p > 60*rss.MiB {
 		t.Errorf("the peak is %v", p)
 	}
@@ -76,7 +76,7 @@ func high(t *testing.T) {
 	}
 	r.ends(0)
 	r.says("allocations above 72.0 MiB were slowed down", "limit from job/memory.high")
-	if e := r.last(); e.Verdict != event.VerdictFine || e.Binding == nil || e.Binding.Name != event.LimitCgroup || len(e.Kernel) != 0 {
+	if e := r.last(); e.Outcome != event.RunOK || e.Binding == nil || e.Binding.Name != event.LimitCgroup || len(e.Kernel) != 0 {
 		t.Errorf("%+v", e)
 	}
 }

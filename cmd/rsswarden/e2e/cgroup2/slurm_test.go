@@ -403,7 +403,7 @@ func slurmKilled(t *testing.T) {
 func slurmStopped(t *testing.T) {
 	e := job(t, paced(program+" run --at 80%:stop --", 20))
 	e.want("FAILED", "137:0")
-	e.says("verdict: stopped")
+	e.says("stopped by rule 80%:stop")
 }
 
 // slurmStep: in a step each level is named for what it is.
@@ -477,10 +477,10 @@ func slurmJobSum(t *testing.T) {
 	e := job(t, "exec "+program+" run -- /bin/sh -c '"+held(90, 60)+" & "+
 		strings.Replace(held(90, 60), "|", "| srun --overlap", 1)+"; wait'\n", "--mem=200M")
 	e.want("CANCELLED", "")
-	wardentest.Until(t, "verdict", func() bool {
+	wardentest.Until(t, "the summary", func() bool {
 		b, _ := os.ReadFile(e.dir + "/out")
 		e.out = string(b)
-		return strings.Contains(e.out, "verdict: ")
+		return strings.Contains(e.out, "✖ ")
 	})
-	e.says("verdict: killed; .*slurmd cancelled the job")
+	e.says("out of memory: Slurm killed the job")
 }

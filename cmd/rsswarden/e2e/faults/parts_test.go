@@ -194,7 +194,7 @@ func TestHolderOfRunKilled(t *testing.T) {
 		t.Errorf("left %s", text)
 	}
 	wardentest.Until(t, "what fires resolved", func() bool { return r.told.has("resolved 80%") })
-	wardentest.Says(t, wardentest.Read(r.Events), `"verdict":"unwatched"`)
+	wardentest.Says(t, wardentest.Read(r.Events), `"outcome":"unknown"`)
 }
 
 // receiver keeps what a webhook was told: "firing 80%", "resolved 80%".

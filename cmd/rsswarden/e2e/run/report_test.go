@@ -28,7 +28,7 @@ func nodeOf(n, nodes, ranks int, length time.Duration) recordtest.Ranks {
 	d := recordtest.Ranks{
 		Job: "4711", Node: fmt.Sprint("n", n), NodeID: n - 1, Nodes: nodes, Tasks: nodes * ranks, First: first, Count: ranks, Leader: first, Heavy: first + ranks - 1,
 		Start: jobStart, To: length, Workers: 4, Limit: 4 * rss.GiB, Share: recordtest.Rising(length, 0.3, 0.5+0.4*float64(n)/float64(nodes)),
-		Exit: recordtest.Ended(0, "", event.VerdictFine),
+		Exit: recordtest.Ended(0, "", event.RunOK),
 	}
 	for task := first + 1; task < first+ranks; task++ {
 		d.Ends = append(d.Ends, recordtest.RankEnd{Task: task, At: length})

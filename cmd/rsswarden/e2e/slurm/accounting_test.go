@@ -565,8 +565,8 @@ func TestTrainingThatSharesItsPages(t *testing.T) {
 			}
 			exit := said[event.NameExit][0]
 			binding := exit["binding"].(map[string]any)
-			if exit["verdict"] != string(event.VerdictFine) || binding["limit"] != string(event.LimitSlurm) {
-				t.Errorf("verdict %v on %v, want fine on slurm", exit["verdict"], binding["limit"])
+			if exit["outcome"] != string(event.RunOK) || binding["limit"] != string(event.LimitSlurm) {
+				t.Errorf("outcome %v on %v, want ok on slurm", exit["outcome"], binding["limit"])
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func TestSlurmSidRequeue(t *testing.T) { requeueOn(t, debian.Sid, slurmtest.Linu
 
 // TestSlurmJobSum: from 26.05.3 on slurmd cancels a job whose steps on a node have more
 // than its memory together, though none has more than its own limit. A training that gives
-// pages back completes beside another step. For one that leaks, the verdict names slurmd,
+// pages back completes beside another step. For one that leaks, the summary names Slurm,
 // and it completes with the memory that is advised.
 func TestSlurmJobSum(t *testing.T) {
 	s := trainStandOn(t, slurmtest.Linux, slurmtest.Options{Suite: debian.Sid, CPUs: 4, RealMemory: 20000, Conf: "SlurmdTimeout=6"})
@@ -107,9 +107,9 @@ func TestSlurmJobSum(t *testing.T) {
 		if got.State != "CANCELLED" {
 			t.Fatalf("%s %d:%d, want CANCELLED: the test proves nothing\n%s", got.State, got.ExitCode, got.Signal, got.Stderr)
 		}
-		advice := regexp.MustCompile(`verdict: killed; next time #SBATCH --mem=(\w+) \(most likely slurmd cancelled the job`).FindStringSubmatch(wardentest.Said(got.Stderr))
+		advice := regexp.MustCompile(`(?s)out of memory: Slurm killed the job.*next #SBATCH --mem=(\w+) `).FindStringSubmatch(wardentest.Said(got.Stderr))
 		if advice == nil {
-			t.Fatalf("the verdict is another:\n%s", wardentest.Said(got.Stderr))
+			t.Fatalf("another summary:\n%s", wardentest.Said(got.Stderr))
 		}
 		sluid := wardentest.ReadFile(t, run.Dir+"/sluid")
 		out := s.Do(t, "env", "XDG_STATE_HOME="+run.Dir, "XDG_CACHE_HOME="+run.Dir, s.rsswarden, "report", "--json", string(sluid))

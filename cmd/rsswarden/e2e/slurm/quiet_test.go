@@ -35,10 +35,10 @@ func TestSlurmCgroupQuiet(t *testing.T) {
 			}
 			exit := said[event.NameExit][0]
 			binding := exit["binding"].(map[string]any)
-			t.Logf("verdict %v, %v at %v of %v, charged %v", exit["verdict"], binding["limit"],
+			t.Logf("outcome %v, %v at %v of %v, charged %v", exit["outcome"], binding["limit"],
 				binding["used_bytes"], binding["limit_bytes"], binding["charged_bytes"])
-			if exit["verdict"] != "fine" || binding["limit"] != "cgroup" {
-				t.Errorf("verdict %v on %v, want fine on cgroup", exit["verdict"], binding["limit"])
+			if exit["outcome"] != "ok" || binding["limit"] != "cgroup" {
+				t.Errorf("outcome %v on %v, want ok on cgroup", exit["outcome"], binding["limit"])
 			}
 		})
 	}

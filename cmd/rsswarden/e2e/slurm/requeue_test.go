@@ -70,7 +70,7 @@ func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err er
 		return "", fmt.Errorf("the second life does not tell of the first")
 	}
 	for line := range strings.Lines(got.Stderr) {
-		if strings.Contains(line, "requeued with 600 MiB (was 300)") && strings.Contains(line, "release") {
+		if strings.Contains(line, "↻ requeued with 600M") {
 			return strings.TrimSpace(line), nil
 		}
 	}
@@ -131,8 +131,8 @@ func (s requeueStand) requeued(t *testing.T, run *slurmtest.JobRun, got *slurmte
 	if told == "" {
 		t.Error("stderr does not tell how it was requeued")
 	}
-	if verdict := wardentest.Events(t, filepath.Join(run.Dir, "events"))[event.NameExit][0]["verdict"]; verdict != string(event.VerdictRequeued) {
-		t.Errorf("verdict %v", verdict)
+	if outcome := wardentest.Events(t, filepath.Join(run.Dir, "events"))[event.NameExit][0]["outcome"]; outcome != string(event.RunRequeued) {
+		t.Errorf("outcome %v", outcome)
 	}
 	report := s.Do(t, s.rsswarden, "report", filepath.Join(run.Dir, "record"))
 	if report.Code != 0 || !strings.Contains(report.Stdout, "600") {

@@ -99,11 +99,11 @@ func (r *sidesRun) exhausted(t *testing.T, words ...string) {
 		t.Fatalf("it ended with %d: %s\n%s", r.code, r.error, r.stderr)
 	}
 	last := r.events[len(r.events)-1]
-	if last["verdict"] != string(event.VerdictExhausted) {
-		t.Errorf("the verdict is %v\n%s", last["verdict"], r.stderr)
+	if last["outcome"] != string(event.RunExhausted) {
+		t.Errorf("the outcome is %v\n%s", last["outcome"], r.stderr)
 	}
-	_, verdict, _ := strings.Cut(r.stderr, "verdict: exhausted")
-	wardentest.Says(t, verdict, words...)
+	_, summary, _ := strings.Cut(r.stderr, "✖ ran out of ")
+	wardentest.Says(t, summary, words...)
 }
 
 // before checks that a warning came, and came before the failure.
@@ -252,7 +252,7 @@ func TestOOMPreferSavesTheTrainer(t *testing.T) {
 		if len(workers) != 2 || len(all[event.NameCure]) != 2 {
 			t.Errorf("cures %v", all[event.NameCure])
 		}
-		if n := strings.Count(stderr, "--oom-prefer: should "); n != 1 || !strings.Contains(stderr, "verdict: oom") {
+		if n := strings.Count(stderr, "--oom-prefer: should "); n != 1 || !strings.Contains(stderr, "out of memory: the kernel killed ") {
 			t.Errorf("said %d times\n%s", n, stderr)
 		}
 		if last := all[event.NameExit]; len(last) != 1 || last[0]["kernel_oom_kills"] == nil {

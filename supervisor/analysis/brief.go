@@ -1,0 +1,192 @@
+package analysis
+
+import (
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+)
+
+// Brief is what every surface says of a run: one outcome, one peak, one ledger of actions
+// and one advice. Nothing that shows it computes a number of its own.
+type Brief struct {
+	event.Brief
+
+	// ID names the run in a command, and Job is the Slurm job; either may be empty.
+	ID      string   `json:"id,omitempty"`
+	Job     string   `json:"job,omitempty"`
+	Node    string   `json:"node,omitempty"`
+	Command []string `json:"command"`
+	// Attached says what became of what was watched from outside; empty for a run of ours.
+	Attached string `json:"attached,omitempty"`
+
+	Code   *int    `json:"code"`   // nil where a signal ended it, or it is not known
+	Signal *string `json:"signal"` // "SIGKILL", nil where it exited
+	Kills  uint64  `json:"oom_kills,omitempty"`
+	// Peak is the limit on the job's memory that came nearest, at its highest use; nil where
+	// the job has none. NodeLimit is then the node's, and Most the highest summed RSS.
+	Peak      *event.Limit `json:"peak"`
+	NodeLimit *event.Limit `json:"node_limit,omitempty"`
+	Most      rss.Bytes    `json:"peak_rss_bytes,omitempty"`
+	// LackedLimit is what there was none left of, where the outcome is exhausted.
+	LackedLimit *event.Limit `json:"lacked_limit,omitempty"`
+	// At is the last moment of a record that has no end.
+	At       time.Time `json:"time,omitzero"`
+	Probably bool      `json:"probably,omitempty"` // the outcome is inferred, nobody saw the end
+	Recorded bool      `json:"-"`                  // there is a record that a report can read
+}
+
+// BriefOf is what an exit event says.
+func BriefOf(e *event.Exit) Brief {
+	b := Brief{Brief: e.Brief, Code: e.Code, Signal: e.Signal, Peak: e.Binding}
+	for _, k := range e.Kernel {
+		if k.Leaf || k.Scope != event.ScopeCgroup {
+			b.Kills = max(b.Kills, k.Kills)
+		}
+	}
+	if e.Peaks.RSS != nil {
+		b.Most = *e.Peaks.RSS
+	}
+	return b
+}
+
+// Duration is how long it ran.
+func (b *Brief) Duration() time.Duration { return Seconds(b.Took) }
+
+// OK says that the command ended with status 0.
+func (b *Brief) OK() bool { return b.Code != nil && *b.Code == 0 }
+
+// Trims counts trims of all kinds that worked.
+func (b *Brief) Trims() int { return b.Saved.Sum(event.ActionTrim).Worked + b.Saved.WorkerTrims }
+
+// causeOutcomes is what a cause that was seen, or that Slurm names, makes of a run. A cause
+// that is not there needs more than itself.
+var causeOutcomes = map[event.Cause]event.RunOutcome{
+	event.CauseRunning: event.RunRunning, event.CauseDetached: event.RunRunning, event.CauseRequeued: event.RunRequeued,
+	event.CauseKernelOOM: event.RunOOM, event.CauseNodeOOM: event.RunOOM, event.CauseOverKill: event.RunSlurmKill,
+	event.CauseTimeLimit: event.RunTimeout, event.CauseStopped: event.RunStopped, event.CauseCancelled: event.RunCancelled,
+	event.CauseNodeLost: event.RunUnknown, event.CauseUnknown: event.RunUnknown,
+	event.CauseMaps: event.RunExhausted, event.CauseFDs: event.RunExhausted, event.CauseSHM: event.RunExhausted,
+	event.CauseTasks: event.RunExhausted, event.CauseAS: event.RunExhausted,
+	event.CauseKilled: event.RunKilled, event.CauseCrash: event.RunFailed,
+}
+
+// lackedBy is the limit that a cause is about.
+var lackedBy = map[event.Cause]event.LimitName{
+	event.CauseMaps: event.LimitMaps, event.CauseFDs: event.LimitFDs, event.CauseSHM: event.LimitSHM,
+	event.CauseTasks: event.LimitTasks, event.CauseAS: event.LimitAS,
+}
+
+// facts are those of one end, with the limits and the ledger of its run.
+func (q *Case) facts() RunFacts {
+	f := RunFacts{Saved: &q.Actions.Saved, Partial: q.Exit == nil || q.Exit.Watched != event.WatchedAll && !q.Follows}
+	d := q.Death()
+	f.Ended, f.Code, f.Signal = d.Seen, d.Code, d.Signal
+	f.Peak = q.memLimit()
+	if e := q.Exit; e != nil && e.Binding != nil {
+		f.Peak = e.Binding
+	}
+	f.Ends = f.Peak
+	if f.Peak != nil && f.Peak.Name == event.LimitUser {
+		f.Ends = nil
+		if l := q.memLimit(); l != nil && l.Name != event.LimitUser {
+			f.Ends = l
+		}
+	}
+	outcome := causeOutcomes[q.Found.Cause]
+	if q.Found.Certainty == Inferred && d.Seen && (outcome == event.RunOOM || outcome == event.RunSlurmKill && q.Found.Kind == EndStepKill) {
+		outcome = event.RunKilled // nothing counted the kill: who sent it is a guess
+	}
+	if signal, told := q.terminationSignal(); outcome == "" && told && q.Rank == nil {
+		// It ended well, and because it was asked to.
+		if outcome = event.RunCancelled; !q.JobEnd.IsZero() && !q.Wall(signal.At).Before(q.JobEnd.Add(-EndSlack)) {
+			outcome = event.RunTimeout
+		}
+	}
+	switch outcome {
+	case event.RunRunning:
+		f.Running = true
+	case event.RunRequeued:
+		f.Requeued = true
+		if e := q.Exit; e != nil {
+			f.Again = e.Next.Size
+		}
+	case event.RunOOM:
+		f.OOM = true
+	case event.RunSlurmKill:
+		f.SlurmKill = true
+	case event.RunTimeout:
+		f.Timeout = true
+	case event.RunStopped:
+		f.Stopped = true
+	case event.RunCancelled:
+		f.Cancelled = true
+	case event.RunUnknown:
+		f.Ended = false
+	case event.RunExhausted:
+		f.Lacked = true
+	}
+	return f
+}
+
+// brief is what the job comes to: how it ended as its deciding run did, the peak of the run
+// that came nearest, the actions of all.
+func (rep *Result) brief() Brief {
+	best := rep.Best
+	f := best.facts()
+	own := best.Exit
+	if best.Rank != nil || own == nil || own.Took == 0 || best.Found.Certainty == Slurm || len(rep.Scanned) > 1 {
+		own = nil // it needs more than the exit event says
+	}
+	var b Brief
+	if own != nil {
+		b = BriefOf(own)
+	} else {
+		for _, k := range rep.Scanned {
+			if k.Restarts() != best.Restarts() {
+				continue
+			}
+			c := &Case{RunScan: k}
+			if g := c.facts(); g.Peak != nil && (f.Peak == nil || g.Peak.Ratio() > f.Peak.Ratio()) {
+				f.Peak, f.Ends, b.Node = g.Peak, g.Ends, k.Run.Meta.Node
+			}
+			if e := k.Exit; e != nil && f.Peak != nil && e.Next.Without > 0 {
+				f.Without = map[event.LimitID]rss.Bytes{f.Peak.ID(): max(e.Next.Without, f.Without[f.Peak.ID()])}
+			}
+			f.Partial = f.Partial || k.Run.Live || k.Exit == nil && k.Handing == nil
+		}
+		saved := mergeActions(rep.Scanned)
+		f.Saved = &saved
+		peak, exit := f.Peak, best.Exit
+		if exit != nil {
+			b = BriefOf(exit)
+		}
+		b.Brief, b.Peak = f.Brief(Seconds(rep.Duration)), peak
+		if exit != nil {
+			b.Rule, b.Cancelled, b.Lacked = exit.Rule, exit.Cancelled, exit.Brief.Lacked
+		}
+		b.Probably = best.Found.Certainty == Inferred && !best.Death().Seen
+	}
+	b.Job, b.Recorded = rep.Job, true
+	if len(rep.Runs) > 0 {
+		b.Command = rep.Runs[0].Command
+	}
+	if b.Outcome == event.RunExhausted {
+		b.Lacked = lackedBy[best.Found.Cause]
+		if best.Found.Limit >= 0 {
+			l := best.Found.Near.Limit
+			b.LackedLimit = &l
+		}
+	}
+	if b.Outcome == event.RunUnknown {
+		b.At = best.Wall(best.End)
+	}
+	if b.Outcome == event.RunStopped && b.Rule == "" && best.Actions.Last != nil {
+		b.Rule = best.Actions.Last.Rule
+	}
+	if s, told := best.terminationSignal(); b.Outcome == event.RunCancelled && b.Cancelled == "" && told {
+		b.Cancelled = s.Signal.Signal
+	}
+	rep.Outcome = b.Outcome
+	return b
+}

@@ -1,0 +1,390 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// barColumns is how wide the bar of a peak is.
+const barColumns = 20
+
+// silentBelow is how long a command may run without a summary, where all is well.
+const silentBelow = 2 * time.Second
+
+// Silent says that a run has nothing worth a line: it was short, ended well, and nothing was
+// done.
+func Silent(b *analysis.Brief) bool {
+	return b.Outcome == event.RunOK && b.Duration() < silentBelow && b.Helped == event.HelpedNo
+}
+
+// Summary is the end of a run in one to five lines: how it ended, its peak, what was done,
+// what to ask for next, where to read more.
+func Summary(b *analysis.Brief, style values.Style) []string {
+	if Silent(b) {
+		return nil
+	}
+	paint := gradePaint[b.Outcome.Grade()]
+	lines := []string{style.Paint(paint, style.Plain(Glyph(b.Outcome)+" "+Ending(b)))}
+	for _, row := range [][2]string{{"peak", ""}, {"did", didWords(b)}, {"next", NextWords(b)}, {"more", moreWords(b)}} {
+		label := fmt.Sprintf("  %-4s ", row[0])
+		switch {
+		case row[0] == "peak":
+			lines = append(lines, label+peakWords(b, style, paint))
+		case row[1] != "":
+			text := style.Plain(values.Cut(row[1], style.Columns()-len(label)-len(programPrefix)))
+			if row[0] == "next" {
+				text = style.Paint(values.Bold, text)
+			}
+			lines = append(lines, label+text)
+		}
+	}
+	return lines
+}
+
+// programPrefix is what stands before each line of the log.
+const programPrefix = "rsswarden: "
+
+var gradePaint = map[event.Grade]values.Paint{
+	event.GradeGood: values.Green, event.GradeWarning: values.Yellow, event.GradeBad: values.Red, event.GradeOpen: "",
+}
+
+// Glyph is the sign of an outcome.
+func Glyph(o event.RunOutcome) string {
+	switch {
+	case o == event.RunRequeued:
+		return "↻"
+	case o == event.RunRunning:
+		return "…"
+	case o == event.RunUnknown:
+		return "?"
+	case o.Grade() == event.GradeGood:
+		return "✔"
+	case o == event.RunOver || o == event.RunTight:
+		return "!"
+	}
+	return "✖"
+}
+
+// Headline is how a run ended, in 60 columns at most, without glyph and exit status.
+func Headline(b *analysis.Brief) string {
+	name := "it"
+	if len(b.Command) > 0 {
+		name = values.Cut(values.Plain(filepath.Base(b.Command[0])), 20)
+	}
+	switch b.Outcome {
+	case event.RunRunning:
+		if b.Attached != "" {
+			return b.Attached
+		}
+		return name + " is running"
+	case event.RunRequeued:
+		if b.Next.Size == 0 {
+			return "requeued"
+		}
+		return "requeued with " + policy.MemArg(b.Next.Size)
+	case event.RunOOM:
+		switch {
+		case b.Signal != nil && *b.Signal == "SIGKILL":
+			return "out of memory: the kernel killed " + name
+		case b.OK():
+			return fmt.Sprintf("out of memory: the kernel killed %s; the command went on", values.Count(int(max(b.Kills, 1)), "process"))
+		case b.Kills > 0:
+			return "out of memory: the kernel killed " + values.Count(int(b.Kills), "process")
+		}
+		return "out of memory" + probably(b)
+	case event.RunSlurmKill:
+		return "out of memory: Slurm killed the job" + probably(b)
+	case event.RunTimeout:
+		return "Slurm time limit reached"
+	case event.RunStopped:
+		if b.Rule == "" {
+			return "stopped by rsswarden"
+		}
+		return "stopped by rule " + values.Cut(values.Plain(b.Rule), 30)
+	case event.RunCancelled:
+		if b.Cancelled == "" {
+			return "cancelled"
+		}
+		return "cancelled: " + values.Plain(b.Cancelled)
+	case event.RunUnknown:
+		if b.Attached != "" {
+			return b.Attached
+		}
+		if b.At.IsZero() {
+			return "unknown exit status"
+		}
+		return "record ends abruptly at " + b.At.Format(time.TimeOnly)
+	case event.RunExhausted:
+		return "ran out of " + thing(b.Lacked)
+	case event.RunKilled:
+		if b.Signal == nil {
+			return "a process inside was killed" + besides(b)
+		}
+		return "killed by an external SIGKILL" + besides(b)
+	case event.RunFailed:
+		return "command failed" + besides(b)
+	case event.RunOver:
+		return "finished, went over " + phrase.LimitName(b.Peak)
+	case event.RunKept:
+		return "finished, kept under the limit"
+	case event.RunTight:
+		return "finished, memory was tight"
+	}
+	return "finished, memory fine"
+}
+
+// Ending is the headline with the exit status and how long it took.
+func Ending(b *analysis.Brief) string { return Headline(b) + headTail(b) }
+
+func probably(b *analysis.Brief) string {
+	if b.Probably {
+		return ", probably"
+	}
+	return ""
+}
+
+// thing is what a run may have none left of.
+func thing(l event.LimitName) string {
+	if l == event.LimitFDs {
+		return "file " + l.Thing()
+	}
+	return cmp.Or(l.Thing(), "something else than memory")
+}
+
+// besides says of a run that failed how its memory was: the failure may have another cause.
+func besides(b *analysis.Brief) string {
+	switch {
+	case b.Peak == nil || b.Memory == event.MemoryUnknown:
+		return ""
+	case b.Memory == event.MemoryOver && b.Peak.Name == event.LimitUser:
+		return ", over --limit"
+	case b.Memory == event.MemoryFine:
+		return ", memory fine"
+	case b.Helped == event.HelpedYes:
+		return "; memory kept under the limit"
+	}
+	return fmt.Sprintf(", memory at %s of %s", values.Percent(b.Peak.Ratio()), phrase.LimitName(b.Peak))
+}
+
+// headTail is the exit status and how long it took: " (exit 0, 19 s)".
+func headTail(b *analysis.Brief) string {
+	var parts []string
+	switch {
+	case b.Outcome == event.RunRequeued && b.Rule != "":
+		parts = append(parts, "rule "+values.Cut(values.Plain(b.Rule), 24))
+	case b.Signal != nil:
+		parts = append(parts, *b.Signal)
+	case b.Code != nil:
+		parts = append(parts, fmt.Sprintf("exit %d", *b.Code))
+	}
+	if b.Took > 0 {
+		parts = append(parts, took(b.Duration()))
+	}
+	tail := ""
+	if len(parts) > 0 {
+		tail = " (" + strings.Join(parts, ", ") + ")"
+	}
+	if b.Outcome == event.RunOver {
+		tail += "; nothing kills there"
+	}
+	return tail
+}
+
+// took is a length of time to two units.
+func took(d time.Duration) string {
+	if d >= 10*time.Minute && d < time.Hour {
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return values.Span(d)
+}
+
+// peakWords is the bar, the share and the use of the limit that came nearest.
+func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string {
+	l := b.Peak
+	if b.LackedLimit != nil {
+		l = b.LackedLimit
+	}
+	if l == nil || l.Limit == 0 {
+		text := phrase.Roughly(b.Most) + " summed RSS; no job limit found"
+		if b.Most == 0 {
+			text = "not seen; no job limit found"
+		}
+		if n := b.NodeLimit; n != nil {
+			text = strings.TrimSuffix(text, " found") + " but the node's " + phrase.Roughly(n.Limit)
+		}
+		return style.Plain(text)
+	}
+	if l.Used == 0 {
+		return style.Plain("no use seen of " + l.Limit.Typed() + ", " + phrase.LimitName(l))
+	}
+	what := phrase.LimitName(l)
+	switch {
+	case l.Name == event.LimitSlurm:
+		what += ": " + l.Accounting.Sum()
+	case l.Name.Counts():
+		what = thing(l.Name)
+	case b.Outcome == event.RunKilled && l.Name == event.LimitCgroup && b.Kills == 0:
+		what = "no OOM kill seen"
+	}
+	share := fmt.Sprintf("%5s", values.Percent(l.Ratio()))
+	return style.Paint(paint, style.Bar(l.Ratio(), barColumns)) + " " + style.Paint(values.Bold, share) + "  " +
+		phrase.Use(l.Name, l.Used, l.Limit) + style.Paint(values.Dim, ", "+what)
+}
+
+// didWords is what was done, or why nothing could be; empty where nothing was due.
+func didWords(b *analysis.Brief) string {
+	s := &b.Saved
+	var parts []string
+	add := func(n int, one string) {
+		if n > 0 {
+			parts = append(parts, values.Count(n, one))
+		}
+	}
+	add(b.Trims(), "trim")
+	if s.Recycled > 0 {
+		parts = append(parts, values.Count(s.Recycled, "worker")+" recycled")
+	}
+	add(s.Sum(event.ActionGC).Worked, "garbage collection")
+	add(s.Sum(event.ActionSignal).Worked, "signal")
+	add(s.Sum(event.ActionExec).Worked, "command")
+	text := strings.Join(parts, ", ")
+	if paused := s.Paused(); paused >= 0.005 {
+		text += fmt.Sprintf("; paused %.2f s", paused)
+		if s.Recycled > 0 {
+			text += ", no batch lost"
+		}
+	}
+	if b.Helped == event.HelpedDryRun {
+		return "dry run: nothing was done"
+	}
+	if text != "" {
+		return text
+	}
+	return skippedWords(s)
+}
+
+// skippedWords says which actions could not help, and why.
+func skippedWords(s *event.Saved) string {
+	var whys []string
+	by := map[string][]string{} // actions by why
+	for i := range s.Actions {
+		a := &s.Actions[i]
+		if a.Worked > 0 || len(a.Reasons) == 0 || a.Action == event.ActionWarn {
+			continue
+		}
+		most := event.Reason("")
+		for r, n := range a.Reasons {
+			if m := a.Reasons[most]; n > m || n == m && r < most {
+				most = r
+			}
+		}
+		why := a.Action.Why(most)
+		if by[why] == nil {
+			whys = append(whys, why)
+		}
+		by[why] = append(by[why], string(a.Action))
+	}
+	for i, why := range whys {
+		whys[i] = values.List(by[why], values.All) + " skipped: " + why
+	}
+	return strings.Join(whys, "; ")
+}
+
+// NextWords is what to type next time; empty where nothing follows from the run.
+func NextWords(b *analysis.Brief) string {
+	if b.Outcome == event.RunExhausted {
+		cure, _, _ := strings.Cut(b.Lacked.Cure(), ";")
+		return cure
+	}
+	n := &b.Next
+	line := NextLine(n)
+	if line == "" {
+		return ""
+	}
+	switch n.Kind {
+	case event.NextKeep:
+		line = "keep " + line
+		switch {
+		case n.Without > n.Size:
+			line += "; without rsswarden up to " + phrase.Roughly(n.Without)
+		case b.Outcome != event.RunKept && b.Peak != nil && b.Peak.Used < n.Size:
+			line += " (" + phrase.Roughly(n.Size-b.Peak.Used) + " left)"
+		}
+	case event.NextEnough:
+		if grew := growing(n); grew != "" {
+			return line + " or more: " + grew
+		}
+		line += " is enough (peak + 10 %)"
+	case event.NextGuess:
+		line += " (rough guess: 1.5 × peak)"
+	case event.NextRequeued:
+		return ""
+	}
+	return line
+}
+
+// NextLine is the line to type: "#SBATCH --mem=1850M", "--limit 350M".
+func NextLine(n *event.Next) string {
+	switch {
+	case n.Kind == event.NextNone || n.Size == 0:
+		return ""
+	case n.Option == "--mem":
+		return "#SBATCH --mem=" + policy.MemArg(n.Size)
+	}
+	return n.Option + " " + policy.MemArg(n.Size)
+}
+
+func growing(n *event.Next) string {
+	if n.Growing < rss.MiB/60 {
+		return ""
+	}
+	return "it still grew " + phrase.Rate(n.Growing) + " at the end"
+}
+
+// NextWhy is what an advice rests on; empty for none.
+func NextWhy(n *event.Next) string {
+	switch n.Kind {
+	case event.NextEnough:
+		if grew := growing(n); grew != "" {
+			return "peak + 10 %; " + grew
+		}
+		return "peak + 10 %"
+	case event.NextKeep:
+		if n.Without > n.Size {
+			return "enough with rsswarden; without up to " + phrase.Roughly(n.Without) + ", an estimate"
+		}
+		return "it was enough"
+	case event.NextGuess:
+		return "rough guess: 1.5 × peak"
+	case event.NextRequeued:
+		return "the job starts again with it"
+	}
+	return ""
+}
+
+// moreWords is the command that shows more.
+func moreWords(b *analysis.Brief) string {
+	switch {
+	case b.Outcome == event.RunRequeued && b.Job != "":
+		return "squeue -j " + b.Job + "; rsswarden report " + b.Job + " shows both attempts"
+	case b.Outcome == event.RunKilled && b.Job != "":
+		return "sacct -j " + b.Job + " -o State,Reason,ExitCode"
+	case !b.Recorded:
+		return ""
+	case b.Job != "":
+		return "rsswarden report " + b.Job
+	case b.ID != "":
+		return "rsswarden report " + b.ID
+	}
+	return ""
+}
