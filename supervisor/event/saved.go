@@ -47,7 +47,7 @@ type ActionSum struct {
 	Reasons  map[Reason]int `json:"reasons,omitempty"` // of what did not work or was skipped
 	FirstAt  time.Time      `json:"first"`             // when the first was decided on
 	LastAt   time.Time      `json:"last"`              // when the last was
-	PeakUsed rss.Bytes      `json:"peak_used_bytes"` // the highest use at which one fired
+	PeakUsed rss.Bytes      `json:"peak_used_bytes"`   // the highest use at which one fired
 }
 
 // Sum is what was done of one kind; the zero value where nothing was.

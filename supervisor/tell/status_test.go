@@ -139,7 +139,12 @@ func TestLedgerOfTheStatus(t *testing.T) {
 	s.Status.Replaced(7, 8)
 	pool := &rss.Proc{ID: rss.ProcID{PID: 8, Start: 5}, Parent: 3}
 	s.Status.ReplacedIn(&rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 6, Start: 2}, Parent: 3}, {ID: rss.ProcID{PID: 9, Start: 6}, Parent: 3}, {ID: rss.ProcID{PID: 10, Start: 7}, Parent: 1}}}, pool)
-	s.Outcome(&event.Decision{ID: 1, Action: event.ActionRecycle, Limit: event.LimitUser}, &event.Outcome{Decision: 1, OK: true, Freed: rss.MiB, Paused: 0.25})
+	recycled := func(id uint64, paused float64) {
+		d := event.Decision{ID: id, Action: event.ActionRecycle, Limit: event.LimitUser}
+		s.Put(event.NameDecision, func(event.Head) any { return d })
+		s.Outcome(&d, &event.Outcome{Decision: id, OK: true, Freed: rss.MiB, Paused: paused})
+	}
+	recycled(1, 0.25)
 	from := one(rss.MiB)
 	from.View.Sample.Procs[0].ID.PID = 9
 	st := s.Status.Of(from)
@@ -149,7 +154,7 @@ func TestLedgerOfTheStatus(t *testing.T) {
 	if l := st.Saved; l.WorkerTrims != 6 || l.Recycled != 1 || l.Paused() != 0.25 {
 		t.Errorf("ledger %+v", l)
 	}
-	s.Outcome(&event.Decision{ID: 2, Action: event.ActionRecycle}, &event.Outcome{Decision: 2, OK: true})
+	recycled(2, 0)
 	if st.Saved.Recycled != 1 {
 		t.Error("an answer has changed after it was given")
 	}

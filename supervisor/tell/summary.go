@@ -10,10 +10,10 @@ import (
 
 // Summary is what is remembered of a whole run, for its last lines and the exit event.
 type Summary struct {
-	Watched bool        // by this watcher, from the start
-	Led     bool        // another led at first
-	Stopped bool        // our stop ended the command
-	Ranks   int         // the most that were watched together
+	Watched bool         // by this watcher, from the start
+	Led     bool         // another led at first
+	Stopped bool         // our stop ended the command
+	Ranks   int          // the most that were watched together
 	Saved   event.Ledger // what was done
 	treeSeen
 	limitsSeen
