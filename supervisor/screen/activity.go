@@ -47,14 +47,15 @@ func (m *Model) activityLines() []string {
 
 // doing says what is being done.
 func doing(a *control.Action) string {
-	text := string(a.Action)
+	line := string(a.Action)
 	if len(a.PIDs) > 0 {
-		text += " of " + list(a.PIDs)
+		line += " of " + text.List(a.PIDs, 4)
 	}
-	return text + ", " + by(a.Rule)
+	if a.Rule == event.AskedFor {
+		return line + ", asked for"
+	}
+	return line + ", by " + a.Rule
 }
-
-func list(pids []int) string { return text.List(pids, 4) }
 
 func (d *drawing) activity(n int) {
 	lines := d.m.activityLines()
@@ -66,13 +67,6 @@ func (d *drawing) activity(n int) {
 		d.put(1, d.y, d.W, style, line)
 		d.y++
 	}
-}
-
-func by(rule string) string {
-	if rule == "" || rule == event.AskedFor {
-		return event.AskedFor
-	}
-	return "by " + rule
 }
 
 // outcome says the outcome of an action, in the words of the log.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -28,6 +29,33 @@ type node struct {
 
 // age is how old the node's data are.
 func (n *node) age(now time.Time) time.Duration { return max(0, now.Sub(n.Time)-n.skew) }
+
+// ladder is the rules in one line. Those that differ only in their limit are one.
+func (n *node) ladder() string {
+	type group struct{ limits, rule string }
+	var groups []group
+	for _, r := range n.Rules {
+		g := group{rule: r}
+		if limit, rule, ok := strings.Cut(r, " "); ok && !strings.Contains(limit, ":") {
+			g = group{limit, rule}
+		}
+		same := slices.IndexFunc(groups, func(o group) bool { return g.limits != "" && o.limits != "" && o.rule == g.rule })
+		if same < 0 {
+			groups = append(groups, g)
+		} else {
+			groups[same].limits += "/" + g.limits
+		}
+	}
+	var all []string
+	for _, g := range groups {
+		all = append(all, strings.TrimSpace(g.limits+" "+g.rule))
+	}
+	line := strings.Join(all, ", ")
+	if n.DryRun {
+		line += " (dry run: nothing of it is done)"
+	}
+	return line
+}
 
 // merged replaces one answer by the next. A leader that is missing in it stays with what it
 // said last where the answer has a gap, by its errors, or is empty; else it has ended.

@@ -194,7 +194,7 @@ func (k *known) byRole(r *row) []string {
 		}
 		if n > 0 {
 			slices.Sort(pids)
-			line = append(line, fact(string(role), "%d, RSS %v: %s", n, sum, list(pids)))
+			line = append(line, fact(string(role), "%d, RSS %v: %s", n, sum, text.List(pids, 4)))
 		}
 	}
 	return line
@@ -272,11 +272,7 @@ func (m *Model) limitsText() []string {
 			fact("leader", "process %d for %s, rsswarden %s", n.Leader, since(n.Time, n.Since), n.Version),
 			fact("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), text.About(n.age(m.now).Seconds())))
 		if len(n.Rules) > 0 {
-			ladder := strings.Join(n.Rules, "  ")
-			if n.DryRun {
-				ladder += " (dry run: nothing of it is done)"
-			}
-			line = append(line, fact("ladder", "%s", ladder))
+			line = append(line, fact("rules", "%s", n.ladder()))
 		}
 		for _, c := range n.Ours {
 			line = append(line, fact(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, text.Seconds(c.CPU)))

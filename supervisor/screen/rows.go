@@ -177,7 +177,11 @@ var (
 	fileColumn   = numbers("file", "FILE", 6, 4, func(r *row) value { return sized(r.mem.File) })
 	shmemColumn  = numbers("shmem", "SHMEM", 6, 10, func(r *row) value { return sized(r.mem.Shmem) })
 	growthColumn = column{"growth", "TREND", 10, 2, true, false, true, func(r *row) value {
-		return value{trend(r.mem.Growth, r.node.ceiling), growthOf(r.mem)}
+		v := value{text: trend(r.mem.Growth, r.node.ceiling)}
+		if r.mem.Growth != nil {
+			v.amount = *r.mem.Growth
+		}
+		return v
 	}}
 	commandColumn = words("command", "COMMAND", 10, 1, func(r *row) value { return word(r.command) })
 )
@@ -295,7 +299,7 @@ func (m *Model) fitted(v view) []column {
 		if c.key == m.tables[v].sort {
 			return false
 		}
-		return c.key == "node" && len(m.nodes) < 2 || c.key == "rank" && len(m.ranks) < 2 || c.key == "pss" && !m.knowsPSS()
+		return c.key == "node" && len(m.nodes) < 2 || c.key == "rank" && len(m.ranks) < 2 || c.key == "pss" && !slices.ContainsFunc(m.procs, func(r row) bool { return r.proc.PSS != nil })
 	})
 	list, total := fit(list, m.W-2, func(c column) (width, drop int) {
 		if c.key == m.tables[v].sort {
@@ -307,10 +311,6 @@ func (m *Model) fitted(v view) []column {
 		last.width += max(0, m.W-2-total)
 	}
 	return list
-}
-
-func (k *known) knowsPSS() bool {
-	return slices.ContainsFunc(k.procs, func(r row) bool { return r.proc.PSS != nil })
 }
 
 // table draws a table with the line that names it, and behind the processes their sum.
@@ -464,12 +464,4 @@ func (d *drawing) tail(x, y, end int, style Style, name string) {
 		name = d.ellipsis() + name[len(name)-room+1:]
 	}
 	d.put(x, y, end, style, name)
-}
-
-// growthOf is a growth to sort by: what is not known counts as none.
-func growthOf(m control.Memory) float64 {
-	if m.Growth == nil {
-		return 0
-	}
-	return *m.Growth
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -56,11 +55,7 @@ func (n *node) facts(width int, zone *time.Location) (lines []string) {
 		lines = append(lines, folded(fmt.Sprintf(" %-5s ", name)+fmt.Sprintf(format, args...), width)...)
 	}
 	if len(n.Rules) > 0 {
-		dry := ""
-		if n.DryRun {
-			dry = " (dry run: nothing of it is done)"
-		}
-		add("rules", "%s%s", strings.Join(n.Rules, ", "), dry)
+		add("rules", "%s", n.ladder())
 	}
 	for i := range n.Ranks {
 		if r := &n.Ranks[i]; r.Why != "" {
@@ -167,20 +162,10 @@ func (n *node) rankNumbers() string {
 		return fmt.Sprintf("pid %d", n.Ranks[0].PID)
 	}
 	slices.Sort(tasks)
-	var spans []string
-	for i := 0; i < len(tasks); {
-		j := i
-		for j+1 < len(tasks) && tasks[j+1] <= tasks[j]+1 {
-			j++
-		}
-		span := strconv.Itoa(tasks[i])
-		if j > i {
-			span += "-" + strconv.Itoa(tasks[j])
-		}
-		spans = append(spans, span)
-		i = j + 1
+	if n := len(tasks) - 1; n > 0 && tasks[n]-tasks[0] == n {
+		return fmt.Sprintf("%d-%d", tasks[0], tasks[n])
 	}
-	return cmp.Or(text.List(spans, 3), "-")
+	return cmp.Or(text.List(tasks, 3), "-")
 }
 
 // details is what to type for all of one run.

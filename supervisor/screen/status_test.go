@@ -37,7 +37,7 @@ func leaking() control.Status {
 			proc(19, rss.RoleTrainer, 116, 123, 0, 0, 0), proc(47, rss.RoleWorker, 215, 35, 36, 6, 1),
 			proc(51, rss.RoleWorker, 192, 33, 33, 7, 1), proc(55, rss.RoleWorker, 135, 35, 26, 5, 1),
 		},
-		Rules: []string{"80%:warn", "eta<10m0s:warn", "85%:trim", "90%:recycle"},
+		Rules: []string{"80%:warn", "eta<10m:warn", "85%:trim", "90%:recycle", "maps 80%:warn", "fds 80%:warn", "maps 95%:warn", "fds 95%:warn"},
 		Ours:  []event.Cost{{Process: "holder", PID: 17, RSS: 9 * rss.MiB}, {Process: "watcher", PID: 18, RSS: 18 * rss.MiB}},
 		Saved: &event.Saved{WorkerTrims: 18, Recycled: 3, Actions: []event.ActionSum{
 			{Action: event.ActionTrim, Fired: 4, Worked: 4}, {Action: event.ActionRecycle, Fired: 3, Worked: 3, Paused: 0.16},
