@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,7 +54,7 @@ func markClass(m *analysis.Mark) string {
 
 // apart is how many pixels lie between two marks at least: what is nearer becomes one mark
 // with its number.
-const apart = 14
+const apart = 20
 
 // writeMarks draws the lane of what happened.
 func writeMarks(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries) {
@@ -230,10 +229,10 @@ func Happened(m *analysis.Mark) string {
 // CameOf says what came of a decision, empty where that is not known.
 func CameOf(m *analysis.Mark) (text string) {
 	if o, ok := m.Event.(*event.Outcome); ok {
-		return values.JoinLines(cmp.Or(o.Detail, string(o.Reason)))
+		return o.Action.Why(o.Reason)
 	}
 	for _, o := range m.Outcomes {
-		text = resultText(o, text)
+		text = resultText(o, m.Action(), text)
 	}
 	return text
 }
@@ -252,7 +251,7 @@ func decisionText(d *event.Decision) string {
 	return text
 }
 
-func resultText(o *event.Outcome, before string) string {
+func resultText(o *event.Outcome, a event.Action, before string) string {
 	var text string
 	switch {
 	case o.OK && o.Freed > 0:
@@ -261,7 +260,7 @@ func resultText(o *event.Outcome, before string) string {
 		text = "done"
 	default:
 		if text = "did not work"; o.Reason != "" {
-			text += ": " + string(o.Reason)
+			text += ": " + a.Why(o.Reason)
 		}
 	}
 	if o.Paused > 0 {

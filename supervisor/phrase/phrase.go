@@ -342,7 +342,7 @@ func Found(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) s
 	return text.Plain(line)
 }
 
-// Fill is "2.92 GiB of 2.93 GiB (99.8 %)".
+// Fill is what is used of a limit, with its share: "2996 of 3000 MiB (99.8 %)".
 func Fill(n event.LimitName, used, size rss.Bytes) string {
-	return fmt.Sprintf("%s of %s (%s)", n.Amount(used), n.Amount(size), text.Percent(used.Of(size)))
+	return fmt.Sprintf("%s (%s)", Use(n, used, size), text.Percent(used.Of(size)))
 }

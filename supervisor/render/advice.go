@@ -283,7 +283,7 @@ func (m *memAdvice) growing() string {
 // hourly is the least length of a run of which a growth by the hour is told.
 const hourly = 10 * time.Minute
 
-// peakOf is "2.92 GiB of 2.93 GiB (99 %)", with what it is.
+// peakOf is "2970 of 3000 MiB (99 %)", with what it is.
 func peakOf(o *analysis.JobNeed) string {
 	return fmt.Sprintf("%s, %s", phrase.Fill(o.Limit.Name, o.Peak, o.Size), o.Limit.Compared())
 }
@@ -436,8 +436,8 @@ func fewerWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLi
 	}
 	return analysis.AdviceLine{
 		Line: fmt.Sprintf("num_workers=%d", per),
-		Why: fmt.Sprintf("%s had %v of the %v that the limit %s counted, %v each; with %d it would have been some %v of %v%s",
-			was, counted, l.Peak.Used, key.Name, each, left, rest+rss.Bytes(left)*each, l.Peak.Size, more),
+		Why: fmt.Sprintf("%s had %v of the %v that the limit %s counted, %v each; with %d it would have been about %s%s",
+			was, counted, l.Peak.Used, key.Name, each, left, phrase.Use(key.Name, rest+rss.Bytes(left)*each, l.Peak.Size), more),
 		Evidence: fmt.Sprintf("of the workers %s: %s", moment(l.PeakAt), countedWhat[key.Accounting]),
 	}, true
 }

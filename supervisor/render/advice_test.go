@@ -99,7 +99,7 @@ func TestAdviceOnLoaders(t *testing.T) {
 func TestAdviceOnTheSeed(t *testing.T) {
 	lines := Advise([]*record.Run{recordtest.SeedRun()})
 	mem := theMem(t, lines)
-	if mem.Mem < scenetest.Gb(5.39) || mem.Mem > scenetest.Gb(6.5) || !strings.Contains(mem.Why, "5.39 GiB") {
+	if mem.Mem < scenetest.Gb(5.39) || mem.Mem > scenetest.Gb(6.5) || !strings.Contains(mem.Why, "5.4 of 16.0 GiB") {
 		t.Errorf("%+v", mem)
 	}
 	if !strings.Contains(mem.Why, "slower and slower") {
@@ -302,7 +302,7 @@ func TestAdviseByWhoKills(t *testing.T) {
 	e.Binding = &event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingPSS, Used: scenetest.Gb(1.9), Limit: scenetest.Gb(2)}
 	e.AdviceWhy = ""
 	l := theMem(t, Advise([]*record.Run{r}))
-	if l.Line != "#SBATCH --mem=4608M" || !strings.Contains(l.Why, "4.00 GiB of 8.00 GiB (50 %), summed RSS") || !strings.Contains(l.Evidence, "limit slurm") {
+	if l.Line != "#SBATCH --mem=4608M" || !strings.Contains(l.Why, "4.0 of 8.0 GiB (50 %), summed RSS") || !strings.Contains(l.Evidence, "limit slurm") {
 		t.Errorf("%+v", l)
 	}
 }

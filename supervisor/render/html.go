@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -50,12 +51,13 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"number":   func(v rss.Bytes) uint64 { return uint64(v) },
 		"optional": func(wanted bool, head string) string { return strings.Repeat(head, b2i(wanted)) },
 		"place":    runPlace,
-		"reasons":  reasons,
 		"role":     chart.RoleTitle,
+		"seconds":  values.Seconds,
 		"share":    values.Percent,
 		"span":     func(at, from time.Duration) string { return values.Span(at - from) },
 		"spark":    chart.Spark,
 		"table":    newPageTable,
+		"use":      phrase.Use,
 		"unbroken": values.JoinLines,
 	}).Parse(embedded("page.gohtml")))
 })
@@ -112,7 +114,7 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 
 // SVG writes the chart of a report.
 func SVG(w io.Writer, rep *analysis.Result) error {
-	return chart.SVG(w, headline(rep, rep.Timeline), rep.Verdict, rep.Timeline)
+	return chart.SVG(w, headline(rep, rep.Timeline), Glyph(rep.Brief.Outcome)+" "+Ending(&rep.Brief), rep.Timeline)
 }
 
 func hashOf(s string) string {
@@ -122,18 +124,16 @@ func hashOf(s string) string {
 
 // Title is that of the window.
 func (p *page) Title() string {
-	parts := []string{p.Glyph() + " " + string(p.Cause)}
-	if len(p.Runs) > 0 {
-		parts = append(parts, commandName(p.Runs[0].Command))
-	}
+	parts := []string{Glyph(p.Brief.Outcome) + " " + string(p.Brief.Outcome), p.Command()}
 	if p.Job != "" {
-		parts = append(parts, p.Job)
+		parts = append(parts, values.Plain(p.Job))
 	}
 	return strings.Join(parts, " · ")
 }
 
-// commandName names a command as people do: by the script that an interpreter runs.
-func commandName(words []string) string {
+// Command names the command as people do: by the script that an interpreter runs.
+func (p *page) Command() string {
+	words := p.Brief.Command
 	if len(words) == 0 {
 		return "rsswarden"
 	}
@@ -145,21 +145,23 @@ func commandName(words []string) string {
 	return values.Cut(values.Plain(filepath.Base(words[0])), 40)
 }
 
-// Where is which job it was, when, and how long.
-func (p *page) Where() string { return headline(p.Result, p.T) }
+// Where is what ran, where and when, and how it ended.
+func (p *page) Where() string {
+	parts := []string{p.Command(), headline(p.Result, p.T)}
+	if how := exitWords(&p.Brief); how != "" {
+		parts = append(parts, how)
+	}
+	return strings.Join(parts, " · ")
+}
 
 // Grade is how good the outcome is: a CSS class.
-func (p *page) Grade() string {
-	return map[string]string{"good": "good", "warn": "warning", "bad": "bad", "open": "open"}[mood(p.Result)]
-}
+func (p *page) Grade() string { return string(p.Brief.Outcome.Grade()) }
 
 // Glyph is the sign of the outcome.
-func (p *page) Glyph() string {
-	return map[string]string{"good": "✔", "warn": "!", "bad": "✖", "open": "?"}[mood(p.Result)]
-}
+func (p *page) Glyph() string { return Glyph(p.Brief.Outcome) }
 
 // Headline is how it ended.
-func (p *page) Headline() string { return p.Verdict }
+func (p *page) Headline() string { return Headline(&p.Brief) }
 
 // Clock is a time of day.
 func (p *page) Clock(at time.Time) string { return p.at.text(at) }
@@ -282,6 +284,7 @@ type pageFact struct {
 	Name, Value, More string
 	Meter             bool
 	Share             float64
+	Extra             bool // More is left out on a phone
 }
 
 // Width is the share as the meter shows it.
@@ -289,54 +292,46 @@ func (f pageFact) Width() string { return fmt.Sprintf("%.1f", 100*min(f.Share, 1
 
 // Facts are those numbers.
 func (p *page) Facts() (all []pageFact) {
-	fact := func(name, value, more string) { all = append(all, pageFact{Name: name, Value: value, More: more}) }
-	if l := nearest(p.Result); l != nil {
-		share := l.Ratio()
-		all = append(all, pageFact{"Peak", values.Percent(share),
-			whereOf(p.Result, l) + fmt.Sprintf("%s of %s, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit.Limit), chart.UsedMeans(&l.Limit)), true, share})
+	b := &p.Brief
+	peak := pageFact{Name: "Peak", Value: "–", More: "no use of a limit was seen"}
+	l := b.Peak
+	if b.LackedLimit != nil {
+		l = b.LackedLimit
 	}
-	did, paused := []string{}, 0.0
-	if p.Budget != nil {
-		did = append(did, values.Count(p.Budget.Times, "trim")+" by workers")
+	switch {
+	case l != nil && l.Used > 0 && l.Limit > 0:
+		peak.Meter, peak.Share, peak.Value = true, l.Ratio(), values.Percent(l.Ratio())
+		peak.More = fmt.Sprintf("%s, %s: %s", phrase.Use(l.Name, l.Used, l.Limit), phrase.LimitName(l), l.Compared())
+		if b.Node != "" && len(p.LastNodes()) > 1 {
+			peak.More += ", on " + values.Plain(b.Node)
+		}
+	case b.Most > 0:
+		peak.Value, peak.More = phrase.Roughly(b.Most), "summed RSS; no job limit found"
 	}
-	for _, a := range p.Actions {
-		paused += a.Paused
-		if a.Action != event.ActionWarn {
-			did = append(did, fmt.Sprintf("%d %s", a.Worked, a.Action))
+	did, paused := pageFact{Name: "Did", Value: deedWords(b)}, b.Saved.Paused()
+	switch {
+	case b.Helped == event.HelpedDryRun:
+		did.Value, did.More = "nothing", "dry run"
+	case did.Value == "":
+		did.Value, did.More = "nothing", skippedWords(&b.Saved)
+	}
+	pause := pageFact{Name: "Trainer paused", Value: values.Seconds(paused)}
+	if b.Saved.Recycled > 0 {
+		pause.More = "no batch lost"
+	}
+	return []pageFact{peak, did, pause, {Name: "Duration", Value: took(b.Duration()), More: p.Clock(p.Start) + " to " + p.Clock(p.End), Extra: true}}
+}
+
+// Next is what to type next time.
+func (p *page) Next() (all []analysis.AdviceLine) {
+	n := &p.Brief.Next
+	if line := NextLine(n); line != "" && n.Kind != event.NextRequeued {
+		all = append(all, analysis.AdviceLine{Line: line, Why: NextWhy(n)})
+	}
+	for _, a := range p.Advice {
+		if a.Mem == 0 {
+			all = append(all, a)
 		}
 	}
-	if len(did) == 0 {
-		did = append(did, "nothing")
-	}
-	fact("Did", strings.Join(did, ", "), "")
-	fact("Trainer paused", values.Seconds(paused), "")
-	fact("Duration", values.Span(time.Duration(p.Duration*float64(time.Second))), "from "+p.Clock(p.Start)+" to "+p.Clock(p.End))
 	return all
-}
-
-// whereOf says on which node a limit is, where there are several.
-func whereOf(rep *analysis.Result, l *analysis.Limit) string {
-	if len(rep.LastNodes()) < 2 {
-		return ""
-	}
-	return "on " + runOf(rep, l.Run).Node + ", "
-}
-
-// nearest is the limit on memory that came nearest, nil where none was read. What
-// cannot end a job is not one.
-func nearest(rep *analysis.Result) *analysis.Limit {
-	best := -1
-	for i := range rep.Limits {
-		l := &rep.Limits[i]
-		if !l.Name.Row().Amount || l.Name == event.LimitThrottle || l.Limit.Limit == 0 {
-			continue
-		}
-		if best < 0 || l.Ratio() > rep.Limits[best].Ratio() {
-			best = i
-		}
-	}
-	if best < 0 {
-		return nil
-	}
-	return &rep.Limits[best]
 }

@@ -61,8 +61,39 @@ func newPageTable(id, title string, heads ...string) pageTable {
 	return t
 }
 
-// JoinedLimits are the limits, those of ranks that led in turn as one.
-func (p *page) JoinedLimits() []analysis.Limit { return analysis.JoinLimits(p.Limits) }
+// JoinedLimits are the limits, those of ranks that led in turn as one, the fullest first.
+func (p *page) JoinedLimits() []analysis.Limit {
+	list := slices.Clone(analysis.JoinLimits(p.Limits))
+	slices.SortStableFunc(list, func(a, b analysis.Limit) int { return cmp.Compare(b.Ratio(), a.Ratio()) })
+	return list
+}
+
+// Explained says why it ended, where it did not end well.
+func (p *page) Explained() string {
+	switch p.Brief.Outcome {
+	case event.RunOK, event.RunKept, event.RunTight, event.RunOver:
+		return ""
+	}
+	return p.Verdict
+}
+
+// pageDeed is a row of what was done.
+type pageDeed struct {
+	event.ActionSum
+	Name, Why string
+}
+
+// Deeds are the actions, with the trims that workers made by themselves.
+func (p *page) Deeds() (all []pageDeed) {
+	s := &p.Brief.Saved
+	if s.WorkerTrims > 0 {
+		all = append(all, pageDeed{event.ActionSum{Worked: s.WorkerTrims}, "trim by workers", fmt.Sprintf("%v of pages dropped; they stay in the page cache", s.Dropped)})
+	}
+	for i := range s.Actions {
+		all = append(all, pageDeed{s.Actions[i], string(s.Actions[i].Action), reasons(&s.Actions[i])})
+	}
+	return all
+}
 
 // RunName is what the timeline calls a run.
 func (p *page) RunName(id string) string {
@@ -242,7 +273,7 @@ func howEnded(r *analysis.Run) string {
 }
 
 // reasons tells why actions did not work, the most frequent first.
-func reasons(a event.ActionSum) string {
+func reasons(a *event.ActionSum) string {
 	list := make([]event.Reason, 0, len(a.Reasons))
 	for r := range a.Reasons {
 		list = append(list, r)
@@ -255,7 +286,7 @@ func reasons(a event.ActionSum) string {
 	})
 	var parts []string
 	for _, r := range list {
-		parts = append(parts, fmt.Sprintf("%s (%d)", r, a.Reasons[r]))
+		parts = append(parts, fmt.Sprintf("%s (%d)", a.Action.Why(r), a.Reasons[r]))
 	}
 	return strings.Join(parts, ", ")
 }

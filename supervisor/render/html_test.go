@@ -93,10 +93,14 @@ var hostile = []string{
 	"\xff\xfe\x00\x1b[31m", "\u202egnp.exe", "]]>", "&lt;b&gt;", "';alert(1)//", "{{.}}${1}", "\\u003c/script\\u003e",
 }
 
-func writeBoth(t *testing.T, rep *analysis.Result, tl *analysis.Timeline) (page, svg string) {
+// pageReport is a report of runs with what is drawn.
+func pageReport(runs ...*record.Run) *analysis.Result {
+	return explained(analysis.Input{Runs: runs, Now: scenetest.Noon.Add(time.Hour), Timeline: true})
+}
+
+func writeBoth(t *testing.T, rep *analysis.Result) (page, svg string) {
 	t.Helper()
 	var h, s bytes.Buffer
-	rep.Timeline = tl
 	wardentest.NoError(t, HTML(&h, rep))
 	wardentest.NoError(t, SVG(&s, rep))
 	wellFormed(t, s.Bytes())
@@ -116,11 +120,6 @@ func wellFormed(t *testing.T, b []byte) {
 
 func hostilePage(t *testing.T) (page, svg string) {
 	b := record.NewBuilder(record.Meta{ID: hostile[0], Node: hostile[0], Start: scenetest.Dawn})
-	rep := drawnReport()
-	rep.Verdict, rep.Job = strings.Join(hostile, " "), hostile[3]
-	rep.Evidence, rep.Notes = hostile, hostile
-	rep.Runs = []analysis.Run{{ID: hostile[0], Node: hostile[2], Command: hostile, Sources: hostile, Damage: hostile}}
-	rep.Slurm.State, rep.Slurm.Reason = hostile[0], hostile[1]
 	for i, name := range hostile {
 		b.Limit(event.Limit{Name: event.LimitName(name), Scope: event.Scope(name), Enforcer: name, Note: name})
 		b.Proc(record.Proc{ID: rss.ProcID{PID: i}, Comm: name, Role: rss.Role(name)})
@@ -129,10 +128,6 @@ func hostilePage(t *testing.T) (page, svg string) {
 		b.Event(record.Entry{Value: &event.Decision{ID: uint64(i), Rule: name, Limit: event.LimitName(name), Action: event.Action(name)}})
 		b.Event(record.Entry{Value: &event.Diagnosis{Finding: event.Finding(name), Confidence: event.Confidence(name), Role: rss.Role(name), Bytes: 1, Evidence: []string{name}, Advice: []string{name}}})
 		b.Event(record.Entry{Value: &event.Outcome{Decision: uint64(i), Reason: event.Reason(name), Detail: name}})
-		rep.Limits = append(rep.Limits, analysis.Limit{Run: name, Limit: event.Limit{Name: event.LimitName(name), Enforcer: name, LimitSource: name, Note: name}})
-		rep.Advice = append(rep.Advice, analysis.AdviceLine{Line: name, Why: name, Evidence: name})
-		rep.Findings = append(rep.Findings, analysis.Diagnosis{Finding: event.Finding(name), Confidence: event.Confidence(name), Role: rss.Role(name), Bytes: 1, Evidence: []string{name}, Advice: []string{name}})
-		rep.Cures = append(rep.Cures, analysis.Cure{Remedy: event.Remedy(name), Reason: name})
 	}
 	for at := range 20 {
 		s := &record.Sample{At: time.Duration(at) * time.Second}
@@ -142,8 +137,18 @@ func hostilePage(t *testing.T) (page, svg string) {
 		}
 		b.Sample(s)
 	}
-	tl := drawn([]*record.Run{b.Run()})
-	return writeBoth(t, rep, &tl)
+	rep := pageReport(b.Run())
+	rep.Verdict, rep.Job = strings.Join(hostile, " "), hostile[3]
+	rep.Evidence, rep.Notes, rep.Brief.Command = hostile, hostile, hostile
+	rep.Runs = []analysis.Run{{ID: hostile[0], Node: hostile[2], Command: hostile, Sources: hostile, Damage: hostile}}
+	rep.Slurm = &analysis.SlurmSays{State: hostile[0], Reason: hostile[1]}
+	for _, name := range hostile {
+		rep.Limits = append(rep.Limits, analysis.Limit{Run: name, Limit: event.Limit{Name: event.LimitName(name), Enforcer: name, LimitSource: name, Note: name}})
+		rep.Advice = append(rep.Advice, analysis.AdviceLine{Line: name, Why: name, Evidence: name})
+		rep.Findings = append(rep.Findings, analysis.Diagnosis{Finding: event.Finding(name), Confidence: event.Confidence(name), Role: rss.Role(name), Bytes: 1, Evidence: []string{name}, Advice: []string{name}})
+		rep.Cures = append(rep.Cures, analysis.Cure{Remedy: event.Remedy(name), Reason: name})
+	}
+	return writeBoth(t, rep)
 }
 
 // TestPageTakesHostileNames: names and command lines stay text. That no script
@@ -168,8 +173,7 @@ func TestPageTakesHostileNames(t *testing.T) {
 
 // TestPageLoadsNothing: no address is in a page but the name space of SVG.
 func TestPageLoadsNothing(t *testing.T) {
-	tl := drawn([]*record.Run{scenetest.DrawnRun{Node: "n", Length: time.Minute, Every: time.Second, Workers: 2, Limit: rss.GiB, To: 1}.Build()})
-	page, svg := writeBoth(t, drawnReport(), &tl)
+	page, svg := writeBoth(t, pageReport(scenetest.DrawnRun{Node: "n", Length: time.Minute, Every: time.Second, Workers: 2, Limit: rss.GiB, To: 1}.Build()))
 	for _, doc := range []string{page, svg} {
 		doc = strings.ReplaceAll(doc, "http://www.w3.org/2000/svg", "")
 		for _, bad := range []string{"http:", "https:", "//cdn", "@import", "url(//", "fetch(", "XMLHttp", "WebSocket", "eval(", "innerHTML", " style="} {
@@ -185,8 +189,9 @@ const pageBound = 3 << 20
 func TestPageOfADayIsSmall(t *testing.T) {
 	r := scenetest.DayRun().Build()
 	begin := time.Now()
-	tl := drawn([]*record.Run{r})
-	page, svg := writeBoth(t, drawnReport(scenetest.DayRun()), &tl)
+	rep := pageReport(r)
+	page, svg := writeBoth(t, rep)
+	tl := rep.Timeline
 	l := tl.Runs[0].Levels
 	t.Logf("24 h at 1 s, 16 processes: page %.2f MiB, svg %.2f MiB, %d points of %v, made in %v",
 		float64(len(page))/(1<<20), float64(len(svg))/(1<<20), len(l[0].Sum), l[0].Step, time.Since(begin).Round(time.Millisecond))
@@ -208,57 +213,13 @@ func TestPageOfManyRunsIsSmall(t *testing.T) {
 	for i := range 40 {
 		runs = append(runs, scenetest.DrawnRun{Node: fmt.Sprint("node", i/8), Task: i, Length: time.Hour, Every: time.Second, Workers: 3, Limit: 4 * rss.GiB, From: 0.3, To: 0.9}.Build())
 	}
-	tl := drawn(runs)
-	page, svg := writeBoth(t, drawnReport(), &tl)
+	rep := pageReport(runs...)
+	page, svg := writeBoth(t, rep)
+	tl := rep.Timeline
 	t.Logf("40 runs of 1 h: page %.2f MiB, svg %.2f MiB, points of %v", float64(len(page))/(1<<20), float64(len(svg))/(1<<20), tl.Runs[0].Levels[0].Step)
 	if len(page) > pageBound || tl.LeftOut != 8 {
 		t.Errorf("%d bytes, %d runs left out", len(page), tl.LeftOut)
 	}
-}
-
-// drawnReport is a report by hand: what a page shows beside its timeline.
-func drawnReport(runs ...scenetest.DrawnRun) *analysis.Result {
-	rep := &analysis.Result{
-		V: 1, Job: "4711", Start: scenetest.Dawn,
-		Answer: analysis.Answer{Verdict: "Finished; recycles kept it inside its 4.0 GiB.",
-			Cause: event.CauseEnded, Certainty: analysis.Seen, Outcome: event.RunKept,
-			Evidence: []string{"The exit event has status 0.", "90%:recycle fired on cgroup before the peak and freed 300 MiB each time."}},
-		Forecast: &analysis.Forecast{Made: 812, Note: "of 812 forecasts, 604 can be told and 88 % of those were right within a factor of two"},
-	}
-	risk := 0.02
-	code, kill := 0, "SIGKILL"
-	for _, d := range runs {
-		end := scenetest.Dawn.Add(d.After + d.Length)
-		if end.After(rep.End) {
-			rep.End, rep.Duration = end, end.Sub(scenetest.Dawn).Seconds()
-		}
-		r := analysis.Run{ID: fmt.Sprintf("run-%s-%d", d.Node, d.Task), Node: d.Node, Step: "0", Task: d.Task, Command: []string{"python3", "train.py", "--data", "/scratch/imagenet lmdb"},
-			Start: scenetest.Dawn, End: end, Cause: event.CauseEnded, Code: &code, Samples: int(d.Length / d.Every), Decisions: 42, Sources: []string{"/tmp/rsswarden/4711.0.0"}}
-		if d.Oom {
-			r.Cause, r.Code, r.Signal = event.CauseKernelOOM, nil, &kill
-			rep.Cause, rep.Outcome = event.CauseKernelOOM, event.RunOOM
-			rep.Verdict = "The kernel's OOM killer ended the step: unreclaimable memory reached the step's cgroup limit of " + d.Limit.String() + " on " + d.Node + "."
-		}
-		rep.Runs = append(rep.Runs, r)
-		spark := make([]float64, 40)
-		for i := range spark {
-			spark[i] = d.From + (d.To-d.From)*float64(i)/40
-		}
-		rep.Limits = append(rep.Limits, analysis.Limit{Run: r.ID, Limit: event.Limit{Name: event.LimitCgroup, Scope: event.ScopeStep, Accounting: event.AccountingCgroup,
-			Used: d.Limit.Scale(d.To), Limit: d.Limit, Enforcer: "kernel OOM killer", LimitSource: "memory.max of the step"}, At: end, Last: d.Limit.Scale(d.To), Spark: spark},
-			analysis.Limit{Run: r.ID, Limit: event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Used: 4120, Limit: 65530, Enforcer: "kernel, by ENOMEM", LimitSource: "vm.max_map_count"}, At: end, Last: 4100, Spark: spark})
-	}
-	rep.Peaks.RSS = &analysis.Peak{Bytes: 5 * rss.GiB, At: rep.End}
-	rep.Peaks.Cgroup = &analysis.Peak{Bytes: 4 * rss.GiB / 100 * 97, At: rep.End}
-	rep.Roles = []analysis.Role{{Role: rss.RoleTrainer, Count: 1, Peak: 2 * rss.GiB, At: rep.End, Anon: 1600 * rss.MiB, File: 300 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 2 * rss.GiB},
-		{Role: rss.RoleWorker, Count: 14, Peak: 3 * rss.GiB, At: rep.End, Anon: 2 * rss.GiB, File: 900 * rss.MiB, Shmem: 100 * rss.MiB, PerProcess: 400 * rss.MiB}}
-	rep.Actions = []event.ActionSum{{Action: event.ActionRecycle, Fired: 42, Worked: 28, Freed: 8 * rss.GiB, Paused: 0.4, FirstAt: scenetest.Dawn.Add(time.Minute), LastAt: rep.End,
-		Reasons: map[event.Reason]int{event.ReasonRecent: 14}}}
-	rep.Advice = []analysis.AdviceLine{{Line: "#SBATCH --mem=4608M", Why: "The peak was 3.88 GiB with recycling on; 4.50 GiB leaves 14 % to spare.", Evidence: "Seen in this run alone.", Mem: 4608 * rss.MiB, Risk: &risk},
-		{Line: "num_workers=8", Why: "The trainer never waited for a batch with 8 of 14 workers busy."}}
-	rep.Slurm = &analysis.SlurmSays{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", ReqMem: "4G", Steps: []analysis.StepSays{{ID: "4711.batch", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 3 << 30}}}
-	rep.Notes = []string{"Early samples were thinned to one in ten seconds."}
-	return rep
 }
 
 // TestSeriesOneClock: runs that began at different moments share one clock, and
@@ -268,7 +229,7 @@ func TestSeriesOneClock(t *testing.T) {
 	b := record.NewBuilder(record.Meta{Node: "b", Start: scenetest.Dawn})
 	b.Sample(&record.Sample{At: 5 * time.Second, Roles: []record.RoleSum{{Role: rss.RoleWorker, Count: 3, RSS: rss.GiB}}})
 	second := b.Run()
-	tl := drawn([]*record.Run{first, second})
+	tl := pageReport(first, second).Timeline
 	if !tl.Start.Equal(scenetest.Dawn) || tl.Length != 4*time.Minute || tl.Runs[0].From != time.Minute {
 		t.Errorf("start %v, length %v, first from %v", tl.Start, tl.Length, tl.Runs[0].From)
 	}
@@ -278,7 +239,7 @@ func TestSeriesOneClock(t *testing.T) {
 	if m := tl.Runs[0].Marks; len(m) == 0 || m[len(m)-1].At != 4*time.Minute || m[len(m)-1].Kind != analysis.MarkExit {
 		t.Errorf("last mark %+v", m)
 	}
-	data, err := timelineJSON(&tl)
+	data, err := timelineJSON(tl)
 	wardentest.NoError(t, err)
 	var back map[string]any
 	wardentest.NoError(t, json.Unmarshal(data, &back))
@@ -287,10 +248,10 @@ func TestSeriesOneClock(t *testing.T) {
 // TestSeriesOfNothing: a run that ended before its first sample is drawn too.
 func TestSeriesOfNothing(t *testing.T) {
 	for _, runs := range [][]*record.Run{nil, {record.NewBuilder(record.Meta{Start: scenetest.Dawn}).Run()}} {
-		tl := drawn(runs)
-		if len(tl.Runs) != len(runs) {
-			t.Errorf("%d runs of %d", len(tl.Runs), len(runs))
+		rep := pageReport(runs...)
+		if n := len(rep.Timeline.Runs); n != len(runs) {
+			t.Errorf("%d runs of %d", n, len(runs))
 		}
-		writeBoth(t, drawnReport(), &tl)
+		writeBoth(t, rep)
 	}
 }

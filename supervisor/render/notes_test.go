@@ -30,7 +30,7 @@ func TestNotesOnce(t *testing.T) {
 			r.Thinned = true
 		}
 	}
-	rep, line := told(runs, nil, scenetest.Noon), drawn(runs)
+	rep := pageReport(runs...)
 	want := []string{
 		"4 ranks, the first n1, step 0, task 0: a part of rsswarden had stopped working: slurm: no slurm.conf; cannot ask scontrol: no host",
 		"n1, step 0, task 2: old samples were thinned: one stands for 10 s or more, the fullest of them",
@@ -38,7 +38,7 @@ func TestNotesOnce(t *testing.T) {
 	if diff := cmp.Diff(want, rep.Notes); diff != "" {
 		t.Error(diff)
 	}
-	page, _ := writeBoth(t, rep, &line)
+	page, _ := writeBoth(t, rep)
 	var text bytes.Buffer
 	wardentest.NoError(t, Text(&text, rep, 80, false))
 	if strings.Contains(page, "\uFFFD") || strings.Contains(text.String(), "\uFFFD") {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -38,8 +37,8 @@ func TestPageNumbersAreThoseOfTheReport(t *testing.T) {
 		"counts": {find(t, "maps").scene.Run()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rep := explained(analysis.Input{Runs: runs, Now: scenetest.Noon.Add(time.Hour), Timeline: true})
-			page, _ := writeBoth(t, rep, rep.Timeline)
+			rep := pageReport(runs...)
+			page, _ := writeBoth(t, rep)
 			asJSON, err := json.Marshal(rep)
 			wardentest.NoError(t, err)
 			seen := numbers{has: map[string]bool{}, zone: rep.Start.Location(), start: rep.Timeline.Start}

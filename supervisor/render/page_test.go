@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -21,8 +22,9 @@ func pageFile(t *testing.T, draw ...scenetest.DrawnRun) string {
 	for _, d := range draw {
 		runs = append(runs, d.Build())
 	}
-	tl := drawn(runs)
-	page, svg := writeBoth(t, drawnReport(draw...), &tl)
+	rep := pageReport(runs...)
+	rep.Slurm = &analysis.SlurmSays{Source: "sacct", State: "COMPLETED", ExitCode: "0:0", ReqMem: "4G", Steps: []analysis.StepSays{{ID: "4711.batch", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 3 << 30}}}
+	page, svg := writeBoth(t, rep)
 	path := filepath.Join(t.TempDir(), "report.html")
 	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 	wardentest.NoError(t, os.WriteFile(strings.TrimSuffix(path, "html")+"svg", []byte(svg), 0o644))
@@ -215,7 +217,7 @@ func TestPageWithoutScripts(t *testing.T) {
 	b.decode(b.call("DOM.getDocument", nil), &doc)
 	var html struct{ OuterHTML string }
 	b.decode(b.call("DOM.getOuterHTML", map[string]any{"nodeId": doc.Root.NodeID}), &html)
-	for _, want := range []string{"kept it inside its 4.0 GiB", `class="used"`, "#SBATCH --mem=4608M", "pt_data_worker"} {
+	for _, want := range []string{"finished, kept under the limit", `class="used"`, "#SBATCH --mem=4G", "pt_data_worker"} {
 		if !strings.Contains(html.OuterHTML, want) {
 			t.Errorf("without scripts the page lacks %q", want)
 		}
@@ -250,8 +252,7 @@ func TestPageOfFindings(t *testing.T) {
 	s := scenetest.GrownScene()
 	s.Events = append([]record.Entry{scenetest.Spawned(20 * time.Second)}, s.Events...)
 	r := s.Run()
-	tl := drawn([]*record.Run{r})
-	page, _ := writeBoth(t, told([]*record.Run{r}, nil, scenetest.Noon), &tl)
+	page, _ := writeBoth(t, pageReport(r))
 	path := b.show(page, "findings")
 	b.is("%s marks of 6 findings", "document.querySelectorAll('svg.live .mark.finding').length", "6")
 	quiet(t, b)
@@ -331,8 +332,7 @@ func TestPageOfADayLoads(t *testing.T) {
 func TestPageOfNodes(t *testing.T) {
 	b := startBrowser(t)
 	runs := scenetest.LeadMoved()
-	tl := drawn(runs)
-	page, _ := writeBoth(t, told(runs, nil, scenetest.Noon), &tl)
+	page, _ := writeBoth(t, pageReport(runs...))
 	path := b.show(page, "nodes")
 	b.is("charts of %q", "[...document.querySelectorAll('figure.chart h3')].map(h => h.textContent).join(' ')", "n1 n2")
 	b.is("views %q", "[...document.querySelectorAll('svg.live')].map(s => s.dataset.from + '-' + s.dataset.to).join(' ')", "0-600000 0-600000")

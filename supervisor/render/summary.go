@@ -176,16 +176,24 @@ func besides(b *analysis.Brief) string {
 	return fmt.Sprintf(", memory at %s of %s", values.Percent(b.Peak.Ratio()), phrase.LimitName(b.Peak))
 }
 
+// exitWords is how the command ended: "exit 0", "SIGKILL"; empty where that is not known.
+func exitWords(b *analysis.Brief) string {
+	switch {
+	case b.Signal != nil:
+		return *b.Signal
+	case b.Code != nil:
+		return fmt.Sprintf("exit %d", *b.Code)
+	}
+	return ""
+}
+
 // headTail is the exit status and how long it took: " (exit 0, 19 s)".
 func headTail(b *analysis.Brief) string {
 	var parts []string
-	switch {
-	case b.Outcome == event.RunRequeued && b.Rule != "":
+	if b.Outcome == event.RunRequeued && b.Rule != "" {
 		parts = append(parts, "rule "+values.Cut(values.Plain(b.Rule), 24))
-	case b.Signal != nil:
-		parts = append(parts, *b.Signal)
-	case b.Code != nil:
-		parts = append(parts, fmt.Sprintf("exit %d", *b.Code))
+	} else if how := exitWords(b); how != "" {
+		parts = append(parts, how)
 	}
 	if b.Took > 0 {
 		parts = append(parts, took(b.Duration()))
@@ -241,8 +249,8 @@ func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string
 		phrase.Use(l.Name, l.Used, l.Limit) + style.Paint(values.Dim, ", "+what)
 }
 
-// didWords is what was done, or why nothing could be; empty where nothing was due.
-func didWords(b *analysis.Brief) string {
+// deedWords counts what was done; empty for nothing.
+func deedWords(b *analysis.Brief) string {
 	s := &b.Saved
 	var parts []string
 	add := func(n int, one string) {
@@ -257,7 +265,12 @@ func didWords(b *analysis.Brief) string {
 	add(s.Sum(event.ActionGC).Worked, "garbage collection")
 	add(s.Sum(event.ActionSignal).Worked, "signal")
 	add(s.Sum(event.ActionExec).Worked, "command")
-	text := strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
+}
+
+// didWords is what was done, or why nothing could be; empty where nothing was due.
+func didWords(b *analysis.Brief) string {
+	s, text := &b.Saved, deedWords(b)
 	if paused := s.Paused(); paused >= 0.005 {
 		text += fmt.Sprintf("; paused %.2f s", paused)
 		if s.Recycled > 0 {

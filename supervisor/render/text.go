@@ -381,7 +381,7 @@ func (t *textReport) actionLines(actions []event.ActionSum) {
 		if a.Paused > 0 {
 			line += ", trainer paused " + values.Span(analysis.Seconds(a.Paused))
 		}
-		if text := reasons(*a); text != "" {
+		if text := reasons(a); text != "" {
 			line += "; did not: " + values.Plain(text)
 		}
 		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)

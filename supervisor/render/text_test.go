@@ -133,7 +133,3 @@ func saysNodes(nodes ...string) *analysis.SlurmSays {
 func told(runs []*record.Run, said *analysis.SlurmSays, now time.Time) *analysis.Result {
 	return explained(analysis.Input{Runs: runs, Slurm: said, Now: now})
 }
-
-func drawn(runs []*record.Run) analysis.Timeline {
-	return *explained(analysis.Input{Runs: runs, Now: scenetest.Noon, Timeline: true}).Timeline
-}

@@ -129,7 +129,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		return fmt.Sprintf("the record breaks off at %s without a word: all of it was killed at once%s, or rsswarden's watcher alone, or the node failed; which of them is not known; %s",
 			q.clock(q.End), how, q.nearestText())
 	case analysis.EndSHM:
-		return fmt.Sprintf("/dev/shm was full: %v of %v was used %s; the command ended with %s", b.Used, b.Limit.Limit, q.when(b.At), died)
+		return fmt.Sprintf("/dev/shm was full: %s was used %s; the command ended with %s", phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), died)
 	case analysis.EndCount:
 		return q.countText(f)
 	case analysis.EndUsedUp:
@@ -185,11 +185,11 @@ func (q *caseText) kernelKill(f *analysis.Ending) string {
 }
 
 // kernelText is which cgroup was full: "cgroup /…/job_12 (the job's --mem,
-// 3000M) was full: 2.92 GiB of 2.93 GiB could not be reclaimed at 14:03:22,
+// 3000M) was full: 2990 of 3000 MiB could not be reclaimed at 14:03:22,
 // 0.4 s before".
 func (q *caseText) kernelText(b analysis.LimitState) string {
 	where := "cgroup " + q.level(b)
-	held := fmt.Sprintf("%v of %v could not be reclaimed %s", b.Used, b.Limit.Limit, q.when(b.At))
+	held := fmt.Sprintf("%s could not be reclaimed %s", phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At))
 	switch {
 	case b.Ratio() >= analysis.NearFull:
 		return where + " was full: " + held
@@ -239,7 +239,7 @@ func (q *caseText) stepKill(b analysis.LimitState) string {
 	if strings.Contains(b.Enforcer, "perhaps") {
 		who = "slurmstepd, which here may use OverMemoryKill"
 	}
-	text := fmt.Sprintf("killed by %s: the %s of %s was %v of %v %s%s", who, what, q.whose(b), b.Used, b.Limit.Limit, q.when(b.At), note)
+	text := fmt.Sprintf("killed by %s: the %s of %s was %s %s%s", who, what, q.whose(b), phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), note)
 	if b.Rate > 0 {
 		text += q.grew(b)
 	}
@@ -258,8 +258,8 @@ func (q *caseText) whose(b analysis.LimitState) string {
 }
 
 func (q *caseText) nodeText(b analysis.LimitState) string {
-	text := fmt.Sprintf("the node had no memory left: %v of %v was used (MemTotal less MemAvailable, everything on the node) %s",
-		b.Used, b.Limit.Limit, q.when(b.At))
+	text := fmt.Sprintf("the node had no memory left: %s was used (MemTotal less MemAvailable, everything on the node) %s",
+		phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At))
 	if b.Ratio() < analysis.NearFull {
 		text += q.grew(b)
 	}
@@ -272,7 +272,7 @@ func (q *caseText) jobKill(b analysis.LimitState) string {
 	if strings.Contains(b.Enforcer, "perhaps") {
 		who = "slurmd, which here may use OverMemoryKill"
 	}
-	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %v of %v together %s (%s)", who, b.Used, b.Limit.Limit, q.when(b.At), b.Compared())
+	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %s together %s (%s)", who, phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), b.Compared())
 	if b.Rate > 0 {
 		text += q.grew(b)
 	}

@@ -173,7 +173,7 @@ function drawMarks(c, g, data) {
     const at = c.x(m.t);
     if (at < c.left - 0.5 || at > c.right + 0.5) continue;
     const last = groups[groups.length - 1];
-    if (last && at - last.from < 14) {
+    if (last && at - last.from < 20) {
       last.n++;
       if (RANK[m.kind] > RANK[last.m.kind]) { last.m = m; last.at = at; }
     } else groups.push({ at, from: at, m, n: 1 });

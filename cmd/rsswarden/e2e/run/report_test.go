@@ -106,7 +106,7 @@ func TestReportOfNodes(t *testing.T) {
 		out := s.report(args...)
 		wardentest.Says(t, out,
 			"all 4 ranks on 2 nodes ended with exit status 0; n2 came nearest",
-			"n2 came nearest to its limit: cgroup, job at 3.60 GiB of 4.00 GiB (90 %)",
+			"n2 came nearest to its limit: cgroup, job at 3.6 of 4.0 GiB (90 %)",
 			"on n2 the lead went from step 0, task 2, whose watcher was gone, to step 0,",
 			"  n1           cgroup    2.80 GiB",
 		)
