@@ -8,12 +8,11 @@
 // meet the same machine; what is watched for a minute is watched at the same time. What
 // follows from the runs is in lines that begin with #, with its goal if it has one. A missed
 // goal is no error: figures of one machine prove nothing on another. -short takes few and
-// short runs, which only show that all works. What a benchmark measures stands at its
-// function; those of the readers alone are run by go test ./rss/... -bench .
+// short runs, which only show that all works. A comment at each function says what it measures; those of the readers alone are run by go test ./rss/... -bench .
 //
 // What not to conclude: SumRSS, procfs with PIDs known and the C loop do less than psutil:
 // they do not look for new processes. A full look lists /proc only where something was
-// forked, so other work on the machine makes it dearer. earlyoom reads two numbers of the
+// forked, so other work on the machine makes it more expensive. earlyoom reads two numbers of the
 // whole machine. What grows in Bursts and Storm is mapped, not charged: it counts in RSS, in
 // no cgroup. The poll of Bursts is the best of its kind, one read of one file. Ratios of added
 // time, as in Start, are of small differences: below twenty runs they say nothing. A loaded

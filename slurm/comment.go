@@ -19,7 +19,7 @@ const (
 
 var (
 	errCommentLong  = errors.New("the job's own comment is too long to be kept beside ours")
-	errCommentLines = errors.New("the job's own comment has several lines, which cannot be told from what scontrol prints after it")
+	errCommentLines = errors.New("the job's own comment has several lines, which cannot be separated from what scontrol prints after it")
 	errComment      = errors.New("not the output of scontrol show job")
 )
 

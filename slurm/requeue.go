@@ -134,7 +134,7 @@ func ParsePartitionMaxMemory(b []byte) MaxMemory {
 	return least
 }
 
-// errAllOfNode says that there is no more to be had.
+// errAllOfNode says that the job has all memory of its node already.
 var errAllOfNode = errors.New("the job was given no amount of memory that could be raised (--mem=0, or memory by GPU)")
 
 // Raise returns what the job is to be given so that it has so many bytes on each
@@ -156,7 +156,7 @@ func (j RunningJob) Raise(bytes uint64, room MaxMemory) (mib uint64, err error) 
 	mib = (want + each - 1) / each
 	if room.MiB > 0 && mib*each > room.MiB {
 		if mib = room.MiB / each; mib <= j.MiB {
-			return 0, fmt.Errorf("the job has %d MiB, and no more is to be had: %d MiB by %s", now, room.MiB, room.Says)
+			return 0, fmt.Errorf("the job has %d MiB, and can get no more: %d MiB by %s", now, room.MiB, room.Says)
 		}
 	}
 	return mib, nil

@@ -97,7 +97,7 @@ func TestRaise(t *testing.T) {
 		{"rounded up", job(300), 375*mib + 1, room, 376, "MinMemoryNode=376", ""},
 		{"as much as there is", job(7000), 8750 * mib, room, 8000, "MinMemoryNode=8000", ""},
 		{"no room known", job(7000), 8750 * mib, MaxMemory{}, 8750, "MinMemoryNode=8750", ""},
-		{"all of the node already", job(8000), 10000 * mib, room, 0, "", "no more is to be had: 8000 MiB by RealMemory of node n1"},
+		{"all of the node already", job(8000), 10000 * mib, room, 0, "", "can get no more: 8000 MiB by RealMemory of node n1"},
 		{"less than now", job(300), 200 * mib, room, 0, "", "200 MiB is no more than the 300 MiB that the job has"},
 		{"as much as now", job(300), 300 * mib, room, 0, "", "no more than"},
 		{"nothing", job(300), 0, room, 0, "", "no more than"},
@@ -105,7 +105,7 @@ func TestRaise(t *testing.T) {
 		{"for each CPU", cpu(150, 2, 1), 375 * mib, room, 188, "MinMemoryCPU=188", ""},
 		{"CPUs of several nodes", cpu(100, 8, 2), 500 * mib, room, 125, "MinMemoryCPU=125", ""},
 		{"for each CPU, as much as there is", cpu(1000, 7, 1), 9000 * mib, room, 1142, "MinMemoryCPU=1142", ""},
-		{"for each CPU, no more", cpu(1142, 7, 1), 9000 * mib, room, 0, "", "no more is to be had"},
+		{"for each CPU, no more", cpu(1142, 7, 1), 9000 * mib, room, 0, "", "can get no more"},
 	} {
 		got, err := c.job.Raise(c.bytes, c.room)
 		if c.err != "" {
@@ -251,7 +251,7 @@ func TestRequeueSteps(t *testing.T) {
 				t.Errorf("memory %q, reason %q", ctl.memory, ctl.reason)
 			}
 			if last := steps[len(steps)-1]; len(steps) > 4 || last.OK != (c.want.Requeued && !c.want.Held || c.want.Gone) {
-				t.Errorf("told of %v", steps)
+				t.Errorf("steps %v", steps)
 			}
 			for _, s := range steps {
 				if s.Tries < 1 || s.OK != (s.Error == "") || s.String() == "" {

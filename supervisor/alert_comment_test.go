@@ -59,7 +59,7 @@ func TestAlertComment(t *testing.T) {
 	if err := s.written(); err != nil {
 		t.Fatal(err)
 	}
-	s.full() // it is said
+	s.full() // writes the comment
 	if s.tell.Alerts.Comment.Writing() != nil {
 		t.Error("written again")
 	}

@@ -49,7 +49,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 	first.tell.Alerts.Close(false) // others live
 	next.inherits(first)
 	if got := next.tell.Alerts.OpenIDs(); got != want {
-		t.Errorf("the next leader tells of %v, the first has told of %v", got, want)
+		t.Errorf("the next leader has %v, the first had %v", got, want)
 	}
 	if m := carried(t, place, 2); m[0].ID != m[1].ID || m[0].Status != alert.Firing || m[1].Status != alert.Firing {
 		t.Errorf("%+v", m)

@@ -129,7 +129,7 @@ func TestAttachedJob(t *testing.T) {
 	if len(asked) != 2 || asked[1] != task {
 		t.Errorf("asked %v", asked)
 	}
-	// No such processes are to be had outside the made-up tree.
+	// No such processes exist outside the made-up tree.
 	if err := s.acts.Kill(s.observe.Pop.Command, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("whether it lives: %v", err)
 	}

@@ -47,8 +47,8 @@ func (e *engine) end(exit *hold.Exit) {
 	e.tell.End(&out, action.LastPatience)
 }
 
-// tellSignals tells of those that wait to be told: of what ended the command,
-// nothing may be left out because its end was told of first.
+// tellSignals reports the pending signals before the end, so that none of those that ended
+// the command is left out.
 func (e *engine) tellSignals() {
 	for {
 		select {

@@ -24,9 +24,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
-// coolDown is the pause between an action that was enough and the next. What
-// an action brought is measured at once, no average lags behind it, so there is
-// nothing to wait for but the next crossing.
+// coolDown is the pause between an action that was enough and the next. The result of an
+// action is measured at once, without a lagging average, so there is nothing to wait for
+// but the next crossing.
 const coolDown = 200 * time.Millisecond
 
 // Options are what one watcher works with.
@@ -79,7 +79,7 @@ func Watch(opt Options) {
 	begin := opt.Link.Begin()
 	if s := &opt.Settings; begin.LeftOut {
 		s.Dir = ""
-		s.Warnings = append(s.Warnings, "loaders are not talked to: the environment leaves no room for our variables (E2BIG)")
+		s.Warnings = append(s.Warnings, "the loader hook is off: the environment leaves no room for our variables (E2BIG)")
 	}
 	e := newEngine(opt, begin)
 	if e.join(begin); e.node.Leads() {

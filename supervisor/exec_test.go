@@ -58,7 +58,7 @@ func TestExecIsTold(t *testing.T) {
 	all := s.events()
 	decisions, outcomes := named(all, event.NameDecision), named(all, event.NameOutcome)
 	if len(decisions) != 1 || decisions[0]["reading"] != nil || decisions[0]["seq"] != float64(d.Seq) {
-		t.Errorf("decisions %v; the command was told of %d", decisions, d.Seq)
+		t.Errorf("decisions %v; the command got %d", decisions, d.Seq)
 	}
 	if len(outcomes) != 1 || outcomes[0]["ok"] != true || outcomes[0]["exit"] != 0.0 || outcomes[0]["decision"] != 1.0 {
 		t.Errorf("outcomes %v", outcomes)

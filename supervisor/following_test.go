@@ -145,8 +145,8 @@ func TestGraceWhileSuspended(t *testing.T) {
 	dead(t, s.id)
 }
 
-// TestOrdersBeforeNews: what was asked before we could be told of it is carried out,
-// and what was asked last of all.
+// TestOrdersBeforeNews: an order from before we watched for news is carried out, and so is
+// the last one.
 func TestOrdersBeforeNews(t *testing.T) {
 	for name, carried := range map[string]func(first, s *rankStand){
 		"before it follows": func(_, s *rankStand) {
@@ -192,7 +192,7 @@ func TestOrdersWithoutNews(t *testing.T) {
 	}
 	s.holder.messages <- hold.Exit{Signal: 15}
 	yields(t, led, 10*time.Second)
-	if want := "looks are taken instead"; !strings.Contains(s.stderr(), want) {
+	if want := "samples are taken instead"; !strings.Contains(s.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 }

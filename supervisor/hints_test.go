@@ -9,8 +9,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
-// TestStallsDecideNothing: what the kernel tells of stalls brings a look forward, and
-// what is seen in it counts alone: neither that others of the node wait for memory,
+// TestStallsDecideNothing: the kernel's report of a stall brings a look forward, and only
+// what that look reads counts: neither that others of the node wait for memory,
 // nor that some did a while ago, is a reason to act.
 //
 // C2: pressure with memory free. C3: pressure that a kernel tells wrongly.

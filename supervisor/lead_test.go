@@ -158,7 +158,7 @@ func (s *stand) watchedRSS() (sum rss.Bytes) {
 }
 
 // TestMembersOfOtherKinds: who has other options, is in another job or on another
-// node, leads by itself; outside Slurm everybody does.
+// node, leads by itself; outside Slurm every run does.
 func TestMembersOfOtherKinds(t *testing.T) {
 	dir := runtimeDir(t)
 	first := leading(t, inJob(t, 0, dir))
@@ -248,7 +248,7 @@ func TestFollower(t *testing.T) {
 		t.Errorf("the first event is %v", all[0])
 	}
 	if len(named(all, event.NameLimit)) == 0 {
-		t.Error("the limits were not told of")
+		t.Error("the limits were not reported")
 	}
 }
 

@@ -222,8 +222,8 @@ func TestNewsDoNotPutLooksOff(t *testing.T) {
 	}
 }
 
-// TestPressedLooks: an event of the kernel's about a limit of cgroup v2 brings a
-// look in full at once, and many of them not more than the loop can bear.
+// TestPressedLooks: a kernel event about a limit of cgroup v2 causes a full look at once;
+// many of them cause no more than the loop's budget.
 func TestPressedLooks(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "memory.events")
@@ -256,8 +256,8 @@ func TestPressedLooks(t *testing.T) {
 	}
 }
 
-// TestHintsAreBoundByTheirCost: where full looks are dear, the kernel's hints bring
-// fewer of them; each still brings one where none was taken lately.
+// TestHintsAreBoundByTheirCost: where full looks are expensive, the kernel's hints cause
+// fewer of them; each still causes one where none was taken lately.
 func TestHintsAreBoundByTheirCost(t *testing.T) {
 	s := opened(t, nil)
 	for range 8 {

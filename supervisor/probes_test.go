@@ -40,9 +40,9 @@ func TestPSSSettlesOnWhichSideOfARungUseStands(t *testing.T) {
 	}
 }
 
-// TestDearLooksAfterReadings: a reading on which much depends brings a full look, no
-// oftener than such looks may cost, and never later than they may.
-func TestDearLooksAfterReadings(t *testing.T) {
+// TestExpensiveLooksAfterReadings: a reading on which much depends causes a full look, within
+// the budget of such looks, and never later than they are due.
+func TestExpensiveLooksAfterReadings(t *testing.T) {
 	s := newStand(t, func(o *Options) {
 		o.Settings.Accounting, o.Settings.Interval = event.AccountingPSS, time.Hour
 	})
@@ -102,7 +102,7 @@ func TestSHMUsersAreTold(t *testing.T) {
 		t.Fatal("no probe ended within 20 s")
 	}
 	if strings.Contains(s.stderr(), "this job holds") {
-		t.Error("it is said before a look")
+		t.Error("a line before a look")
 	}
 	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told())
 	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told())

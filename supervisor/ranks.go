@@ -67,8 +67,8 @@ func placeName(o *Options, holder int) string {
 	})
 }
 
-// takeLead begins to lead: who else is here is met, and told of. It says whether
-// anybody is.
+// takeLead begins to lead: it meets the other ranks here and reports them. It returns
+// whether there are any.
 func (e *engine) takeLead() bool {
 	e.heardNode(e.node.Lead(e.now()))
 	if e.node.Successor {
@@ -242,7 +242,7 @@ const briefRecord = time.Minute
 // endInherited does what is left of the lead where that has fallen to us and our command has
 // ended before we began to lead: ranks end together as a rule, within less time than that
 // takes. A record has the ends of the ranks, for the leader's was closed with the first, and
-// where no command lives any more, what the leader has told of is resolved.
+// where no command lives any more, the leader's alerts are resolved.
 func (e *engine) endInherited() {
 	ends, alone := e.node.Ends()
 	if e.runTime() >= briefRecord || e.Settings.Record != settings.RecordAuto {

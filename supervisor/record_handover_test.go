@@ -75,7 +75,7 @@ func TestSuccessorIsRecorded(t *testing.T) {
 	}
 	all := second.events()
 	if n := len(named(all, event.NameHandover)) + len(named(all, event.NameStart)); n != 0 {
-		t.Errorf("%d events were told of, want them in the record alone", n)
+		t.Errorf("%d events were written, want them in the record alone", n)
 	}
 	run := k.Run()
 	var names []event.Name

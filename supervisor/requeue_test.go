@@ -142,7 +142,7 @@ func TestCanRequeue(t *testing.T) {
 		{"often enough, by the environment", "97%:requeue", map[string]string{"SLURM_RESTART_COUNT": "3"}, fakeJob, nil, event.ReasonRequeues, "started again 3 times, and --max-requeues is 3"},
 		{"often enough, by Slurm", "97%:requeue", nil, job("Restarts=0", "Restarts=4"), nil, event.ReasonRequeues, "started again 4 times"},
 		{"less than now", "97%:requeue=500M", nil, fakeJob, nil, event.ReasonNoRequeue, "500 MiB is no more than the 1000 MiB that the job has"},
-		{"all of the node", "97%:requeue", nil, job("1000M", "8000M"), nil, event.ReasonNoRequeue, "no more is to be had: 8000 MiB by RealMemory of node n1"},
+		{"all of the node", "97%:requeue", nil, job("1000M", "8000M"), nil, event.ReasonNoRequeue, "can get no more: 8000 MiB by RealMemory of node n1"},
 		{"--mem=0", "97%:requeue", nil, job("1000M", "0"), nil, event.ReasonNoRequeue, "--mem=0"},
 		{"advice", "97%:requeue=advice", nil, fakeJob, nil, "", ""},
 		{"another limit", "97%:requeue", nil, fakeJob, func(s *stand) { s.Settings.LimitShare = 0 }, event.ReasonNoHelp, "does not raise this limit"},

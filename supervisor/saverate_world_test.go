@@ -21,7 +21,7 @@ const (
 	rateForkGiB = 9 * time.Millisecond  // … and for the page tables of each GiB
 	rateExit    = 15 * time.Millisecond // a worker that was told to end has ended
 	rateRecords = 16                    // of a batch: the budget is looked at between them
-	rateWorth   = rss.MiB               // the hook's own: a trim that brought less was for nothing
+	rateWorth   = rss.MiB               // the hook's own: a trim that freed less was useless
 	rateStep    = 16 * rss.MiB          // … and less growth is not worth another
 	rateReport  = 5 * time.Second       // … between two reports of budgets
 	rateWarm    = 3                     // batches after which a worker has what it needs of its own

@@ -146,7 +146,7 @@ func TestScontrolsAnswerIsTold(t *testing.T) {
 	}
 	slices.Sort(told)
 	if !slices.Equal(told, []string{"slurm", "time"}) {
-		t.Errorf("told of %v", told)
+		t.Errorf("reported %v", told)
 	}
 }
 

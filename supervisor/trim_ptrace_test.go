@@ -166,7 +166,7 @@ func TestPlanThatHangs(t *testing.T) {
 	}
 }
 
-func TestPtraceIsOffForEverybody(t *testing.T) {
+func TestPtraceIsOffForAll(t *testing.T) {
 	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
 	s.open(s.holder.begin)
 	s.plans()

@@ -6,7 +6,7 @@
 // in RSS as in a loader's worker that maps a data set, and takes no memory. A
 // process that touches memory of its own is no faster than the kernel clears
 // pages, which on small machines is well below 4 GiB/s, and four of its GiB are
-// not there to be had beside other work.
+// not available beside other work.
 //
 // It says "filled PID", and "grown NS" with the time that the growth took.
 #define _GNU_SOURCE

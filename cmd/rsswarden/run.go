@@ -100,7 +100,7 @@ func start(p process, s settings.Settings) error {
 	if s.Loader {
 		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p)})
 		if err != nil {
-			s.Warnings = append(s.Warnings, "loaders are not talked to: "+err.Error())
+			s.Warnings = append(s.Warnings, "the loader hook is off: "+err.Error())
 		} else {
 			opt.Env, s.Dir = prepared.Env, prepared.Dir
 			used = filepath.Dir(filepath.Dir(s.Dir))

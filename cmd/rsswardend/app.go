@@ -132,7 +132,7 @@ func parse(p process, c *cli.Context) (settings, error) {
 		s.listen = ""
 	}
 	if s.listen == "" && s.textfile == "" && s.records == "" {
-		return s, usagef("give --textfile DIR, or leave --listen out", "nothing to tell anybody: no --listen, --textfile or --records")
+		return s, usagef("give --textfile DIR, or leave --listen out", "nothing to do: no --listen, --textfile or --records")
 	}
 	if s.listen != "" {
 		if _, _, err := net.SplitHostPort(s.listen); err != nil {

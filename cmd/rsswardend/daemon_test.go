@@ -197,7 +197,7 @@ func TestUsage(t *testing.T) {
 		says string
 	}{
 		{[]string{"--listen", "7"}, "", "not an address"},
-		{[]string{"--listen", "none"}, "", "nothing to tell"},
+		{[]string{"--listen", "none"}, "", "nothing to do"},
 		{[]string{"--interval", "1ms"}, "", "too short"},
 		{[]string{"--interval", "10"}, "", "error: --interval \"10\" has no unit\nhint: give the number a unit: --interval 10s\n"},
 		{[]string{"--interval", "soon"}, "", "error: --interval \"soon\" is not a duration\nhint: give a number with a unit"},
@@ -403,7 +403,7 @@ func TestUnitIsHardened(t *testing.T) {
 }
 
 // TestUnitStarts gives the unit's options to the program, as a user who may do nothing,
-// with no capability to be had, and all files but its own read-only.
+// without any capability, and all files but its own read-only.
 func TestUnitStarts(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to take it away")

@@ -32,8 +32,8 @@ const (
 	maxLater     = 5 * time.Minute // believed of Retry-After
 )
 
-// send reads one request, posts each of its bodies, and writes one line about
-// what came of it. The exit status is 0 where all were taken, 1 where not, and 2
+// send reads one request, posts each of its bodies, and writes one line with the
+// result. The exit status is 0 where all were taken, 1 where not, and 2
 // where the request cannot be understood.
 func send(in io.Reader, out io.Writer) int {
 	var r alert.Request

@@ -1,5 +1,5 @@
 // Package integrations_test runs the examples here under the tools they are for, or,
-// where a tool is not to be had, under what stands in for it, as docs/integrations.md
+// without a tool, under a stand-in for it, as docs/integrations.md
 // says of each.
 package integrations_test
 

@@ -24,10 +24,10 @@ const (
 	full  = 236 * rss.MiB // 92 % of that, and 96 with a rsswarden beside it
 )
 
-// TestEndToEnd: real jobs that near their limit, told of by the daemon and by the textfile
-// of their run, are told of to people by a real Prometheus and Alertmanager with the
-// files of this directory, in the time that those promise, and once they are over;
-// whoever of the chain is killed and started again loses none, and resolves none. Beside
+// TestEndToEnd: for real jobs near their limit, exported by the daemon and by the textfile
+// of their run, a real Prometheus and Alertmanager with the files of this directory send
+// notifications, in the time that the rules promise, and again when they are over. A
+// restart of any part loses none and resolves none. Beside
 // them a job that only page cache brings to its limit raises no alert.
 func TestEndToEnd(t *testing.T) {
 	tree := rsstest.NewSlurmTree(t)
@@ -76,7 +76,7 @@ func TestEndToEnd(t *testing.T) {
 		t.Fatal("the run died")
 	}
 	within(t, scrape+slack, "the textfile tells at its decisions", func() bool { return told("102", "node", "> 0.9") })
-	within(t, promised, "people are told of the run", firing("102", began))
+	within(t, promised, "a notification about the run", firing("102", began))
 
 	// Prometheus is killed while an alert is pending.
 	if !alone.Anon(full) {
@@ -109,7 +109,7 @@ func TestEndToEnd(t *testing.T) {
 	if waited < before {
 		t.Errorf("it had waited for %.1f s, and when Prometheus was started again for %.1f s", before, waited)
 	}
-	within(t, promised+grace, "people are told of the job, though Prometheus was killed", firing("101", began))
+	within(t, promised+grace, "a notification about the job, though Prometheus was killed", firing("101", began))
 
 	// … and while they fire. Alertmanager has them for 4 times resend.
 	at = time.Now()
@@ -155,7 +155,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 	within(t, slack, "the daemon has seen the kill", func() bool { return strings.Contains(s.daemon.Said(), "of a job\" jobid=104 ") })
 	tree.Remove(104)
-	within(t, look+scrape+evaluation+slack, "people are told of the kill", func() bool {
+	within(t, look+scrape+evaluation+slack, "a notification about the kill", func() bool {
 		_, ok := s.told.Find(began, "firing", map[string]string{"alertname": "JobOOMKilled", "jobid": "104", "node": tree.Node})
 		return ok
 	})

@@ -38,7 +38,7 @@ const (
 	grace      = 30 * time.Second / faster
 
 	// targets is after how long a Prometheus that was started knows its targets and its
-	// Alertmanagers, here as at a site. Alertmanager forgets an alert that it was not told of for
+	// Alertmanagers, here as at a site. Alertmanager forgets an alert that was not re-sent for
 	// 4 times resend, which is a minute: it is no less here than bridges that.
 	targets = 5 * time.Second
 	resend  = 8 * time.Second

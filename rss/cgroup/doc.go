@@ -1,5 +1,5 @@
 // Package cgroup reads what memory cgroups limit and charge, v1 and v2, from
-// the leaf a process is in up to the root, as anybody may: nothing is written
+// the leaf a process is in up to the root: nothing is written
 // and no privilege is needed.
 //
 // A limit may stand on any level, seldom on the leaf, and is compared with the
@@ -14,7 +14,7 @@
 //
 // Dirty pages and pages under writeback count as reclaimable: at the limit the
 // kernel writes them out and makes the allocation wait. A job that writes 900
-// MB under a limit of 300 MB stands at 97 % with them counted in, and sees no
+// MB under a limit of 300 MB is at 97 % with them counted in, and sees no
 // OOM kill. Writing may hang with the file system behind it; then so does the
 // job.
 //

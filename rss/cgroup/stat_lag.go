@@ -99,7 +99,7 @@ func (l *Level) remember(m Memory, behind bool) {
 }
 
 // catchUp reads once more what is behind: whoever reads memory.stat of a level
-// above has all below it summed up. Where that is of no use, or no level above
+// above has all below it summed up. Where that does not help, or no level above
 // can be seen, the levels below say what is true of this one at the least. What
 // remains unknown counts as what cannot be reclaimed.
 func (l *Level) catchUp(m Memory) (Memory, bool) {

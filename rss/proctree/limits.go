@@ -30,7 +30,7 @@ func ResidentLimit(proc string, pid int) (uint64, error) {
 	return l.ResidentSet, nil
 }
 
-// Limits reads /proc/PID/limits (proc_pid_limits(5)) once. Anybody may read it.
+// Limits reads /proc/PID/limits (proc_pid_limits(5)) once. It needs no privilege.
 // Its error is [Vanished] where there is no such PID.
 func Limits(proc string, pid int) (rss.ResourceLimits, error) {
 	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "limits"), procfile.Small)

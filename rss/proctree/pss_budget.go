@@ -109,7 +109,7 @@ func (m *moves) add(all, own moves) {
 }
 
 // moved is what the process itself has given up and mapped since it was seen last. Its own
-// anonymous memory is new to everybody, but for what a fork shares.
+// anonymous memory is new to every process, except for what a fork shares.
 func (e *pssEntry) moved(p *rss.Proc) moves {
 	was := &e.now
 	if was.ID != p.ID {
@@ -231,7 +231,7 @@ func (b *PSSBudget) score(p *rss.Proc, now time.Duration) rss.Bytes {
 	return moved + p.RSS.Scale(age)
 }
 
-// Done says what the reading that was due brought and starts the pause that
+// Done takes in the result of the reading that was due and starts the pause that
 // pays for it. now becomes the reading's At.
 func (b *PSSBudget) Done(ask PSSAsk, pss rss.PSS, err error, now time.Duration) {
 	share := b.Share
@@ -375,8 +375,8 @@ func (s stretch) most() rss.Bytes {
 	return s.size.Scale(longestHold.Seconds() / s.held.Seconds())
 }
 
-// forbid settles whether the process may be read at all, and keeps what is to
-// be told of one that may not.
+// forbid settles whether the process may be read at all, and keeps the reason where it
+// may not.
 func (b *PSSBudget) forbid(e *pssEntry) {
 	size, largest := e.now.RSS, b.Largest
 	if largest == 0 {

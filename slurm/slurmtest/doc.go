@@ -40,7 +40,7 @@
 //
 // Ask for memory by --mem: without it a job has 256 MiB a CPU. A step is
 // looked at each second; a job that must be killed or must not be killed has to
-// stand at its peak for longer than that.
+// stay at its peak for longer than that.
 //
 // To look at a running job from outside: [JobRun.Running] waits for it,
 // [JobRun.Processes] lists its PIDs, [JobRun.MemoryCgroup] is where its

@@ -194,7 +194,7 @@ func (run *JobRun) Processes(step string) []int {
 
 // MemoryCgroup is the directory of a step in the memory hierarchy, of the job
 // where step is empty. It exists in the cgroup modes only. Each node has one:
-// this is the cluster's first node's, another's is to be had by [JobRun.On].
+// this is the cluster's first node's, [JobRun.On] has another's.
 func (run *JobRun) MemoryCgroup(step string) string {
 	return run.cgroup("memory", cmp.Or(run.node, run.c.Node()), step)
 }

@@ -204,7 +204,7 @@ func polledWhenAsked(t *testing.T, o slurmtest.Options) {
 	run := c.Submit(t, fmt.Sprintf("exec %s hold x anon=150", c.InstallSelf(t)), "--mem=100")
 	held(t, run, "x")
 	if r, err := run.Now(t.Context()); err != nil || r.State != "RUNNING" {
-		t.Fatalf("job is %s before anybody asked: %v", r.State, err)
+		t.Fatalf("job is %s before a request: %v", r.State, err)
 	}
 	c.Do(t, "sstat", "-j", run.ID+".batch")
 	if r := run.Wait(t); r.State != "FAILED" || r.Signal != 9 {

@@ -25,8 +25,7 @@ type World struct {
 	Now    time.Duration // on the clock of Sample.Mono
 	Sample *rss.Sample
 	Said   []Said // what loaders reported since the last look
-	// Used is what the limit that the action is for stands at for certain, of
-	// the same reading as Sample.
+	// Used is the certain use of the action's limit, of the same reading as Sample.
 	Used rss.Bytes
 	// Planned and Taken are what came for a [Stopper] since the last look.
 	Planned []Planned
@@ -113,7 +112,7 @@ func (a *sequence) Awaits() bool { return Awaits(a.running) }
 // Wakes is that of what is carried out now.
 func (a *sequence) Wakes() time.Duration { return Wakes(a.running) }
 
-// and is what two actions brought of which one followed the other.
+// and is the result of two actions, one after the other.
 func (r Result) and(next Result) Result {
 	all := next
 	if r.OK && !next.OK {

@@ -6,7 +6,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 )
 
-// certain is what a limit stands at, at most.
+// certain is the use of a limit, at most.
 func certain(l *event.Limit) rss.Bytes {
 	if l.Accounting == event.AccountingPSS {
 		return l.UsedMax
@@ -14,9 +14,9 @@ func certain(l *event.Limit) rss.Bytes {
 	return l.Used
 }
 
-// uncertain says that what a limit stands at is not known well enough to measure
-// by: a worker that ended has left its shared pages to the others, and only
-// new readings of PSS tell.
+// uncertain says that the use of a limit is not known well enough to measure by: a worker
+// that ended has left its shared pages to the others, and only a new reading of PSS shows
+// how many.
 func (a *Set) uncertain(before *event.Limit) bool {
 	l := a.View.Limit(before.ID())
 	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)

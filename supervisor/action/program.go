@@ -115,8 +115,8 @@ func (s *Programs) Next() {
 	}
 }
 
-// Close gives the program that runs so long to end, and then ends it. It returns
-// how those ended that were asked for and not yet told of.
+// Close gives the running program that long to end, and then ends it. It returns the
+// results that were not reported yet.
 func (s *Programs) Close(patience time.Duration) []Ran {
 	var all []Ran
 	if s == nil {

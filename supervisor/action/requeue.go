@@ -232,7 +232,7 @@ func (p *putting) size() tell.Requeued {
 	return tell.Requeued{From: rss.Bytes(j.PerNode()) * rss.MiB, To: rss.Bytes(to.PerNode()) * rss.MiB}
 }
 
-// requeueResult says in an outcome what came of it.
+// requeueResult is the result as an outcome.
 func requeueResult(size tell.Requeued, job slurm.RunningJob, r slurm.RequeueResult, steps []slurm.RequeueStep) Result {
 	var took []string
 	for _, s := range steps {

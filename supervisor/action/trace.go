@@ -61,7 +61,7 @@ type trace struct {
 	from    time.Duration // nothing is asked for before
 	waited  time.Duration // at brief bad moments that followed each other
 	again   bool          // the plan is to be asked for again
-	awaits  bool          // a sample, which is to show what all of it brought
+	awaits  bool          // a sample, which is to show what was freed in all
 
 	used         rss.Bytes // as last read
 	seq          uint64    // of that sample

@@ -58,7 +58,7 @@ func gave(request uint64, ms int) []Taken {
 	return []Taken{{Request: request, Stopped: time.Duration(ms) * time.Millisecond}}
 }
 
-// read is a sample in which all of 11 to 19 live, and what the limit stands at.
+// read is a sample in which 11 to 19 all live, with the use of the limit.
 func read(seq uint64, used rss.Bytes) World {
 	s := tree(11, 12, 13, 14, 15)
 	s.Seq = seq
@@ -313,7 +313,7 @@ func TestTraceRefusals(t *testing.T) {
 			t.Errorf("over %+v", f.over)
 		}
 	})
-	t.Run("of everybody", func(t *testing.T) {
+	t.Run("of every process", func(t *testing.T) {
 		f := &fakeTracer{}
 		a := Trace(f, mappers(11, 12, 13), goal, 0)
 		follow(t, a, []look{

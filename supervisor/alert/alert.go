@@ -20,9 +20,9 @@ import (
 )
 
 type Alert struct {
-	// Job is empty outside Slurm. Run is short for who tells: two that watch the same
-	// limit, each with options of its own or one from outside, are told of apart, so
-	// that the end of one resolves nothing of the other's. Step is that of the limit,
+	// Job is empty outside Slurm. Run is the short name of the sender: two that watch the
+	// same limit, with different options or one from outside, differ in it, so that the
+	// end of one resolves nothing of the other's. Step is that of the limit,
 	// empty where it is not of one step.
 	Job, Run, Step, Node string
 	Limit                event.LimitName

@@ -85,8 +85,8 @@ func (p *Program) Send(ctx context.Context, r Request) Answer {
 	return Answer{Error: "no answer in time", Retry: true}
 }
 
-// Leave carries a request by a process that may outlive us, for as long as its own
-// time lasts. Whoever cares for what came of it reads the channel.
+// Leave sends a request by a process that may outlive us, for as long as its own time
+// lasts. The result comes on the channel.
 func (p *Program) Leave(r Request) <-chan Answer {
 	cmd, out, err := p.begin(r, 0)
 	if err != nil {

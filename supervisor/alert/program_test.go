@@ -186,8 +186,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestSenderInherits: what was left open is resolved in its time, and what fires still is
-// told of once more.
+// TestSenderInherits: what was left open is resolved in its time, and what still fires is
+// sent once more.
 func TestSenderInherits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()

@@ -90,8 +90,8 @@ type Standing struct {
 	Counts
 	Dropped  int       // alerts that there was no room for
 	Untold   int       // alerts of which it does not know how they stand
-	Missed   int       // alerts that it was never told the last state of
-	Asked    bool      // it was told at the end, and what came of it is not known
+	Missed   int       // alerts whose last state was never sent to it
+	Asked    bool      // the last states were sent at the end, and the result is unknown
 	Held     bool      // nothing is sent now, see [None]
 	SentAt   time.Time // when it took something last, zero for never
 	Failing  bool      // the last try failed
@@ -299,14 +299,14 @@ type receiver struct {
 	near, lasting bool
 	// missed are the alerts that it was never told how they stood, by ID.
 	missed map[string]bool
-	// asked says that it was told for the last time, and what came of it is not known.
+	// asked says that the last states were sent, and the result is unknown.
 	asked bool
 	Counts
 	lastError string
 	failedAt  time.Time
 }
 
-// Counts is what became of the states that a receiver was to be told of.
+// Counts is what became of the states that were to be sent to a receiver.
 type Counts struct {
 	Sent      int // requests that were taken
 	Failed    int // … that were not

@@ -278,7 +278,7 @@ func TestNewestStateWins(t *testing.T) {
 	if !tell(t, r, b, noon.Add(3*time.Minute), taken) || r.Overtaken != 2 || r.Lost != 0 || r.Sent != 1 {
 		t.Errorf("%+v", r.Counts)
 	}
-	// Resolved and never told of for 5 minutes: lost, and said so.
+	// Resolved and not delivered for 5 minutes: lost, and reported as such.
 	b.End(noon.Add(4 * time.Minute))
 	tell(t, r, b, noon.Add(4*time.Minute), refused)
 	b.Tick(noon.Add(10 * time.Minute))

@@ -18,7 +18,7 @@ const (
 	mostDropped = 1000
 )
 
-// Store holds the alerts that are told of. It is pure: now is handed in.
+// Store holds the alerts that are sent. It is pure: now is an argument.
 type Store struct {
 	entries map[string]*entry
 	changes uint64          // of any alert so far: the last one has this number

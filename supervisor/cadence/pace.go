@@ -40,7 +40,7 @@ const (
 	risingShare = 0.1
 	// hintShare is the part of a core that full reads may take for no other reason
 	// than that the kernel says memory is short. It does so a hundred times a second
-	// where page cache stands at a limit, which is a training's usual day.
+	// where page cache fills a limit, as in most trainings.
 	hintShare = 0.02
 	// HurriedShare is the part of a core that readings of PSS may take in a hurry,
 	// and as much again the full reads that use them.

@@ -132,8 +132,8 @@ func TestHolderIsLookedAfter(t *testing.T) {
 	}
 }
 
-// TestHintsAndReadings: where full reads are expensive, neither the kernel's word nor a
-// reading of PSS brings more of them than may be.
+// TestHintsAndReadings: where full reads are expensive, neither the kernel's hints nor a
+// reading of PSS cause more of them than their budget.
 func TestHintsAndReadings(t *testing.T) {
 	p := Pace{Interval: time.Second, Full: each(5 * time.Millisecond)}
 	p.Read(time.Second)
@@ -143,7 +143,7 @@ func TestHintsAndReadings(t *testing.T) {
 		}
 	}
 	if p.Hurry(time.Second+90*time.Millisecond) || !p.Hurry(time.Second+100*time.Millisecond) {
-		t.Error("a reading brings more full reads than 5 % of a core")
+		t.Error("a reading causes more full reads than 5 % of a core")
 	}
 	if in := at(time.Second, left(32*rss.GiB)); p.FullPause(in) != 100*time.Millisecond {
 		t.Errorf("the next full read comes after %v, want 100 ms", p.FullPause(in))

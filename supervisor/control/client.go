@@ -116,8 +116,8 @@ func dial(path string) (*Client, error) {
 	return c, nil
 }
 
-// check says whether directory and socket are this user's alone. Root may ask
-// everybody's.
+// check says whether directory and socket are this user's alone. Root may ask any
+// user's.
 func (c *Client) check() error {
 	var d, s unix.Stat_t
 	fd := int(c.dir.Fd())

@@ -142,7 +142,7 @@ func (h *head) requestLine(line string) *problem {
 	if !strings.HasPrefix(h.path, "/") {
 		return malformed("the path does not begin with a slash")
 	}
-	// Who writes ?pid=5 means less than everybody.
+	// A client that writes ?pid=5 means less than all.
 	if strings.ContainsAny(h.path, "?#") {
 		return malformed("there are no parameters in a path here; what a command needs stands in its body")
 	}
@@ -254,10 +254,10 @@ func route(q request) (asked, *problem) {
 	return a, p
 }
 
-const bodyHint = `a body is empty for everybody who can, or like {"pids":[4711]} or {"ranks":[0]}`
+const bodyHint = `a body is empty for all that can, or like {"pids":[4711]} or {"ranks":[0]}`
 
 // parseCommand reads the body of a command. Whatever could be meant to narrow it
-// down and does not is an error: it would be done to everybody.
+// down and does not is an error: it would be done to all.
 func parseCommand(b []byte) (Command, *problem) {
 	var c Command
 	b = bytes.TrimSpace(b)

@@ -202,7 +202,7 @@ func (o *Outcome) Name() string {
 
 // Command asks for something to be done now. It is the body of POST /v1/recycle,
 // /v1/trim, /v1/gc and /v1/checkpoint; what is to be done is the path's. An empty body
-// means everybody who can.
+// means all that can.
 type Command struct {
 	Do event.Action `json:"-"`
 	// PIDs and Ranks narrow it down to processes, and to ranks by SLURM_PROCID.
@@ -212,7 +212,7 @@ type Command struct {
 	// options say.
 	Signal string `json:"signal,omitempty"`
 	// By is who asked, for the event: the server fills it in.
-	By int `json:"-"` // PID, 0 where it is not to be had
+	By int `json:"-"` // PID, 0 where unknown
 }
 
 // Result is a line of the answer to a command: one for each process that was asked, as

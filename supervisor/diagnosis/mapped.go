@@ -9,7 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// share is what the mapped files of one process told of all of its role.
+// share is what the mapped files of one process say about all of its role.
 type share struct {
 	pid  int
 	data float64 // which part of the growth of RssFile is files of data

@@ -80,7 +80,7 @@ type Count struct {
 	MaxMaps, MaxFDs int
 }
 
-// Loader is what the hook told of one DataLoader with workers.
+// Loader is what the hook reported about one DataLoader with workers.
 type Loader struct {
 	PID        int    // of the trainer
 	Workers    int    // num_workers

@@ -159,8 +159,8 @@ func (h *sharedMemory) pin(s *State) {
 	}
 }
 
-// cause is why shared memory of trainers that grew may be laid to pinning, and how far:
-// CUDA's is no file of /dev/shm.
+// cause is why growth of the trainers' shared memory is attributed to pinning, and how
+// far: CUDA's is no file of /dev/shm.
 func (h *sharedMemory) cause(s *State) (string, event.Confidence) {
 	if f := s.files.shares[rss.RoleTrainer]; f != nil && f.unnamed > f.batches {
 		return fmt.Sprintf("%v of it is shared memory without a file, as CUDA makes for pinned buffers (smaps of process %d)", f.unnamed, f.pid), event.Likely

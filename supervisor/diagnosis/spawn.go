@@ -63,7 +63,7 @@ func (t *tally) rose(least int) bool {
 	return t.n > 1 && t.fastest >= rush && t.last-t.first >= max(least, int(part*float64(t.max)))
 }
 
-// loaders is what the hook told of the DataLoaders, and of tensors that they are to send.
+// loaders is what the hook reported about DataLoaders and the tensors that they will send.
 type loaders struct {
 	all  []Loader
 	sent map[int]event.Sharing

@@ -205,8 +205,8 @@ func (s *State) startLoading() {
 	}
 }
 
-// Tell takes in what the loader hook, or a trim without it, has reported. What is
-// of no use here is ignored.
+// Tell takes in what the loader hook, or a trim without it, has reported, and ignores what
+// it does not need.
 func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 	s.now = max(s.now, at)
 	who := cmp.Or(e.Worker, e.PID)

@@ -153,7 +153,7 @@ func TestGuilty(t *testing.T) {
 			event.FindingPrefetch, event.Certain, rss.RoleWorker, 30 * time.Second},
 		{"shm managers", scene{end: 5 * time.Minute, actors: append(job(), actor{role: rss.RoleShmManager, pid: 20, born: 10, anon: still(57), file: still(93)})},
 			event.FindingShmManagers, event.Certain, rss.RoleShmManager, 20 * time.Second},
-		{"told of pickling", scene{actors: job(), end: 10 * time.Second, tell: []event.LoaderSaid{{What: event.LoaderPickling, PID: 10,
+		{"a report of pickling", scene{actors: job(), end: 10 * time.Second, tell: []event.LoaderSaid{{What: event.LoaderPickling, PID: 10,
 			Sharing: &event.Sharing{Method: "spawn", Strategy: "file_system", Workers: 1, Tensors: 80_000, Maps: 81_500, MaxMaps: 65_530}}}},
 			event.FindingSpawn, event.Certain, rss.RoleTrainer, 0},
 	} {

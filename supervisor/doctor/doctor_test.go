@@ -216,7 +216,7 @@ func TestProgram(t *testing.T) {
 	f.Chosen, f.Locked = []string{"limit=3G (environment)"}, []string{`trim="off"`}
 	want{OK, `limit=3G (environment); locked by the site: trim="off"`, "", ""}.check(t, programChecks(f)[1])
 	f.Warnings = []string{"x is not used"}
-	want{Limited, "x is not used", "mend", ""}.check(t, programChecks(f)[1])
+	want{Limited, "x is not used", "fix", ""}.check(t, programChecks(f)[1])
 	f.Usage, f.Hint = errors.New("no size"), "give a size"
 	want{Off, "run would start nothing: no size", "give a size", "run would start nothing"}.check(t, programChecks(f)[1])
 }
@@ -481,6 +481,6 @@ func TestExamine(t *testing.T) {
 	}
 	setup.Loader, setup.Record = false, "none"
 	r = Examine(setup)
-	want{Off, "loaders are not talked to", "auto", "switched off"}.check(t, found(r, NamePython)[0])
+	want{Off, "the loader hook is off", "auto", "switched off"}.check(t, found(r, NamePython)[0])
 	want{Off, "no journal is kept", "", ""}.check(t, found(r, NameJournal)[0])
 }

@@ -91,7 +91,7 @@ func unlimited(f limitFacts) Check {
 	c.Found = "nothing that limits memory can be seen"
 	if i := slices.IndexFunc(f.Limits, func(l event.Limit) bool { return l.Name == event.LimitNode }); i >= 0 {
 		l := &f.Limits[i]
-		c.Found = fmt.Sprintf("nothing limits this job's memory but the node: %v, %s used, by everybody on it", l.Limit, text.Percent(l.Ratio()))
+		c.Found = fmt.Sprintf("nothing limits this job's memory but the node: %v, %s used, by all users", l.Limit, text.Percent(l.Ratio()))
 		c.Source = l.LimitSource
 	}
 	if f.Hidden {

@@ -16,7 +16,7 @@ import (
 // Feature is a feature of the kernel that rsswarden can do without.
 type Feature struct {
 	Name  string
-	Since string // the version of Linux that brought it
+	Since string // the first version of Linux that has it
 	Where string // what was tried
 	// Without is what is slower or not done.
 	Without string

@@ -57,12 +57,12 @@ var (
 	// The loader hook and the watcher talk through the run directory.
 	runDir = placeCheck{
 		name: NameRunDir, source: "RSSWARDEN_RUNTIME, TMPDIR, /tmp",
-		off: "none is made: loaders are not talked to", err: "none can be made", errDo: setRuntime,
+		off: "none is made: the loader hook is off", err: "none can be made", errDo: setRuntime,
 		full: "; nearly full: what the hook has to say may be lost", fullDo: "free some of it, or " + setRuntime, passedDo: setRuntime,
 	}
 	hookDir = placeCheck{
 		name: NameHookDir, source: "XDG_CACHE_HOME, HOME",
-		off: "none is needed: loaders are not talked to", err: "the hook cannot be laid down", errDo: "have XDG_CACHE_HOME name a directory of yours",
+		off: "none is needed: the hook is off", err: "the hook cannot be written", errDo: "have XDG_CACHE_HOME name a directory of yours",
 		passed: "; each run writes it again", passedDo: "have XDG_CACHE_HOME name a directory that only you can write to",
 	}
 	// A home on a file server is no fault of the full record's.

@@ -33,7 +33,7 @@ func programChecks(f ProgramFacts) []Check {
 	case f.Usage != nil:
 		s = s.as(Off, f.Hint, "run would start nothing: %v", f.Usage).inPart("run would start nothing: " + f.Usage.Error())
 	case len(f.Warnings) > 0:
-		s = s.as(Limited, "mend what the warning names, or unset it", "%s; %s", s.Found, strings.Join(f.Warnings, "; "))
+		s = s.as(Limited, "fix what the warning names, or unset it", "%s; %s", s.Found, strings.Join(f.Warnings, "; "))
 	}
 	return []Check{c, s}
 }

@@ -65,7 +65,7 @@ func pythonChecks(f pythonFacts) []Check {
 	switch {
 	case f.NoLoader != "":
 		return []Check{{
-			Name: NamePython, Status: Off, Found: "loaders are not talked to", Source: f.NoLoader,
+			Name: NamePython, Status: Off, Found: "the loader hook is off", Source: f.NoLoader,
 			Do: "leave the option loader at auto", part: "the loader hook is switched off by " + f.NoLoader,
 		}}
 	case f.NoHook != nil:

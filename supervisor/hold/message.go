@@ -59,7 +59,7 @@ const (
 	kindSubreaper
 	kindOverride
 	kindTrim    // to the holder
-	kindTrimmed // to the watcher: what came of it
+	kindTrimmed // to the watcher: its result
 	kinds
 )
 

@@ -16,8 +16,8 @@ type TrimRequest struct {
 	Dev, Inode uint64
 }
 
-// TrimAnswer is what came of it. Refusal is a word of whoever traces, 0 for
-// none; Advised the bytes that the kernel was told of.
+// TrimAnswer is the result. Refusal is the tracer's reason, 0 for none; Advised the bytes
+// that the kernel was asked to drop.
 type TrimAnswer struct {
 	ID             uint64
 	Refusal        uint8

@@ -68,7 +68,7 @@ func TestOverride(t *testing.T) {
 		t.Errorf("got %v, want exit status 137", s)
 	}
 	if !strings.Contains(wardentest.Read(k.log), "exit code 0 signal 9") {
-		t.Errorf("the watcher was not told of signal 9: %s", wardentest.Read(k.log))
+		t.Errorf("the watcher did not get signal 9: %s", wardentest.Read(k.log))
 	}
 }
 

@@ -15,7 +15,7 @@ type witness struct {
 	// over, and that the watcher has not said to have taken since. One copy is
 	// evidence once.
 	used     signalSet
-	drain    signalSet // of these, the ones the watcher is still to be told of
+	drain    signalSet // of these, the ones that the watcher does not know yet
 	reported signalSet // left over, if no signal still to be read explains them
 	mute     bool      // it did not answer in time, and has not since
 	seq      int32

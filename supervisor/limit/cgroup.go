@@ -285,7 +285,7 @@ func (s *cgroups) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, fr
 	return n.Sub(l.mem.SwapCached), room, from
 }
 
-// full is the share of a limit from which on the charge stands at it.
+// full is the share of a limit from which on the charge counts as at it.
 const full = 0.95
 
 // thrash is how many major faults a second are too many.
@@ -301,7 +301,7 @@ func (s *cgroups) pressure(l *level, e *event.Limit, now time.Duration) string {
 	case l.mem.Charged.Of(l.last.Max) < full:
 		return ""
 	case perSecond > thrash:
-		return fmt.Sprintf("the charge stands at the limit and %.0f major faults a second read back what was dropped: thrashing", perSecond)
+		return fmt.Sprintf("the charge is at the limit and %.0f major faults a second read back what was dropped: thrashing", perSecond)
 	case e.Ratio() < 0.8:
 		return fmt.Sprintf("page cache fills the charge to %.0f %% of the limit; it is given back on demand and kills nothing",
 			100*l.mem.Charged.Of(l.last.Max))

@@ -26,7 +26,7 @@ type Fast struct {
 
 const (
 	// statPause is the least time between two readings of memory.stat for no
-	// other reason than that usage stands at the limit: 20 a second.
+	// other reason than that usage is at the limit: 20 a second.
 	statPause = 50 * time.Millisecond
 	// statShare is the part of a core that those may take. The kernel flushes the
 	// counters of every CPU for each, which takes milliseconds on large nodes.
@@ -45,7 +45,7 @@ func (l *level) statEvery() time.Duration {
 //
 // memory.stat is read once usage less what was last seen to be reclaimable
 // reaches threshold: only it can tell whether a full reading, which costs more,
-// is called for. While usage stands at the limit, where memory can turn
+// is called for. While usage is at the limit, where memory can turn
 // unreclaimable without usage growing, it is read 20 times a second at most,
 // and where a reading is expensive for no more than 2 % of a core.
 func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {

@@ -294,7 +294,7 @@ func TestControlGC(t *testing.T) {
 	s.hello(s.id)
 	s.expect(event.LoaderHello)
 	if !s.ctl().Private {
-		t.Error("a trainer that comes later is not told of private mappings")
+		t.Error("a trainer that comes later does not get the option for private mappings")
 	}
 	if _, _, err := s.GC(); !errors.Is(err, ErrNoProcess) {
 		t.Errorf("a process without a loader was asked: %v", err)

@@ -34,7 +34,7 @@ var oftenFaults = []fault{
 	{"raise", "sharing.need"},
 }
 
-// bornOff are functions that fail before there is a training to be told of.
+// bornOff are functions that fail before there is a training to report.
 var bornOff = []string{"__init__.begin", "patch.install", "channel.meant", "channel._read", "channel.start_time",
 	"channel.Side.__init__", "channel.Side.hello"}
 

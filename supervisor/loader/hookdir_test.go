@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestHookRefused: a hook that anybody else may have written, or that is not
+// TestHookRefused: a hook that another user may have written, or that is not
 // what it was, is not used, and Prepare tells why.
 func TestHookRefused(t *testing.T) {
 	for name, s := range map[string]struct {
@@ -78,7 +78,7 @@ func TestHookRefused(t *testing.T) {
 }
 
 // TestColon: a colon would part the hook's name on PYTHONPATH, and what follows
-// it is a directory that anybody may make.
+// it is a directory that any user may make.
 func TestColon(t *testing.T) {
 	env := atHome(t, cleanEnv())
 	home := filepath.Join(getEnv(env, "HOME"), "a:b")

@@ -291,8 +291,8 @@ finally:
     sys.path.insert(at, here)
 `
 
-// TestOtherSiteCustomize: what anybody else has as sitecustomize or
-// usercustomize runs as without us, wherever it lies.
+// TestOtherSiteCustomize: another sitecustomize or usercustomize runs as without us,
+// wherever it is.
 func TestOtherSiteCustomize(t *testing.T) {
 	all := torchtest.Interpreters(t, anyPython)
 	list := listed(t, "From the start")

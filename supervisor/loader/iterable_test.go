@@ -22,8 +22,8 @@ func streamBare(t *testing.T, on *stand, args ...string) result {
 	return bareOnce(t, trainOptions{on: on, script: "testdata/stream.py", args: args})
 }
 
-// renew asks for one worker and waits until the loader's next epoch has brought
-// new ones; it returns what was said of them.
+// renew asks for one worker and waits until the loader's next epoch has new ones; it
+// returns what was reported about them.
 func (tr *training) renew() []Said {
 	tr.t.Helper()
 	tr.until("workers", func() bool { return len(tr.workers()) > 0 })

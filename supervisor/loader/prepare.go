@@ -58,7 +58,7 @@ func Prepare(o Options) (Prepared, error) {
 	}
 	hook, passed, err := layHook(hookParents(o.Env), dir)
 	if err != nil {
-		return plain, errors.Join(fmt.Errorf("cannot lay down loader hook: %w", err), Remove(dir))
+		return plain, errors.Join(fmt.Errorf("cannot write the loader hook: %w", err), Remove(dir))
 	}
 	return Prepared{Dir: dir, Hook: hook, Env: Environ(o.Env, dir, hook), Passed: passed, Distrusted: distrusted(passed), Swept: swept}, nil
 }

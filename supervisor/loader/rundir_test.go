@@ -59,8 +59,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestNotMeant: a run directory that is not for this process, or not for anybody
-// any more, is passed over without a word and without a trace.
+// TestNotMeant: a run directory that is not for this process, or no longer for any, is
+// ignored without a message or a trace.
 func TestNotMeant(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Skipf("no Python: %v", err)
@@ -129,7 +129,7 @@ func TestNotMeant(t *testing.T) {
 				if _, err := exec.LookPath(args[0]); err != nil {
 					t.Skip(err)
 				}
-				// Who may be anybody must be able to read it.
+				// Every user must be able to read it.
 				cmd := exec.Command(args[0], args[1:]...)
 				cmd.Dir, cmd.Env = p.Dir[:strings.LastIndex(p.Dir, "/rsswarden-")], env
 				out, err := cmd.CombinedOutput()

@@ -300,7 +300,7 @@ func (tr *training) poll() []Said {
 // until polls until cond holds, or the training ends, or it takes too long.
 func (tr *training) until(what string, cond func() bool) {
 	tr.t.Helper()
-	// Of no use to a test that passes: on a busy machine to import torch takes minutes.
+	// Long, as importing torch takes minutes on a busy machine.
 	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		tr.poll()

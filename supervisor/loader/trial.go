@@ -142,7 +142,7 @@ func removeLeft(before time.Time) {
 const verdictMark = "rsswarden-trial: "
 
 // Try makes a trial with the Python and the torch of u, in a session of its own, and
-// keeps what came of it. It takes seconds and 250 to 350 MiB, with the least priority.
+// keeps the result. It takes seconds and 250 to 350 MiB, with the least priority.
 // Where ctx ends it there is no verdict, and an error; where it had run for two minutes
 // by then it failed, so that one that hangs does not run in each short training. start starts
 // a command, as its Start does. A verdict that could not be kept is returned with an error.

@@ -1,6 +1,5 @@
 // Package memfile makes files that have no name and lie on no disk (memfd_create(2)):
-// what a program is given on stdin can be read without anybody having to write
-// meanwhile, and what is secret in it is not left behind.
+// a program can read its stdin without a writer beside it, and no secret is left behind.
 package memfile
 
 import (

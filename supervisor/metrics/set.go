@@ -110,7 +110,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// Limits puts what limits stand at: of several of one name and scope, such as the levels
+// Limits sets use and size of limits: of several of one name and scope, such as the levels
 // of a cgroup, the one that is nearest.
 func (s *Set) Limits(at Place, limits []event.Limit) {
 	type key struct {
@@ -175,8 +175,8 @@ type Acted struct {
 	freed  map[string]rss.Bytes
 }
 
-// Expect has an action told of from now on, before anything was done: a rate is seen
-// from the first value on.
+// Expect exports an action from now on, before anything was done: a rate needs a first
+// value.
 func (a *Acted) Expect(action event.Action) {
 	if a.counts == nil {
 		a.counts, a.freed = map[[2]string]uint64{}, map[string]rss.Bytes{}

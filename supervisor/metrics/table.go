@@ -62,7 +62,7 @@ var (
 	ByScope   = Label{"scope", "what the limit counts; of several with one name and scope, the nearest", names(event.Scopes)}
 	ByRole    = Label{"role", "what processes are in a training job", names(rss.Roles)}
 	ByAction  = Label{"action", "what a rule asks for", names(event.Actions)}
-	ByOutcome = Label{"outcome", "what came of it", names(Outcomes)}
+	ByOutcome = Label{"outcome", "the result", names(Outcomes)}
 	ByVersion = Label{Name: "version", Help: "of rsswarden"}
 )
 
@@ -88,7 +88,7 @@ var (
 		"Charge of the cgroup less what reclaim can take back: file cache, dirty or not, and on v2 reclaimable slab, by memory.stat. Only this can end in an OOM kill.",
 		[]Label{ByScope}}
 	MemoryCharged = Metric{"rsswarden_memory_charged_bytes", Gauge,
-		"All that the kernel charges to the cgroup, page cache with it, by memory.usage_in_bytes or memory.current. It may stand at the limit for hours: page cache gives way.",
+		"All that the kernel charges to the cgroup, page cache with it, by memory.usage_in_bytes or memory.current. It may be at the limit for hours: page cache gives way.",
 		[]Label{ByScope}}
 	MemoryLimit = Metric{"rsswarden_memory_limit_bytes", Gauge,
 		"The limit that rsswarden_memory_used_bytes is compared with, as it is in force now.",

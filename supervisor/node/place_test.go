@@ -414,7 +414,7 @@ func TestBlind(t *testing.T) {
 	path := first.Dir().Name()
 	wardentest.NoError(t, os.Rename(path, path+".moved"))
 	for _, n := range []News{first.Lead(1), second.Follow()} {
-		if len(n.Faults) != 1 || !strings.Contains(n.Faults[0].Err.Error(), "looks are taken instead") {
+		if len(n.Faults) != 1 || !strings.Contains(n.Faults[0].Err.Error(), "samples are taken instead") {
 			t.Errorf("%v", n.Faults)
 		}
 	}
@@ -549,7 +549,7 @@ func TestLateJoinIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestEndsOfOthers: ranks that end together with ours are told of once.
+// TestEndsOfOthers: ranks that end together with ours are reported once.
 func TestEndsOfOthers(t *testing.T) {
 	m := newMachine(t)
 	first, second, last := m.rank(t, 0), m.rank(t, 1), m.rank(t, 2)
@@ -559,7 +559,7 @@ func TestEndsOfOthers(t *testing.T) {
 	m.ends(1)
 	last.falls()
 	third := m.rank(t, 3)
-	if n, alone := last.Ends(); alone || !slices.Equal(changes(n), []string{"ended 1 {Code:0 Signal:9}"}) { // who led has told of itself
+	if n, alone := last.Ends(); alone || !slices.Equal(changes(n), []string{"ended 1 {Code:0 Signal:9}"}) { // the leader has reported its own
 		t.Errorf("%q", changes(n))
 	}
 	third.Leave(nil)

@@ -146,7 +146,7 @@ func isDevice(path string) bool {
 
 // target opens what lies at path, by O_PATH, and returns the path behind the links; nil
 // where there is nothing. The last link must be root's or this user's, and lead through
-// what only they can change. What is there must be theirs too where everybody can make
+// what only they can change. What is there must be theirs too where all users can make
 // files, and wherever it is no regular file.
 func target(path string) (string, *os.File, error) {
 	for range mostLinks {
@@ -185,7 +185,7 @@ func target(path string) (string, *os.File, error) {
 	return "", nil, unix.ELOOP
 }
 
-// isShared says whether everybody can make files in a directory.
+// isShared says whether all users can make files in a directory.
 func isShared(dir string) bool {
 	info, err := os.Stat(dir)
 	return err != nil || info.Mode().Perm()&0o002 != 0

@@ -73,7 +73,7 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 	}
 	if err != nil {
 		n.free()
-		return nil, fmt.Errorf("cannot be told of OOM kills: %w", err)
+		return nil, fmt.Errorf("cannot watch OOM kills: %w", err)
 	}
 	n.root = &watchedDir{dir: &dir{path: t.root.path, name: t.root.name, kind: t.root.kind}, node: node, uid: -1, watch: -1}
 	n.first = true
@@ -95,7 +95,7 @@ func (n *notices) listen() {
 	for pause := time.Duration(0); ; time.Sleep(pause) {
 		got, err := unix.EpollWait(n.epoll, events, n.timeout())
 		if err != nil && err != unix.EINTR {
-			n.refuse(fmt.Errorf("cannot be told of OOM kills any more: %w", err))
+			n.refuse(fmt.Errorf("cannot watch OOM kills any more: %w", err))
 			return
 		}
 		n.mu.Lock()
@@ -317,7 +317,7 @@ func (n *notices) watch(s *watchedDir, path string, mask uint32) error {
 		return nil // it went, or the kernel has no such file
 	}
 	if err != nil {
-		return fmt.Errorf("cannot be told of changes in %s: %w", path, err)
+		return fmt.Errorf("cannot watch %s: %w", path, err)
 	}
 	s.watch = int32(watch)
 	n.watches[s.watch] = s

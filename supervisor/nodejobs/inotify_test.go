@@ -89,7 +89,7 @@ func armed(t *testing.T, n *Node, step string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("never told of %s", step)
+			t.Fatalf("no notification for %s", step)
 		}
 	}
 }
@@ -265,7 +265,8 @@ func TestRealNoticesOverflow(t *testing.T) {
 	}
 }
 
-// Without descriptors to spare, or the right to ask, it is said and counted.
+// TestRealNoticesRefused: without spare descriptors or the permission to ask, a line says so
+// and the step is counted.
 func TestRealNoticesRefused(t *testing.T) {
 	r := newReal(t)
 	r.job(1, 30*rss.MiB)

@@ -136,7 +136,7 @@ func ofKernel(dir string) bool {
 // nodeKills is what is known of kills on the node, and whose they may be.
 type nodeKills struct {
 	kills   uint64 // by the node's count, as of the last look
-	blind   bool   // that is not to be had
+	blind   bool   // it cannot be read
 	changed bool   // it has changed since the look before, or is not known
 	killed  bool   // … or had in the look before
 

@@ -72,7 +72,7 @@ func (n *notices) register(s *watchedDir) {
 			n.soon(t, retries[0]*time.Millisecond)
 		}
 	case len(n.events) >= n.most:
-		err = fmt.Errorf("cannot be told of more than %d steps with so few descriptors", n.most)
+		err = fmt.Errorf("cannot watch more than %d steps with so few descriptors", n.most)
 	case errors.Is(n.refused, fs.ErrPermission) || errors.Is(n.refused, unix.EROFS):
 		// cgroup.event_control is root's: not asked for again and again.
 	default:
@@ -105,13 +105,13 @@ func (n *notices) control(dir string) (fd int, err error) {
 	name := filepath.Join(dir, "cgroup.event_control")
 	control, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return -1, fmt.Errorf("cannot be told of OOM kills by %s: %w", name, err)
+		return -1, fmt.Errorf("cannot watch OOM kills by %s: %w", name, err)
 	}
 	defer unix.Close(control)
 	// Wanted for as long as it takes to ask.
 	of, err := unix.Open(filepath.Join(dir, "memory.oom_control"), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return -1, fmt.Errorf("cannot be told of OOM kills by %s: %w", name, err)
+		return -1, fmt.Errorf("cannot watch OOM kills by %s: %w", name, err)
 	}
 	defer unix.Close(of)
 	fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -123,7 +123,7 @@ func (n *notices) control(dir string) (fd int, err error) {
 		}
 		unix.Close(fd)
 	}
-	return -1, fmt.Errorf("cannot be told of OOM kills by %s: %w", name, err)
+	return -1, fmt.Errorf("cannot watch OOM kills by %s: %w", name, err)
 }
 
 // heard takes in what an eventfd of v1 says.

@@ -166,7 +166,7 @@ func (n *Node) Listen() error {
 			return err
 		}
 	}
-	return errors.New("cannot be told of OOM kills: no hierarchy accounts memory")
+	return errors.New("cannot watch OOM kills: no hierarchy accounts memory")
 }
 
 // Told yields when [Node.Scan] would find a kill that the kernel has reported.

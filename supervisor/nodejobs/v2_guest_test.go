@@ -137,7 +137,7 @@ func TestRealV2(t *testing.T) {
 		select {
 		case <-n.Told():
 		case <-deadline:
-			t.Fatal("the job that came and went is not told of")
+			t.Fatal("no notification for the job that came and went")
 		}
 		if snap := look(); len(snap.Ended) == 1 {
 			if e := snap.Ended[0]; e.ID != "6" || !e.Unseen || e.OOMKills == 0 || e.stepKills("batch") == 0 || e.KilledBy == ByEnd {

@@ -54,7 +54,7 @@ func (o *Observer) Diagnose(now, tolerance time.Duration, v *view.View) []event.
 	return d.State.Findings()
 }
 
-// loadersOf is what the hook has told of DataLoaders.
+// loadersOf is what the hook has reported about DataLoaders.
 func loadersOf(trainers workers.Trainers) (all []diagnosis.Loader) {
 	for _, t := range trainers {
 		for _, l := range t.Loaders {

@@ -49,8 +49,8 @@ func (o *Observer) Full(now time.Duration, last *view.View) (v *view.View, news 
 	return v, news
 }
 
-// Fast reads the watched limit, and says whether it stands at next, from which on it is
-// judged again, or could not be read: a full read is called for.
+// Fast reads the watched limit, and says whether a full read is needed: it has reached
+// next, from which on it is judged again, or could not be read.
 func (o *Observer) Fast(now time.Duration, last *view.View, next rss.Bytes) (v *view.View, full bool) {
 	fast, ok := o.Limits.Fast(now, next, o.Pop.SumRSS)
 	if !ok || fast.Limit.ID() != last.Limits[last.Watched].ID() {

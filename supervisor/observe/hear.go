@@ -65,8 +65,8 @@ func (o *Observer) Wake(now time.Duration) time.Duration {
 	return pause
 }
 
-// reached says whether one of these limits stands at or above the rung that was
-// the next at the last full read.
+// reached says whether one of these limits is at or above the rung that was the next at
+// the last full read.
 func reached(v *view.View, fresh []event.Limit, ladder Ladder) bool {
 	for i := range fresh {
 		l := &fresh[i]

@@ -22,8 +22,7 @@ func (rungs) Rung(_ event.Action, l *event.Limit) (rss.Bytes, bool) { return l.L
 func (rungs) Uncertain([]event.Limit) bool                          { return false }
 func (rungs) JobEndAhead() time.Duration                            { return 0 }
 
-// TestReached: a full read is called for by what stands at a rung, or is new, and by nothing
-// else.
+// TestReached: only a limit at its rung, or a new limit, calls for a full read.
 func TestReached(t *testing.T) {
 	at := func(used rss.Bytes) []event.Limit {
 		return []event.Limit{{Name: event.LimitSHM, Scope: event.ScopeNode, Used: used, Limit: 1000}}

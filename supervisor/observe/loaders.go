@@ -51,7 +51,7 @@ func (o *Observer) OpenLoaders(dir string) (err error) {
 }
 
 // HearLoaders takes in what loaders have said, and returns what is new to this run: watched
-// says that no watcher before this one has told of anything. rung says that there is news.
+// says that no watcher before this one has reported anything. rung says that there is news.
 func (o *Observer) HearLoaders(now time.Duration, v *view.View, rung, watched bool) (said []loader.Said, news view.News) {
 	if o.Loader == nil {
 		return nil, nil

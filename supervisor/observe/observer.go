@@ -56,7 +56,7 @@ type Observer struct {
 	Limits    *limit.Union   // nil until Open
 	Counts    *counts.Counts // limits beside summed memory
 	Workers   *workers.Workers
-	Loader    *loader.Control // nil where loaders are not talked to
+	Loader    *loader.Control // nil without the loader hook
 	Hears     bool            // the bell rings for what loaders write; else it is looked for
 	PSS       *PSS            // nil where no limit is compared in PSS
 	files     *FilePages
@@ -153,7 +153,7 @@ func (o *Observer) find(holder, command int, step string) []limit.Warning {
 	}
 	pid, self := holder, []int{holder, opt.Self}
 	if o.Pop.Attached() {
-		// Where we count with it we are found like everybody else.
+		// Where we count with it we are found like every other process.
 		pid, self = command, nil
 	}
 	set, warnings := opt.limitsOf(pid, self, opt.Lookup)

@@ -20,8 +20,8 @@ import (
 type Smaps struct {
 	*probe.Reader[smapsQuestion, smapsAnswer]
 	costs probe.Bucket // which holds nothing: what was spent is paid before the next
-	// failed is when a reading was taken last that brought nothing: the next one
-	// that is wanted goes before it then.
+	// failed is when a reading last gave nothing: then the next one that is wanted goes
+	// before it.
 	failed map[diagnosis.Want]time.Duration
 }
 
@@ -33,8 +33,7 @@ type smapsQuestion struct {
 	trainers []int
 }
 
-// smapsAnswer is what it brought: one of them is set, or none where it could not be
-// read.
+// smapsAnswer is its result: one of the fields is set, or none where it could not be read.
 type smapsAnswer struct {
 	want  diagnosis.Want
 	parts *diagnosis.Parts
@@ -50,7 +49,7 @@ const (
 	smapsRetry = time.Minute
 )
 
-// whole says that the reading brought all that was wanted.
+// whole says that the reading has all that was wanted.
 func (r *smapsAnswer) whole() bool {
 	return r.parts != nil || r.files != nil || r.shm != nil && (r.shm.Read || r.want.Reading == diagnosis.WantSpace)
 }

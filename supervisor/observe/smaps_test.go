@@ -109,7 +109,7 @@ func TestSmapsInTurn(t *testing.T) {
 	asked("segments that could not be read", now+2*time.Minute+time.Second, nil, shm)
 }
 
-// TestSmapsOfThisProcess brings what the kernel says of it.
+// TestSmapsOfThisProcess reads the kernel's smaps of the test.
 func TestSmapsOfThisProcess(t *testing.T) {
 	tree := proctree.New("/proc")
 	defer tree.Close()

@@ -59,7 +59,7 @@ func (s *stand) put(anon rss.Bytes) {
 	s.fs.Put(rsstest.Process{PID: theCommand, Parent: theHolder, Start: 10, Comm: "python", Anon: anon})
 }
 
-// read takes a full read a second after the last, and returns what is to be told of it.
+// read takes a full read a second after the last, and returns its news.
 func (s *stand) read() (news view.News) {
 	s.now += time.Second
 	s.v, news = s.Full(s.now, s.v)

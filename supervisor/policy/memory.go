@@ -130,8 +130,8 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 }
 
 // Restore takes in what another ladder of the same rules remembered. It is for a
-// ladder that has seen nothing yet. alias names a second level that a limit may
-// stand at, for the same; nil for none.
+// ladder that has seen nothing yet. alias names a second level of the same
+// limit; nil for none.
 func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMemory) (level string, ok bool)) {
 	here := func(t time.Duration) time.Duration { return t - clock + now }
 	for i := range m.Rungs {

@@ -209,7 +209,7 @@ func (s *State) done(o event.Outcome) bool {
 		}
 		switch {
 		case helped && f.limit.Accounting == event.AccountingPSS:
-			g.again = true // what use stands at now is not known
+			g.again = true // the use is not known now
 		case helped:
 			g.level = o.After + event.Regrown(&after)
 		case of.Single && o.OK:
@@ -230,9 +230,9 @@ func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
 	}
 }
 
-// helped says that an action gave back what makes it worth it. What a recycle or a trim
-// brought by PSS tells only the next reading: a page that several have mapped is given
-// back by the last of them. Who asks again knows of that reading.
+// helped says that an action gave back enough to be worth it. By PSS only the next reading
+// shows what a recycle or a trim freed: a page that several have mapped is given back by
+// the last of them. A second call knows that reading.
 func (f *flight) helped(o *event.Outcome) bool {
 	unread := f.limit.Accounting == event.AccountingPSS && f.rule.Action.Row().Unmaps
 	return o.OK && (unread || o.Freed >= f.rule.Worth(&f.limit))

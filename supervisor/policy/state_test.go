@@ -238,8 +238,8 @@ func TestTrimAgainNearTheLimit(t *testing.T) {
 	c.want(c.at(second, slurm(97.1)), "85%:trim") // 94 and half of what that leaves
 }
 
-// TestTrimAgainByPSS: what use stands at after a trim tells only a later reading. It is
-// repeated for what it would give back then, behind whoever could have a turn.
+// TestTrimAgainByPSS: only a later reading shows the use after a trim. The trim is repeated
+// for what it would give back then, after every other action that could have a turn.
 func TestTrimAgainByPSS(t *testing.T) {
 	c := newScript(t, "85%:trim\n90%:recycle")
 	used := func(percent, most float64) event.Limit {
@@ -420,8 +420,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// TestUselessRecycle: a recycle that brought too little does not keep its rung from
-// firing once use has grown by what a recycle may bring, and keeps it until then.
+// TestUselessRecycle: after a recycle that freed too little its rung fires again only once
+// use has grown by what a recycle may free.
 func TestUselessRecycle(t *testing.T) {
 	for name, c := range map[string]struct {
 		freed rss.Bytes
@@ -821,7 +821,7 @@ func TestLead(t *testing.T) {
 }
 
 // TestUselessLead: a rule that fires before its rung is not tried again at every
-// look where that brings nothing.
+// look where that frees nothing.
 func TestUselessLead(t *testing.T) {
 	for name, test := range map[string]struct {
 		done event.Outcome

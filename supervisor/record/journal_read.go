@@ -18,8 +18,8 @@ import (
 // many settings takes some 20 KiB.
 const mostLine = 1 << 20
 
-// ReadJournal reads a journal. Lines that cannot be understood are left out and
-// told of in Run.Damage, but for the last, which a kill may have cut off.
+// ReadJournal reads a journal. Lines that cannot be understood are left out and listed in
+// Run.Damage, except for the last, which a kill may have cut off.
 func ReadJournal(path string) (*Run, error) {
 	r, err := readJournal(path)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// slurmLook is one look at a job of Slurm on cgroup v2: a trainer with 16
-// workers, of whose limits each stands at used parts in a thousand.
+// slurmLook is one look at a job of Slurm on cgroup v2: a trainer with 16 workers, each
+// limit at used parts in a thousand.
 func slurmLook(at time.Duration, used int) *Look {
 	const dir = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12345678"
 	of := func(size rss.Bytes) rss.Bytes { return size / 1000 * rss.Bytes(used) }

@@ -98,7 +98,7 @@ func same(recorded, d *event.Decision) bool {
 	return err == nil && err2 == nil && string(a) == string(b)
 }
 
-// skip notes when a rung was first crossed and of no use.
+// skip notes when a rung was first crossed without help.
 func (p *simulation) skip(all []policy.Skipped, at time.Duration) {
 	for i := range all {
 		if k := &all[i]; p.skipped[k.Rule] == nil {

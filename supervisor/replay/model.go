@@ -128,8 +128,8 @@ func (m *model) can(r event.Rule, l *event.Limit) event.Feasibility {
 	return event.Feasibility{OK: true, Gain: gain}
 }
 
-// ever is what the ladder was told of an action, last in the record; nil where it
-// was never told.
+// ever is the last report of an action to the ladder in the record; nil where there is
+// none.
 func (m *model) ever(a event.Action, arg string) *event.Help {
 	k := string(a) + "=" + arg
 	if h, ok := m.answers[k]; ok {
@@ -277,7 +277,7 @@ func (d *unreplayedGains) drop(gone func(*unreplayedGain) bool) {
 	d.list = slices.DeleteFunc(d.list, gone)
 }
 
-// rise takes in what a limit stands at, by the record.
+// rise takes in the use of a limit, by the record.
 func (d *unreplayedGains) rise(limit int, used rss.Bytes) {
 	for _, e := range d.list {
 		if e.recorded.limit == limit {

@@ -203,7 +203,7 @@ func ramp(pss bool) *record.Run {
 }
 
 // TestPassedLimit: a --limit that is passed ends nothing, so the ladder goes on: each
-// rung is met, in the look that passes the limit too, and says what came of it. A stop
+// rung is met, in the look that passes the limit too, and has a result. A stop
 // rule ends the job still.
 func TestPassedLimit(t *testing.T) {
 	for _, c := range []struct {

@@ -51,7 +51,7 @@ type start struct {
 	handed  *handover
 }
 
-// recordedDecision is a decision of the record and what came of it.
+// recordedDecision is a decision of the record and its result.
 type recordedDecision struct {
 	event.Decision
 	at      time.Duration // of the sample it was made on

@@ -147,7 +147,7 @@ func TestHostileRecords(t *testing.T) {
 }
 
 // BenchmarkDay replays a day of 16 processes at a sample each second, with
-// another limit: the dearest that a user can ask for.
+// another limit: the most expensive that a user can ask for.
 func BenchmarkDay(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	r := record.NewBuilder(record.Meta{ID: "day"})

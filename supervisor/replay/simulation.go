@@ -44,7 +44,7 @@ type simulation struct {
 	open     []flight
 
 	decisions []Decision
-	skipped   map[event.Rule]*Rung // by rule, what was first crossed and of no use
+	skipped   map[event.Rule]*Rung // by rule, what was first crossed without help
 	death     *Death
 	// passed is when a limit was passed that kills nothing, that of --limit: the run
 	// goes on, and with it the ladder. brief says that it is enough to know of it.
@@ -54,7 +54,7 @@ type simulation struct {
 
 // environment is what the ladder looks at and acts on: the record alone, or a model.
 type environment interface {
-	// look returns the limits as they stand at a sample.
+	// look returns the limits at a sample.
 	look(s *record.Sample) []event.Limit
 	can(r event.Rule, l *event.Limit) event.Feasibility
 	lead(r event.Rule, l *event.Limit) rss.Bytes
@@ -219,8 +219,8 @@ func (p *simulation) meant(d *event.Decision) *event.Limit {
 	return nil
 }
 
-// settle tells the ladder what came of its actions until now: of the record's
-// at the time of their outcomes, of the model's with the next look.
+// settle gives the ladder the results of its actions until now: the record's at the time
+// of their outcomes, the model's with the next look.
 func (p *simulation) settle(limits []event.Limit) {
 	open := p.open
 	p.open = nil
@@ -352,7 +352,7 @@ func (p *recording) readings(to []event.Limit, s *record.Sample) []event.Limit {
 	for i := range s.Limits {
 		r := &s.Limits[i]
 		if r.Limit >= len(p.run.Limits) {
-			continue // what told of it was lost
+			continue // its description was lost
 		}
 		l := p.run.Limits[r.Limit]
 		l.Used, l.UsedMax, l.Limit, l.Charged, l.WorkingSet, l.Binding = r.Used, r.UsedMax, r.Size, r.Charged, r.WorkingSet, r.Binding

@@ -129,7 +129,7 @@ func (r *Result) list(b *strings.Builder) {
 	}
 }
 
-// use says what a decision was made on and what came of it.
+// use says what a decision was made on, and its result.
 func (d *Decision) use() string {
 	words := "in " + text.Seconds(deref(d.ETA))
 	if d.Size > 0 {

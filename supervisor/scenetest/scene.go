@@ -30,7 +30,7 @@ func Requeues(e record.Entry) record.Entry {
 	return e
 }
 
-// Pair is what two limits stand at.
+// Pair is the use of two limits.
 func Pair(a, b func(time.Duration) []rss.Bytes) func(time.Duration) []rss.Bytes {
 	return func(at time.Duration) []rss.Bytes { return append(a(at), b(at)...) }
 }
@@ -61,7 +61,7 @@ type Scene struct {
 	Job    *record.Job
 	Limits []event.Limit
 	Length time.Duration
-	// used is what the limits stand at, in their order; sizes what they are.
+	// Used is the use of the limits, in their order.
 	Used  func(at time.Duration) []rss.Bytes
 	Sizes []rss.Bytes
 	Maps  func(at time.Duration) int // of the trainer
@@ -151,7 +151,7 @@ func Using(from, to float64, events ...record.Entry) Scene {
 	return Scene{Job: InJob(), Limits: []event.Limit{LimitJob}, Length: Minutes, Sizes: []rss.Bytes{Mem}, Used: Rising(Minutes, Mem, from, to), Events: events}
 }
 
-// Standing stands at the same shares all the time.
+// Standing has the same shares all the time.
 func Standing(sizes []rss.Bytes, shares ...float64) func(time.Duration) []rss.Bytes {
 	return func(time.Duration) []rss.Bytes {
 		out := make([]rss.Bytes, len(shares))

@@ -296,7 +296,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepInPieces: in a directory that everybody may write, the number of files is
+// TestSweepInPieces: in a directory that all may write, the number of files is
 // others' choice.
 func TestSweepInPieces(t *testing.T) {
 	dir := t.TempDir()

@@ -22,8 +22,8 @@ type Dropped struct {
 var errOther = errors.New("another file is there now")
 
 // Drop has the kernel forget what the page cache has of a file that a process
-// maps, by the path, device and inode of its [Mapping]. Pages that anybody maps
-// stay, so trim all that map it first; dirty ones stay too. A cgroup's charge
+// maps, by the path, device and inode of its [Mapping]. Pages that are mapped
+// stay, so trim all processes that map it first; dirty ones stay too. A cgroup's charge
 // falls by what leaves. It may hang, as all that opens files.
 func Drop(proc string, pid int, path string, dev, inode uint64) (Dropped, error) {
 	f, err := openMapped(proc, pid, path, dev, inode)

@@ -137,7 +137,7 @@ func (s *session) knows(tid int) bool {
 func (s *session) seize(tid int) Refusal {
 	e := seize(tid)
 	if e == unix.EPERM {
-		// It is said of one that has ended too, and while another thread that
+		// The kernel returns it for an ended thread too, and while another thread that
 		// calls execve(2) takes its number.
 		e = seize(tid)
 	}
@@ -409,8 +409,8 @@ func seize(tid int) unix.Errno {
 }
 
 // capability is CAP_SYS_PTRACE of the thread that traces, dropped while it
-// attaches: who may trace everybody would not be refused what asked not to be
-// looked into (PR_SET_DUMPABLE, another user's process).
+// attaches: with it the kernel would not refuse a process that asked not to be inspected
+// (PR_SET_DUMPABLE, another user's process).
 type capability struct {
 	has  bool
 	data [2]unix.CapUserData

@@ -21,7 +21,7 @@ type Line struct {
 	Once, Key string
 }
 
-// Cured is a cure, and how it is said.
+// Cured is a cure and its words.
 type Cured struct {
 	event.Cure
 	Text string

@@ -33,7 +33,7 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-// levels are two levels of one cgroup that stand at these uses; the first is watched.
+// levels are two levels of one cgroup with these uses; the first is watched.
 func levels(step, job rss.Bytes) []event.Limit {
 	return []event.Limit{
 		{Name: event.LimitCgroup, Accounting: event.AccountingCgroup, Level: "/job/step", Used: step, Limit: 64 * rss.GiB, Binding: true},
@@ -62,7 +62,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestFast changes what the watched limit stands at, in a view of its own.
+// TestFast changes the use of the watched limit, in a view of its own.
 func TestFast(t *testing.T) {
 	full := new(View).Next(0, rss.Sample{Seq: 7, Procs: []rss.Proc{{State: 'T'}}}, levels(2*rss.GiB, 30*rss.GiB))
 	same := full.Fast(time.Second, &levels(2*rss.GiB, 0)[0])

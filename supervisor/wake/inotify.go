@@ -20,7 +20,7 @@ func (b *Bell) Watch(why Cause, mask uint32, path string) error {
 	first := len(b.watched) == 0
 	if first {
 		if b.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
-			return fmt.Errorf("cannot be told of changes, looks are taken instead: %w", err)
+			return fmt.Errorf("cannot watch changes, samples are taken instead: %w", err)
 		}
 		b.file = os.NewFile(uintptr(b.fd), "inotify")
 	}
@@ -29,7 +29,7 @@ func (b *Bell) Watch(why Cause, mask uint32, path string) error {
 		if first {
 			b.file.Close()
 		}
-		return fmt.Errorf("cannot be told of changes in %s, looks are taken instead: %w", path, err)
+		return fmt.Errorf("cannot watch %s, samples are taken instead: %w", path, err)
 	}
 	b.watched[int32(watch)] |= why
 	if first {

@@ -1,5 +1,5 @@
 // Package guest runs a program on another kernel than this machine's, for
-// tests: as root, where nothing that it sets or breaks is anybody else's.
+// tests: as root, where it can set and break anything.
 //
 //	func TestInGuest(t *testing.T) {
 //		out, exit := guest.Run(t, guest.Options{Binary: guest.TestBinary(t), Args: []string{"-test.run=^TestInside$"}})

@@ -80,7 +80,7 @@ INITS = {"": None, "started": started, "birth": birth_fails, "raise": raises, "h
 
 
 class Feed:
-    """One loader, what is drawn for it and what came of it."""
+    """One loader, what is drawn for it and its results."""
 
     def __init__(self, a, seed):
         dataset = self.dataset = datasets.KINDS[a.dataset](a.data, a.size, a.fail, a.slow)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Note is what a receiver was told of one alert.
+// Note is what a receiver got about one alert.
 type Note struct {
 	Status              string // firing, resolved
 	Labels, Annotations map[string]string

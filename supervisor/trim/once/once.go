@@ -49,7 +49,7 @@ type Options struct {
 	DieBy  func(syscall.Signal)
 }
 
-// Result is what came of it.
+// Result is its result.
 type Result struct {
 	Targets []*Target // what has most mapped first
 	Dropped []DroppedFile

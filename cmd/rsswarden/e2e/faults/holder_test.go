@@ -35,7 +35,7 @@ func startCount(t *testing.T, cmd *exec.Cmd, fault string) (c *wardentest.Talk, 
 func TestHolderPanics(t *testing.T) {
 	for part, says := range map[string]string{
 		"run":            "the command runs unwatched: internal error: asked for",
-		"prepare":        "loaders are not talked to: internal error: asked for",
+		"prepare":        "the loader hook is off: internal error: asked for",
 		"holder-start":   "",
 		"holder":         "the holder failed; the command runs on, its signals and its end are passed on: internal error: asked for by RSSWARDEN_FAULT at loop.go:",
 		"holder-signal":  "the holder failed;",

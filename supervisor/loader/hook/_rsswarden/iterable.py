@@ -62,7 +62,7 @@ def begin(recycler, loader, iterator):
     elif getattr(iterator, "_pg", None) is not None:
         recycler.why = "iterable dataset: a datapipe that shares its seed among ranks"
     else:
-        # Datapipes are told of each epoch by torch, fresh ones too.
+        # torch passes each epoch to datapipes, fresh ones too.
         recycler.why = keeps(iterator._dataset) if getattr(iterator, "_shared_seed", None) is None else None
     recycler.held = Held(loader) if recycler.why is None else None
 

@@ -30,7 +30,7 @@ _TOGETHER = 16  # mappings dropped after one look, at most
 _LOOKS = 1 << 20  # bytes of maps that a trim reads again before more than one is
 _ROOM = 64 << 10  # by which what is read may have grown since
 _STEP = 16 << 20  # above what a trim left: less growth is not worth another
-_WORTH = 1 << 20  # a trim that brought less was for nothing
+_WORTH = 1 << 20  # a trim that freed less was useless
 _QUIET = 5.0  # seconds between two reports of a budget
 
 # address perms offset dev inode path; paths may hold spaces
