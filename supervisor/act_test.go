@@ -72,7 +72,7 @@ func TestWhatWorks(t *testing.T) {
 			for _, a := range acts {
 				h, told := s.can(a, &l), slices.Contains(says.Helps, a)
 				if told == (h.Reason == event.ReasonNoHelp) || told && a == event.ActionTrim && !h.OK {
-					t.Errorf("%s, %q: %s is told to help: %v, a run says %+v", name, acc, a, told, h)
+					t.Errorf("%s, %q: %s is said to help: %v, a run says %+v", name, acc, a, told, h)
 				}
 				if h.Detail != "" && h.Reason == event.ReasonNoHelp && !strings.Contains(says.Says, h.Detail) {
 					t.Errorf("%s, %q: %q, a run says %q", name, acc, says.Says, h.Detail)

@@ -18,7 +18,7 @@ import (
 // Version is the value of "v".
 const Version = 1
 
-// Head stands at the front of every line.
+// Head begins every line.
 type Head struct {
 	V     int       `json:"v"`     // the version of this form; a reader may refuse one that it does not know
 	Time  time.Time `json:"time"`  // RFC 3339, with nanoseconds
@@ -32,7 +32,7 @@ func (h Head) When() time.Time { return h.Time }
 // Limit is one way to die and how far off it is, as read at one moment.
 type Limit struct {
 	Name  LimitName `json:"limit"` // which limit
-	Scope Scope     `json:"scope"` // whom it counts
+	Scope Scope     `json:"scope"` // what it counts
 	// Accounting says what Used means.
 	Accounting Accounting `json:"accounting,omitempty"`
 	// Used is what the enforcer compares with Limit: for a cgroup the
@@ -68,7 +68,7 @@ type Limit struct {
 	Level string `json:"level,omitempty"`
 	// Binding marks the limit that is forecast to end the job first.
 	Binding bool `json:"binding,omitempty"`
-	// Note is a sentence for people, for instance that page cache stands at
+	// Note is a sentence for people, for instance that page cache is at
 	// the limit and that this is harmless.
 	Note string `json:"note,omitempty"`
 }
@@ -164,7 +164,7 @@ type Start struct {
 	Limits []Limit  `json:"limits"` // those that were found
 	// Restarts counts how often the watcher had to be started again.
 	Restarts int `json:"restarts,omitempty"`
-	// Attached says that somebody else started what is watched: the process
+	// Attached says that rsswarden did not start what is watched: the process
 	// PID, or all of the Slurm job Job on this node. Cannot is what cannot be
 	// done from outside and why, for people.
 	Attached bool     `json:"attached,omitempty"`
@@ -179,7 +179,7 @@ type Found struct {
 	Limit
 }
 
-// Sample says what the limits stand at.
+// Sample is the use of the limits.
 type Sample struct {
 	Head
 	Limits []Limit          `json:"limits"` // all that are known, the binding one marked
@@ -224,7 +224,7 @@ type Decision struct {
 	PID       int       `json:"pid,omitempty"`
 	Used      rss.Bytes `json:"used_bytes"`      // what the limit counts, as it was read last
 	LimitSize rss.Bytes `json:"limit_bytes"`     // the limit, as it is in force
-	Threshold rss.Bytes `json:"threshold_bytes"` // where the rung lies
+	Threshold rss.Bytes `json:"threshold_bytes"` // the use at which the rung is
 	// Lead is by how much the limit was expected to grow, at the rate seen, before
 	// the action takes effect: so much before its rung the rule fired.
 	Lead rss.Bytes `json:"lead_bytes,omitempty"`
@@ -233,12 +233,12 @@ type Decision struct {
 	// By is the PID of who asked for it by the control socket, 0 where that is not
 	// known, or where the ladder decided.
 	By int `json:"by,omitempty"`
-	// Reading is the limit as it was read, told to a command of exec= alone:
+	// Reading is the limit as it was read, for a command of exec= only:
 	// elsewhere a sample with all of them goes before.
 	Reading *Limit `json:"reading,omitempty"`
 }
 
-// AskedFor is the rule of a decision that somebody asked for, by the control socket.
+// AskedFor is the rule of a decision that was asked for by the control socket.
 const AskedFor = "asked for"
 
 // Asked says that no rule decided so.
@@ -247,13 +247,13 @@ func (d *Decision) Asked() bool { return d.Rule == AskedFor }
 // Roomy is the share of a limit below which memory asks for nothing.
 const Roomy = 0.7
 
-// Unneeded says that somebody asked for the action and memory did not: what it gives
-// back carries nothing.
+// Unneeded says that a user asked for the action while memory did not need it: what it gives
+// back kept nothing under a limit.
 func (d *Decision) Unneeded() bool {
 	return d.Asked() && (d.LimitSize == 0 || d.Used.Of(d.LimitSize) < Roomy)
 }
 
-// Outcome says what a decision brought.
+// Outcome is the result of a decision.
 type Outcome struct {
 	Head
 	Decision uint64    `json:"decision"`         // the id of the decision, 0 where a rule was crossed and its action could not help
@@ -336,7 +336,7 @@ func (s *Sharing) Near() bool {
 	return 2*s.Maps >= s.MaxMaps && s.MaxMaps > 0 || 2*s.FDs >= s.MaxFDs && s.MaxFDs > 0 || 2*s.Sent >= s.MaxSent && s.MaxSent > 0
 }
 
-// TooMuch is told at [Sharing.Near].
+// TooMuch: see [Sharing.Near].
 func (s *Sharing) TooMuch() bool {
 	return s.Maps > s.MaxMaps && s.MaxMaps > 0 || s.FDs > s.MaxFDs && s.MaxFDs > 0 || s.Sent > s.MaxSent && s.MaxSent > 0
 }
@@ -364,14 +364,14 @@ type Signal struct {
 	Forwarded bool `json:"forwarded"`
 }
 
-// Help is what the ladder was told of an action that a rule was about to ask
+// Help is what the ladder knew of an action that a rule was about to ask
 // for, where that has changed. It is written to the record alone: with it the
 // ladder can be run again.
 type Help struct {
 	Head
 	Rule   string     `json:"rule"`                 // the rule, as written
 	Limit  LimitName  `json:"limit"`                // the limit that it is about
-	Scope  Scope      `json:"scope"`                // whom that counts
+	Scope  Scope      `json:"scope"`                // what that counts
 	Acct   Accounting `json:"accounting,omitempty"` // how that adds up
 	Level  string     `json:"level,omitempty"`      // as that of a limit
 	OK     bool       `json:"ok"`                   // whether the action can help now
@@ -409,7 +409,7 @@ type Exit struct {
 	// By is "command" or "rsswarden": who ended it. It is "detached" where only
 	// the watch has ended, and what was attached to runs on.
 	By     string  `json:"by"`
-	Code   *int    `json:"code"`   // nil where it died by a signal, or nobody told us
+	Code   *int    `json:"code"`   // nil where it died by a signal or is unknown
 	Signal *string `json:"signal"` // "SIGKILL", nil where it exited
 	Peaks  Peaks   `json:"peaks"`  // the most that was used
 	// Binding is the limit that came nearest.
@@ -522,16 +522,16 @@ var kinds = []struct {
 }{
 	{NameStart, "The watch began: command, options and where each came from, limits.", func() any { return &Start{} }},
 	{NameLimit, "A limit was found or has changed.", func() any { return &Found{} }},
-	{NameSample, "What the limits stand at, at most one an interval.", func() any { return &Sample{} }},
+	{NameSample, "The use of the limits, at most one an interval.", func() any { return &Sample{} }},
 	{NameDecision, "A rule fired.", func() any { return &Decision{} }},
-	{NameOutcome, "What a decision brought.", func() any { return &Outcome{} }},
-	{NameLoader, "The loader hook said something.", func() any { return &LoaderSaid{} }},
+	{NameOutcome, "The result of a decision.", func() any { return &Outcome{} }},
+	{NameLoader, "A report of the loader hook.", func() any { return &LoaderSaid{} }},
 	{NameDiagnosis, "Why something grows, and what to change.", func() any { return &Diagnosis{} }},
 	{NameCure, "Something was changed before it could go wrong, by the user's wish.", func() any { return &Cure{} }},
 	{NameRank, "A rank of the job on this node came or ended, or leads.", func() any { return &Rank{} }},
 	{NameFault, "A part of rsswarden stopped working; the command runs on.", func() any { return &Fault{} }},
 	{NameSignal, "A signal reached rsswarden.", func() any { return &Signal{} }},
-	{NameHelp, "What the ladder was told of an action; in the record alone.", func() any { return &Help{} }},
+	{NameHelp, "What the ladder knew of an action; in the record alone.", func() any { return &Help{} }},
 	{NameHandover, "What was taken over from the leader before; in the record alone.", func() any { return &Handover{} }},
 	{NameJudged, "What the ladder was given when it changed its mind; in the record alone.", func() any { return &Judged{} }},
 	{NameExit, "The command has ended: status, outcome, peaks, what was done, what to ask for next.", func() any { return &Exit{} }},
@@ -546,7 +546,7 @@ func Names() []Name {
 	return list
 }
 
-// Says is a sentence for people: what the event tells.
+// Says is a sentence for people: what the event means.
 func (n Name) Says() string {
 	for _, k := range kinds {
 		if k.name == n {
@@ -572,13 +572,13 @@ type RankNews string
 
 // What happens to ranks.
 const (
-	RankJoined  RankNews = "joined"  // it is on this node and was not told of before
+	RankJoined  RankNews = "joined"  // it is on this node and was not reported before
 	RankEnded   RankNews = "ended"   // its command has ended
 	RankLeads   RankNews = "leads"   // its watcher records the job on this node from now on
 	RankFollows RankNews = "follows" // its watcher leaves that to the leader
 )
 
-// Rank tells of one rank of the job on one node: one task that runs under
+// Rank is news of one rank of the job on one node: one task that runs under
 // rsswarden. The leader's record has those of all ranks of its node.
 type Rank struct {
 	Head
@@ -593,7 +593,7 @@ type Rank struct {
 	// Leader is the PID of the watcher that leads, 0 where none does.
 	Leader int `json:"leader,omitempty"`
 	// Code and Signal are how the command ended, of RankEnded: both nil where
-	// nobody told, and with all other news.
+	// that is unknown, and with all other news.
 	Code   *int    `json:"code,omitempty"`
 	Signal *string `json:"signal,omitempty"` // "SIGKILL"
 }
@@ -609,7 +609,7 @@ func (r *Rank) Failed() bool {
 type Handover struct {
 	Head
 	// Ran is how long the run had lasted at that moment, on the clock of samples,
-	// which nobody sets. Clock is the moment on the clock of the memory's times.
+	// which is never set. Clock is the moment on the clock of the memory's times.
 	Ran   time.Duration `json:"ran_ns"`
 	Clock time.Duration `json:"clock_ns"`
 	// Own is the level under which the memory has the limits of the watcher's own

@@ -12,7 +12,7 @@ type Judged struct {
 	Head
 	N      uint64        `json:"n"`                 // counts from 1 in each watcher: one that is missing was lost
 	Now    time.Duration `json:"now_ns"`            // the moment on the watcher's clock
-	Given  []Given       `json:"given,omitempty"`   // what the ladder was told since the one before
+	Given  []Given       `json:"given,omitempty"`   // what the ladder learned since the one before
 	Limits []JudgedLimit `json:"limits"`            // what the limits stood at
 	Left   time.Duration `json:"left_ns,omitempty"` // the time left of the job; 0 where it has no end
 	Asking bool          `json:"asking,omitempty"`  // Slurm is being asked for that
@@ -22,7 +22,7 @@ type Judged struct {
 	Feasible []JudgedFeasible `json:"feasible,omitempty"`
 }
 
-// Given is one thing that the ladder was told between two judgements.
+// Given is one thing that the ladder learned between two judgements.
 type Given struct {
 	Passed  time.Duration `json:"passed_ns,omitempty"` // time went by until then
 	Begun   uint64        `json:"begun,omitempty"`     // the decision whose action goes on without the watcher
@@ -41,7 +41,7 @@ type GivenOutcome struct {
 // JudgedLimit is what of a reading the ladder looks at.
 type JudgedLimit struct {
 	Name       LimitName  `json:"limit"`                // the limit
-	Scope      Scope      `json:"scope,omitempty"`      // whom it counts
+	Scope      Scope      `json:"scope,omitempty"`      // what it counts
 	Accounting Accounting `json:"accounting,omitempty"` // how that adds up
 	Level      string     `json:"level,omitempty"`      // as that of a limit
 	PID        int        `json:"pid,omitempty"`        // the process that is nearest to it

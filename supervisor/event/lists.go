@@ -32,7 +32,7 @@ var sums = map[Accounting]string{
 	AccountingVirtual:  "summed virtual size",
 }
 
-// Scope is whom a limit counts.
+// Scope is what a limit counts.
 type Scope string
 
 // The scopes.
@@ -42,7 +42,7 @@ const (
 	ScopeJob     Scope = "job"     // a Slurm job, on this node
 	ScopeCgroup  Scope = "cgroup"  // a cgroup that is neither a Slurm step nor a job
 	ScopeNode    Scope = "node"    // all that runs on the node
-	ScopeProcess Scope = "process" // each process by itself; the nearest is told
+	ScopeProcess Scope = "process" // each process by itself; the nearest is shown
 	ScopeUser    Scope = "user"    // all processes of one user on the node
 )
 
@@ -94,7 +94,7 @@ const (
 	ReasonRequeues    Reason = "the job was requeued often enough"
 	ReasonDryRun      Reason = "dry run"
 	ReasonOccupied    Reason = "another action is being carried out"
-	ReasonNotWatched  Reason = "not watched here" // a process or rank that somebody named
+	ReasonNotWatched  Reason = "not watched here" // a process or rank that was named
 	ReasonError       Reason = "error"
 
 	// Why a process was not trimmed by ptrace:
@@ -196,7 +196,7 @@ const (
 
 // Elements counts what arrays have in a JSON text, and the objects: that is what decoding
 // makes room for. An element of an array of limits takes 250 bytes of memory and two of
-// text, so whoever decodes what another user wrote counts before.
+// text, so count before decoding what another user wrote.
 func Elements(text []byte) int {
 	n, depth := 0, 0
 	var inArray uint64 // a bit for each level

@@ -14,7 +14,7 @@ import (
 // and their comments say.
 func TestReference(t *testing.T) {
 	r := eventsReference{
-		T: t, page: reference.New("Events", "What `--events FILE` appends, one JSON object a line, and what a record has. What they are for is told in\n"+
+		T: t, page: reference.New("Events", "What `--events FILE` appends, one JSON object a line, and what a record has. For what they are for see\n"+
 			"[records](../records.md#events). A field that is marked \"if any\" is left out where it is zero or empty; fields are only ever added."),
 		said: map[string]*reference.Comments{"event": reference.CommentsOf(t, "."), "rss": reference.CommentsOf(t, "../../rss")},
 	}

@@ -97,7 +97,7 @@ func (r Rule) Signal() (sig syscall.Signal, rank0, ok bool) {
 	return sig, rank0, err == nil
 }
 
-// At is the use at which the rule's rung lies for a limit of that size.
+// At is the use at which the rule's rung is for a limit of that size.
 // ok is false where the condition has no place on that scale: a forecast, or
 // more to be left free than the whole limit.
 func (r Rule) At(limit rss.Bytes) (at rss.Bytes, ok bool) {
@@ -153,7 +153,7 @@ func (r Rule) Worth(l *Limit) rss.Bytes {
 }
 
 // Again is what a trim that helped must be able to give back for it to be repeated though
-// its rung was not left, where PSS is summed and nobody knows what use stood at after it:
+// its rung was not left, where PSS is summed and the use after it is unknown:
 // as much as use must have grown by where that is known, 5 points of the limit, or half of
 // what is left for certain. Trims hold a job that maps and maps, and the rest may be mapped
 // long before the rung would be tried again.
@@ -168,7 +168,7 @@ func surelyLeft(l *Limit) rss.Bytes { return l.Limit.Sub(max(l.Used, l.UsedMax))
 // MinRecycle is the least that one worker must give back to be worth replacing where
 // the job is about to be killed: 16 MiB, or 0.5 % of a limit below 3.2 GiB. Sixteen
 // workers that may each keep 16 MiB keep a quarter of a limit of 1 GiB.
-// Of a limit of which nobody knows the size it is 16 MiB.
+// For a limit of unknown size it is 16 MiB.
 func MinRecycle(l *Limit) rss.Bytes {
 	if l.Limit == 0 {
 		return minGain
@@ -414,8 +414,8 @@ func ParseSignal(s string) (syscall.Signal, error) {
 	return bad("unknown signal")
 }
 
-// AskBySignal reads the signal that asks for a checkpoint, and whom: USR2, USR2@rank0.
-// Of the rule that it returns the action alone means something. Its errors are of
+// AskBySignal reads the signal that asks for a checkpoint, and its receiver: USR2,
+// USR2@rank0. Of the rule that it returns only the action means something. Its errors are of
 // type [*RuleError], about the signal alone.
 func AskBySignal(s string) (Rule, error) {
 	a, arg, why, hint := parseAction(string(ActionSignal)+"="+s, Actions)

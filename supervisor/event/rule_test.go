@@ -209,7 +209,7 @@ func TestWorthOfATrim(t *testing.T) {
 		{7000, 7000, 30}, // 5 % of what is wanted, down to 80 %
 		{7600, 7600, 60},
 		{7960, 7960, 40},
-		{7600, 7990, 16}, // nobody knows better
+		{7600, 7990, 16}, // no better value is known
 		{7999, 7999, 16},
 	} {
 		l := Limit{Limit: size, Used: c.used * rss.MiB, UsedMax: c.most * rss.MiB}

@@ -6,7 +6,7 @@ import "github.com/rsswarden/rsswarden/rss"
 // metrics and the list of runs.
 type RunOutcome string
 
-// The outcomes, in the order in which they are looked for: the first that holds is told.
+// The outcomes, in the order of their rules: the first that holds is the outcome.
 const (
 	// RunRunning: it has not ended.
 	RunRunning RunOutcome = "running"

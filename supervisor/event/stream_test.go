@@ -50,7 +50,7 @@ func TestStreamFullQueueDropsSamplesOnly(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := NewStream(fifo, nil) // nobody reads: nothing leaves the queue
+	s := NewStream(fifo, nil) // without a reader nothing leaves the queue
 	for range maxQueue + 10 {
 		s.Put(NameSample, Sample{Head: head(1, NameSample)})
 	}

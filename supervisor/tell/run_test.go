@@ -34,7 +34,7 @@ func TestRunNumber(t *testing.T) {
 }
 
 // TestRunTime: a watcher that is started again goes on with the time of the run,
-// whatever somebody has set the clock to since.
+// whatever the clock was set to since.
 func TestRunTime(t *testing.T) {
 	r, since := &Run{}, time.Now()
 	for _, set := range []time.Duration{0, time.Hour, -time.Hour} {

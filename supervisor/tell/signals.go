@@ -19,7 +19,7 @@ type signals struct {
 }
 
 const (
-	// signalAgain is how soon the same signal from the same sender is told again:
+	// signalAgain is how soon the same signal from the same sender is reported again:
 	// a window that is resized sends dozens of SIGWINCH.
 	signalAgain = time.Second
 	// mostSignals bounds what is remembered, by signals of as many senders.

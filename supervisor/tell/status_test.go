@@ -172,8 +172,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestAskedAfterTheEnd: a run that has ended answers nobody, though it has answered; one
-// whose socket came back does.
+// TestAskedAfterTheEnd: a run that has ended gives no further answers; one whose socket
+// came back does.
 func TestAskedAfterTheEnd(t *testing.T) {
 	s := serving(t)
 	s.Status.made.Store(&control.Status{})
