@@ -142,13 +142,14 @@ func (rep *Result) brief() Brief {
 	if own != nil {
 		b = BriefOf(own)
 	} else {
+		node := best.Run.Meta.Node
 		for _, k := range rep.Scanned {
 			if k.Restarts() != best.Restarts() {
 				continue
 			}
 			c := &Case{RunScan: k}
 			if g := c.facts(); g.Peak != nil && (f.Peak == nil || g.Peak.Ratio() > f.Peak.Ratio()) {
-				f.Peak, f.Ends, b.Node = g.Peak, g.Ends, k.Run.Meta.Node
+				f.Peak, f.Ends, node = g.Peak, g.Ends, k.Run.Meta.Node
 			}
 			if e := k.Exit; e != nil && f.Peak != nil && e.Next.Without > 0 {
 				f.Without = map[event.LimitID]rss.Bytes{f.Peak.ID(): max(e.Next.Without, f.Without[f.Peak.ID()])}
@@ -161,7 +162,7 @@ func (rep *Result) brief() Brief {
 		if exit != nil {
 			b = BriefOf(exit)
 		}
-		b.Brief, b.Peak = f.Brief(Seconds(rep.Duration)), peak
+		b.Brief, b.Peak, b.Node = f.Brief(Seconds(rep.Duration)), peak, node
 		if exit != nil {
 			b.Rule, b.Cancelled, b.Lacked = exit.Rule, exit.Cancelled, exit.Brief.Lacked
 		}

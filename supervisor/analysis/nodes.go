@@ -35,14 +35,25 @@ func (k *RunScan) nearest(zone *time.Location) *Nearest {
 		return nil
 	}
 	n := k.nearestOf(l, zone)
-	// The exit event has what came between two samples, which is much in a journal.
-	if k.Exit != nil && k.Exit.Binding != nil {
-		if e := k.Exit.Binding; e.Name == l.Name && e.Scope == l.Scope && e.Level == l.Level && e.Limit > 0 && e.Ratio() > n.Share+atNearest {
-			n.Used, n.Size, n.Share, n.Headroom = e.Used, e.Limit, e.Ratio(), e.Headroom()
+	if e := k.atExit(l); e != nil {
+		if e.Ratio() > n.Share+atNearest {
 			n.At, n.Step, n.Task, n.RankRSS = time.Time{}, "", -1, 0
 		}
+		n.Used, n.Size, n.Share, n.Headroom = e.Used, e.Limit, e.Ratio(), e.Headroom()
 	}
 	return n
+}
+
+// atExit is the limit at its highest by the exit event, where that was between two samples:
+// much in a journal. It is nil where a sample has the highest.
+func (k *RunScan) atExit(l *LimitScan) *event.Limit {
+	if k.Exit == nil || k.Exit.Binding == nil {
+		return nil
+	}
+	if e := k.Exit.Binding; e.ID() == l.ID() && e.Limit > 0 && e.Ratio() > l.Max.Ratio() {
+		return e
+	}
+	return nil
 }
 
 // atNearest is by how much of a limit a sample may have missed its highest and still

@@ -16,7 +16,17 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// shownText is what a page shows but for its drawings.
+const shownText = `(() => { const c = document.body.cloneNode(true); c.querySelectorAll('svg, script').forEach(e => e.replaceWith(' ')); c.querySelectorAll('*').forEach(e => e.append(' ')); return c.textContent })()`
+
 func pageFile(t *testing.T, draw ...scenetest.DrawnRun) string {
+	t.Helper()
+	path, _ := pageFileOf(t, draw...)
+	return path
+}
+
+// pageFileOf writes a page, and an SVG beside it.
+func pageFileOf(t *testing.T, draw ...scenetest.DrawnRun) (string, *numbers) {
 	t.Helper()
 	var runs []*record.Run
 	for _, d := range draw {
@@ -28,7 +38,7 @@ func pageFile(t *testing.T, draw ...scenetest.DrawnRun) string {
 	path := filepath.Join(t.TempDir(), "report.html")
 	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 	wardentest.NoError(t, os.WriteFile(strings.TrimSuffix(path, "html")+"svg", []byte(svg), 0o644))
-	return path
+	return path, numbersOf(t, page, rep)
 }
 
 func hourRun() scenetest.DrawnRun {
@@ -80,10 +90,11 @@ func (b *browser) fits(width int) {
 
 func TestPageInBrowser(t *testing.T) {
 	b := startBrowser(t)
-	path := pageFile(t, hourRun())
+	path, numbers := pageFileOf(t, hourRun())
 	b.open(path, 1280, 800)
 	b.drawn()
 	b.is("the first screen lacks %s", firstScreen, "")
+	numbers.cover(t, b.eval(shownText))
 	b.shot("light", true)
 	b.shot("first", false)
 	if n, _ := strconv.Atoi(b.eval("document.querySelectorAll('svg.live path.band').length")); n < 3 {
@@ -157,7 +168,7 @@ func TestPageInBrowser(t *testing.T) {
 
 func TestPageDarkAndPhone(t *testing.T) {
 	b := startBrowser(t)
-	path := pageFile(t, hourRun())
+	path, numbers := pageFileOf(t, hourRun())
 	dark := func() {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
 	}
@@ -176,6 +187,7 @@ func TestPageDarkAndPhone(t *testing.T) {
 	b.open(path, 390, 844, touch)
 	b.drawn()
 	b.fits(390)
+	numbers.cover(t, b.eval(shownText))
 	b.is("the first screen lacks %s", firstScreen, "")
 	b.is("targets are small: %s", smallTargets, "")
 	b.is("the chart is %s pixels high", "document.querySelector('svg.live').getBoundingClientRect().height", "220")

@@ -51,7 +51,11 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndFine:
 		text := "ended with exit status 0 " + q.after()
 		if b, ok := q.Highest(); ok {
-			return text + fmt.Sprintf("; its fullest limit, %s, was at %s", b.Name, phrase.Fill(b.Name, b.Max.Used, b.Max.Size))
+			used, size := b.Max.Used, b.Max.Size
+			if l := q.Peak(analysis.KeyOf(b.Limit)); l != nil {
+				used, size = l.Used, l.Limit
+			}
+			return text + fmt.Sprintf("; its fullest limit, %s, was at %s", b.Name, phrase.Fill(b.Name, used, size))
 		}
 		return text + "; no limit on memory is in the record"
 	case analysis.EndDetached:
