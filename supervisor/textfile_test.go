@@ -49,19 +49,20 @@ func TestTextfile(t *testing.T) {
 	s, dir := textfileStand(t)
 	at := `node="` + s.tell.Run.Node + `",run="` + s.tell.Run.Label() + `"`
 	shows(t, dir,
-		`rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 104857600`,
-		`rsswarden_memory_limit_bytes{`+at+`,limit="user",scope="tree"} 1048576000`,
-		`rsswarden_limit_ratio{`+at+`,limit="user",scope="tree"} 0.1`,
+		`rsswarden_job_memory_used_bytes{`+at+`,limit="user"} 104857600`,
+		`rsswarden_job_memory_limit_bytes{`+at+`,limit="user"} 1048576000`,
+		`rsswarden_job_limit_ratio{`+at+`,limit="user"} 0.1`,
 		`rsswarden_processes{`+at+`,role="other"} 1`,
 		`rsswarden_memory_rss_bytes{`+at+`,role="other"} 104857600`,
 		`rsswarden_actions_total{`+at+`,action="warn",outcome="done"} 0`,
 		`rsswarden_actions_total{`+at+`,action="trim",outcome="refused"} 0`,
+		`rsswarden_actions_total{`+at+`,action="worker_trim",outcome="done"} 0`,
 		`rsswarden_oom_kills_total{`+at+`} 0`,
 		`rsswarden_ranks{`+at+`} 1`,
 		`rsswarden_build_info{`+at+`,version="v1"} 1`,
 	)
 	// The reference says which are a run's.
-	for l := range strings.Lines(string(s.tell.Textfile.Metrics(s.looked(), nil).Text())) {
+	for l := range strings.Lines(string(s.tell.Textfile.Metrics(s.looked(), nil, nil).Text())) {
 		name, isName := strings.CutPrefix(l, "# HELP ")
 		name, _, _ = strings.Cut(name, " ")
 		if isName && !slices.ContainsFunc(metrics.OfRun, func(m *metrics.Metric) bool { return m.Name == name }) {
@@ -79,13 +80,13 @@ func TestTextfile(t *testing.T) {
 	}
 	s.later(2 * time.Second)
 	s.full()
-	shows(t, dir, `rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 209715200`)
+	shows(t, dir, `rsswarden_job_memory_used_bytes{`+at+`,limit="user"} 209715200`)
 	// And at once where something was decided. Trim is of no use here.
 	s.put(theCommand, theHolder, 860*rss.MiB, 0)
 	s.later(time.Second)
 	s.full()
 	shows(t, dir,
-		`rsswarden_memory_used_bytes{`+at+`,limit="user",scope="tree"} 901775360`,
+		`rsswarden_job_memory_used_bytes{`+at+`,limit="user"} 901775360`,
 		`rsswarden_actions_total{`+at+`,action="warn",outcome="done"} 1`,
 		`rsswarden_actions_total{`+at+`,action="trim",outcome="refused"} 1`,
 	)

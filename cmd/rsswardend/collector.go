@@ -19,25 +19,24 @@ var descs = func() map[*metrics.Metric]*prometheus.Desc {
 	all := map[*metrics.Metric]*prometheus.Desc{}
 	for _, m := range metrics.OfNode {
 		var labels []string
-		for _, l := range metrics.Common {
-			if l.Name != metrics.Run.Name {
-				labels = append(labels, l.Name)
-			}
-		}
-		for _, l := range m.Labels {
+		for _, l := range append(places(m), m.Labels...) {
 			labels = append(labels, l.Name)
-		}
-		if ofProgram(m) {
-			labels = labels[3:]
 		}
 		all[m] = prometheus.NewDesc(m.Name, m.Help, labels, nil)
 	}
 	return all
 }()
 
-// ofProgram says that a metric is of the daemon, and of no job.
-func ofProgram(m *metrics.Metric) bool {
-	return m == &metrics.LastLook || m == &metrics.BuildInfo || m == &metrics.OOMUnheard
+// places are the labels of a metric that say of which job and step it is: none where it
+// is the daemon's own.
+func places(m *metrics.Metric) []metrics.Label {
+	switch {
+	case m == &metrics.LastLook || m == &metrics.BuildInfo || m == &metrics.OOMUnheard:
+		return nil
+	case m.Whole:
+		return []metrics.Label{metrics.JobID, metrics.Node}
+	}
+	return []metrics.Label{metrics.JobID, metrics.Step, metrics.Node}
 }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
@@ -84,20 +83,23 @@ func (s *series) Write(out *dto.Metric) error {
 
 // labelPairs makes labels, and keeps those that the next series is likely to have.
 type labelPairs struct {
-	place [3]*dto.LabelPair
+	place [3]*dto.LabelPair // job, step, node
 	fixed map[[2]string]*dto.LabelPair
 }
 
 // of returns the labels of a series, by their names.
 func (p *labelPairs) of(m *metrics.Metric, at metrics.Place, values []string) []*dto.LabelPair {
 	list := make([]*dto.LabelPair, 0, len(p.place)+len(values))
-	if !ofProgram(m) {
-		for i, value := range [...]string{at.JobID, at.Step, at.Node} {
-			if p.place[i] == nil || p.place[i].GetValue() != value {
-				p.place[i] = pair(metrics.Common[i].Name, value)
-			}
-			list = append(list, p.place[i])
+	own := places(m)
+	for i, value := range [...]string{at.JobID, at.Step, at.Node} {
+		name := metrics.Common[i].Name
+		if !slices.ContainsFunc(own, func(l metrics.Label) bool { return l.Name == name }) {
+			continue
 		}
+		if p.place[i] == nil || p.place[i].GetValue() != value {
+			p.place[i] = pair(name, value)
+		}
+		list = append(list, p.place[i])
 	}
 	for i, value := range values {
 		key := [2]string{m.Labels[i].Name, value}

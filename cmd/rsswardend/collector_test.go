@@ -55,23 +55,22 @@ func daemonWith(s *nodejobs.Snapshot) *daemon {
 
 func TestCollector(t *testing.T) {
 	c := &collector{daemonWith(scene())}
-	want := `
-# HELP rsswarden_limit_ratio Used over limit, 1 where the job dies; also of limits on numbers: maps, fds, tasks.
-# TYPE rsswarden_limit_ratio gauge
-rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 0.75
-rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="step",step="0"} 0.5
-rsswarden_limit_ratio{jobid="7",limit="cgroup",node="n1",scope="step",step="batch"} 0.5
-# HELP rsswarden_time_to_limit_seconds Forecast time until the limit is met; absent where none is made. Of time what is left until the job's end.
-# TYPE rsswarden_time_to_limit_seconds gauge
-rsswarden_time_to_limit_seconds{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 90
-# HELP rsswarden_memory_rss_bytes ` + metrics.MemoryRSS.Help + `
-# TYPE rsswarden_memory_rss_bytes gauge
-rsswarden_memory_rss_bytes{jobid="9",node="n2",role="",step="0"} 4096
+	head := func(m *metrics.Metric) string {
+		return "# HELP " + m.Name + " " + m.Help + "\n# TYPE " + m.Name + " gauge\n"
+	}
+	want := head(&metrics.OfJob.Used) + `rsswarden_job_memory_used_bytes{jobid="7",limit="cgroup",node="n1"} 7.86432e+08
+` + head(&metrics.OfStep.Ratio) + `rsswarden_step_limit_ratio{jobid="7",level="step",limit="cgroup",node="n1",step="0"} 0.5
+rsswarden_step_limit_ratio{jobid="7",level="step",limit="cgroup",node="n1",step="batch"} 0.5
+` + head(&metrics.OfJob.TimeLeft) + `rsswarden_job_time_to_limit_seconds{jobid="7",limit="cgroup",node="n1"} 90
+` + head(&metrics.Former.TimeLeft) + `rsswarden_time_to_limit_seconds{jobid="7",limit="cgroup",node="n1",scope="job",step=""} 90
+` + head(&metrics.MemoryRSS) + `rsswarden_memory_rss_bytes{jobid="9",node="n2",role="",step="0"} 4096
 `
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "rsswarden_limit_ratio", "rsswarden_time_to_limit_seconds", "rsswarden_memory_rss_bytes"); err != nil {
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), metrics.OfJob.Used.Name, metrics.OfStep.Ratio.Name,
+		metrics.OfJob.TimeLeft.Name, metrics.OfStep.TimeLeft.Name, metrics.Former.TimeLeft.Name, metrics.MemoryRSS.Name); err != nil {
 		t.Error(err)
 	}
 	for name, count := range map[string]int{
+		"rsswarden_job_memory_unreclaimable_bytes": 2, "rsswarden_step_memory_charged_bytes": 3, "rsswarden_job_memory_limit_bytes": 1, "rsswarden_step_memory_used_bytes": 2,
 		"rsswarden_memory_unreclaimable_bytes": 5, "rsswarden_memory_charged_bytes": 5, "rsswarden_memory_limit_bytes": 3, "rsswarden_memory_used_bytes": 3,
 		"rsswarden_oom_kills_total": 2, "rsswarden_processes": 4, "rsswarden_build_info": 1, "rsswarden_last_look_timestamp_seconds": 1,
 	} {

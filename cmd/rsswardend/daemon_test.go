@@ -57,7 +57,7 @@ func values(t *testing.T, text, node string) map[string]float64 {
 				labels[l.GetName()] = l.GetValue()
 			}
 			if labels["node"] == node {
-				key := strings.Join(strings.Fields(strings.Join([]string{name, labels["scope"], labels["jobid"], labels["step"]}, " ")), " ")
+				key := strings.Join(strings.Fields(strings.Join([]string{name, labels["jobid"], labels["step"], labels["scope"]}, " ")), " ")
 				out[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
@@ -85,15 +85,15 @@ func TestRealCgroups(t *testing.T) {
 	if n := got["rsswarden_processes 4711 batch"]; n != 4 {
 		t.Errorf("%v processes, want 4", n)
 	}
-	for _, scope := range []string{"job 4711", "step 4711 batch"} {
-		if v := got["rsswarden_memory_limit_bytes "+scope]; v != 200<<20 {
-			t.Errorf("limit %v of %s", v, scope)
+	for whose, id := range map[string]string{"job_": " 4711", "step_": " 4711 batch"} {
+		if v := got["rsswarden_"+whose+"memory_limit_bytes"+id]; v != 200<<20 {
+			t.Errorf("limit %v of%s", v, id)
 		}
-		if v := got["rsswarden_memory_unreclaimable_bytes "+scope]; v < 150<<20 || v > 160<<20 {
-			t.Errorf("%v bytes of %s", v, scope)
+		if v := got["rsswarden_"+whose+"memory_unreclaimable_bytes"+id]; v < 150<<20 || v > 160<<20 {
+			t.Errorf("%v bytes of%s", v, id)
 		}
-		if v := got["rsswarden_limit_ratio "+scope]; v < 0.75 || v > 0.8 {
-			t.Errorf("ratio %v of %s", v, scope)
+		if v := got["rsswarden_"+whose+"limit_ratio"+id]; v < 0.75 || v > 0.8 {
+			t.Errorf("ratio %v of%s", v, id)
 		}
 	}
 	b, err := os.ReadFile(filepath.Join(text, "rsswardend.prom"))
@@ -115,7 +115,7 @@ func TestRealCgroups(t *testing.T) {
 	}
 	until(t, "the new limit", func() bool {
 		_, page := d.get("/metrics")
-		return values(t, page, tree.Node)["rsswarden_memory_limit_bytes step 4711 batch"] == 300<<20
+		return values(t, page, tree.Node)["rsswarden_step_memory_limit_bytes 4711 batch"] == 300<<20
 	})
 	if code := d.end(); code != 0 {
 		t.Errorf("status %d: %s", code, d.said())
@@ -344,13 +344,13 @@ exec /usr/bin/python3 -c 'import time; held = bytearray(180 << 20); time.sleep(6
 	until(t, "the job, its two steps and 0.5 of its limit are told", func() bool {
 		_, page := d.get("/metrics")
 		got = values(t, page, c.Node())
-		return got["rsswarden_limit_ratio job "+near.ID] > 0.5 && got["rsswarden_processes "+near.ID+" 0"] > 0
+		return got["rsswarden_job_limit_ratio "+near.ID] > 0.5 && got["rsswarden_processes "+near.ID+" 0"] > 0
 	})
 	const mib = 1 << 20
 	for series, want := range map[string]float64{
-		"rsswarden_memory_limit_bytes job " + near.ID:             300 * mib,
-		"rsswarden_memory_limit_bytes step " + near.ID + " batch": 300 * mib,
-		"rsswarden_memory_limit_bytes step " + near.ID + " 0":     100 * mib,
+		"rsswarden_job_memory_limit_bytes " + near.ID:             300 * mib,
+		"rsswarden_step_memory_limit_bytes " + near.ID + " batch": 300 * mib,
+		"rsswarden_step_memory_limit_bytes " + near.ID + " 0":     100 * mib,
 		"rsswarden_oom_kills_total " + near.ID:                    0,
 	} {
 		if v, ok := got[series]; v != want || !ok {
@@ -434,7 +434,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --boundin
 	d := startCommand(t, args...)
 	_, page := d.get("/metrics")
 	got := values(t, page, tree.Node)
-	if got["rsswarden_memory_limit_bytes job 12"] != 100<<20 || got["rsswarden_processes 12 batch"] != 1 {
+	if got["rsswarden_job_memory_limit_bytes 12"] != 100<<20 || got["rsswarden_processes 12 batch"] != 1 {
 		t.Errorf("%v\n%s", got, d.said())
 	}
 	// cgroup v1 tells root alone of OOM kills as they happen, which is said.

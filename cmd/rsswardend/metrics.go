@@ -66,22 +66,31 @@ func fill(v *view, put put) {
 
 func lastLook(v *view) float64 { return float64(v.At.UnixMilli()) / 1000 }
 
+// fillUse puts how near a job or step is to its limit, under the former names too.
 func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, put put) {
 	if !u.Measured {
 		return
 	}
-	put(&metrics.MemoryUnreclaimable, at, float64(u.Unreclaimable), string(scope))
-	put(&metrics.MemoryCharged, at, float64(u.Charged), string(scope))
-	if !limited(u) {
-		return
+	fill := func(of *metrics.Use, by ...string) {
+		put(&of.Unreclaimable, at, float64(u.Unreclaimable), by...)
+		put(&of.Charged, at, float64(u.Charged), by...)
+		if !limited(u) {
+			return
+		}
+		limit := append([]string{string(event.LimitCgroup)}, by...)
+		put(&of.Used, at, float64(u.Used), limit...)
+		put(&of.Limit, at, float64(u.Limit), limit...)
+		put(&of.Ratio, at, u.Used.Of(u.Limit), limit...)
+		if u.Forecast {
+			put(&of.TimeLeft, at, u.ETA.Seconds(), limit...)
+		}
 	}
-	const limit = string(event.LimitCgroup)
-	put(&metrics.MemoryUsed, at, float64(u.Used), limit, string(scope))
-	put(&metrics.MemoryLimit, at, float64(u.Limit), limit, string(scope))
-	put(&metrics.LimitRatio, at, u.Used.Of(u.Limit), limit, string(scope))
-	if u.Forecast {
-		put(&metrics.TimeToLimit, at, u.ETA.Seconds(), limit, string(scope))
+	if scope == event.ScopeStep {
+		fill(&metrics.OfStep, string(scope))
+	} else {
+		fill(&metrics.OfJob)
 	}
+	fill(&metrics.Former, string(scope))
 }
 
 // promfile is a file for node_exporter's textfile collector, which reads all *.prom of a

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
 )
@@ -94,8 +95,10 @@ func open(s settings, log *slog.Logger) (net.Listener, error) {
 // serveScrapes answers them in the background. What ends that goes to failed.
 func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, failed chan<- error) (*http.Server, error) {
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(&collector{d}); err != nil {
-		return nil, fmt.Errorf("cannot register the metrics: %w", err)
+	for _, c := range []prometheus.Collector{&collector{d}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector()} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("cannot register the metrics: %w", err)
+		}
 	}
 	landing, err := web.NewLandingPage(web.LandingConfig{
 		Name: programName, Version: version, Description: "Memory of the Slurm jobs of this node",

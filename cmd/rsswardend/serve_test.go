@@ -95,7 +95,7 @@ func TestCurl(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, name := range []string{"rsswarden_build_info", "rsswarden_last_look_timestamp_seconds", "rsswarden_oom_unheard_steps"} {
+	for _, name := range []string{"rsswarden_build_info", "rsswarden_last_look_timestamp_seconds", "rsswarden_oom_unheard_steps", "process_resident_memory_bytes", "go_goroutines"} {
 		if !strings.Contains(string(out), "\n"+name) {
 			t.Errorf("no %s in:\n%s", name, out)
 		}

@@ -49,7 +49,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 
 	told := func(job, by, more string) bool {
-		return len(s.query(t, `rsswarden_limit_ratio{jobid="%s",job="%s",step="batch",node="%s",limit="cgroup"} %s`, job, by, tree.Node, more)) > 0
+		return len(s.query(t, `rsswarden_step_limit_ratio{jobid="%s",job="%s",step="batch",node="%s",limit="cgroup"} %s`, job, by, tree.Node, more)) > 0
 	}
 	within(t, targets+scrape+slack, "both targets are up, and tell of the run", func() bool {
 		return len(s.query(t, `up == 1`)) == 2 && told("102", "node", "") && told("102", "rsswardend", "> 0.5")
@@ -249,7 +249,7 @@ func sameNames(t *testing.T, s *site) {
 		}
 	}
 	for _, m := range []*metrics.Metric{
-		&metrics.MemoryUsed, &metrics.MemoryUnreclaimable, &metrics.MemoryLimit, &metrics.LimitRatio, &metrics.Processes, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
+		&metrics.OfJob.Used, &metrics.OfStep.Unreclaimable, &metrics.OfStep.Limit, &metrics.OfJob.Ratio, &metrics.Former.Ratio, &metrics.Processes, &metrics.OOMKills, &metrics.LastLook, &metrics.BuildInfo,
 	} {
 		if daemon[m.Name] == "" || text[m.Name] == "" {
 			t.Errorf("not both tell of %s: %q, %q", m.Name, slices.Sorted(maps.Keys(daemon)), slices.Sorted(maps.Keys(text)))

@@ -20,7 +20,6 @@ func (a warning) Lead(l *event.Limit) rss.Bytes { return a.Counts.Ahead(l) }
 
 // warn writes it, and has Slurm asked ahead, where a requeue may follow.
 func (a warning) warn(d *event.Decision, l *event.Limit) {
-	a.Tell.Textfile.Count(d, &event.Outcome{OK: true})
 	a.requeue.prefetchJob(0)
 	if d.Limit == event.LimitTime || l != nil {
 		a.Tell.Say(a.Now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(d, l)+phrase.Coming(d, counts.FullSoon)+phrase.Forecast(d)+a.Diagnosis.Because(l))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +62,9 @@ func (m *Metric) key(at Place, labels []string) string {
 		_, _ = inValue.WriteString(&b, strings.ToValidUTF8(value, "\uFFFD"))
 		b.WriteByte('"')
 	}
+	if m.Whole {
+		at.Step = ""
+	}
 	for i, v := range []string{at.JobID, at.Step, at.Node, at.Run} {
 		label(Common[i].Name, v)
 	}
@@ -110,38 +114,80 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// Limits sets use and size of limits: of several of one name and scope, such as the levels
-// of a cgroup, the one that is nearest.
+// Limits puts how near limits are: of several of one name, such as the levels of a cgroup
+// above a job, the nearest.
 func (s *Set) Limits(at Place, limits []event.Limit) {
-	type key struct {
-		name  event.LimitName
-		scope event.Scope
+	for k, l := range nearest(limits, level) {
+		if k.of == "" {
+			s.use(&OfJob, at, l)
+		} else {
+			s.use(&OfStep, at, l, k.of)
+		}
 	}
-	nearest := map[key]*event.Limit{}
+	for k, l := range nearest(limits, func(l *event.Limit) string { return string(l.Scope) }) {
+		s.use(&Former, at, l, k.of)
+	}
+}
+
+// level is the value of [ByLevel], empty for what is no part of a job.
+func level(l *event.Limit) string {
+	switch base := path.Base(l.Level); {
+	case l.Scope == event.ScopeStep:
+		return levelStep
+	case l.Scope == event.ScopeCgroup && strings.HasPrefix(base, "task_"):
+		return levelTask
+	}
+	return ""
+}
+
+// limitOf is a limit by its name, and what it counts.
+type limitOf struct {
+	name event.LimitName
+	of   string
+}
+
+// nearest are the nearest of each name and what of says.
+func nearest(limits []event.Limit, of func(*event.Limit) string) map[limitOf]*event.Limit {
+	all := map[limitOf]*event.Limit{}
 	for i := range limits {
 		l := &limits[i]
-		if k := (key{l.Name, l.Scope}); nearest[k] == nil || nearer(l, nearest[k]) {
-			nearest[k] = l
+		if k := (limitOf{l.Name, of(l)}); all[k] == nil || nearer(l, all[k]) {
+			all[k] = l
 		}
 	}
-	for k, l := range nearest {
-		name, scope := string(k.name), string(k.scope)
-		if l.ETA != nil {
-			s.Put(&TimeToLimit, at, *l.ETA, name, scope)
-		}
-		if k.name == event.LimitTime || l.Limit == 0 {
-			continue
-		}
-		s.Put(&LimitRatio, at, l.Ratio(), name, scope)
-		if !slices.Contains(BySize.Values, name) {
-			continue
-		}
-		s.Put(&MemoryUsed, at, float64(l.Used), name, scope)
-		s.Put(&MemoryLimit, at, float64(l.Limit), name, scope)
-		if k.name == event.LimitCgroup {
-			s.Put(&MemoryUnreclaimable, at, float64(l.Used), scope)
-			s.Put(&MemoryCharged, at, float64(l.Charged), scope)
-		}
+	return all
+}
+
+// use puts one limit, by are the values of the labels beside limit.
+func (s *Set) use(u *Use, at Place, l *event.Limit, by ...string) {
+	name := append([]string{string(l.Name)}, by...)
+	// A forecast of growth that may flatten before the limit has no end of its range.
+	if l.ETA != nil && (l.ETAHigh != nil || l.Name == event.LimitTime) {
+		s.Put(&u.TimeLeft, at, *l.ETA, name...)
+	}
+	if l.Name == event.LimitTime || l.Limit == 0 {
+		return
+	}
+	s.Put(&u.Ratio, at, l.Ratio(), name...)
+	if !slices.Contains(BySize.Values, string(l.Name)) {
+		return
+	}
+	s.Put(&u.Used, at, float64(l.Used), name...)
+	s.Put(&u.Limit, at, float64(l.Limit), name...)
+	if l.Name == event.LimitCgroup {
+		s.Put(&u.Unreclaimable, at, float64(l.Used), by...)
+		s.Put(&u.Charged, at, float64(l.Charged), by...)
+	}
+}
+
+// Peak puts the reading that came nearest to its limit, nil for none.
+func (s *Set) Peak(at Place, l *event.Limit) {
+	switch {
+	case l == nil || l.Limit == 0:
+	case level(l) == "":
+		s.Put(&JobPeak, at, float64(l.Used), string(l.Name))
+	default:
+		s.Put(&StepPeak, at, float64(l.Used), string(l.Name), level(l))
 	}
 }
 
@@ -169,60 +215,60 @@ func (s *Set) Processes(at Place, procs []rss.Proc) {
 	}
 }
 
-// Acted counts actions and what they freed. The zero value is ready.
-type Acted struct {
-	counts map[[2]string]uint64
-	freed  map[string]rss.Bytes
+// Actions puts what was done, by the ledger of the run. Actions of rules are there before
+// anything was done: a rate is seen from the first value on.
+func (s *Set) Actions(at Place, rules []event.Rule, saved *event.Saved) {
+	for _, r := range rules {
+		s.action(at, r.Action, saved)
+	}
+	for i := range saved.Actions {
+		s.action(at, saved.Actions[i].Action, saved)
+	}
+	s.Put(&Actions, at, float64(saved.WorkerTrims), WorkerTrim, string(Done))
+	s.Put(&PagesDropped, at, float64(saved.Dropped), WorkerTrim)
 }
 
-// Expect exports an action from now on, before anything was done: a rate needs a first
-// value.
-func (a *Acted) Expect(action event.Action) {
-	if a.counts == nil {
-		a.counts, a.freed = map[[2]string]uint64{}, map[string]rss.Bytes{}
+func (s *Set) action(at Place, a event.Action, saved *event.Saved) {
+	sum := saved.Sum(a)
+	counts := map[Result]int{Done: sum.Worked}
+	switch a {
+	case event.ActionRecycle:
+		counts[Done] = saved.Recycled // between two epochs too
+	case event.ActionWarn:
+		counts[Done] = sum.Fired // it has no outcome
 	}
-	if action == event.ActionWarn {
-		a.counts[[2]string{string(action), string(Done)}] += 0 // it cannot fail
-		return
-	}
-	if action.Frees() {
-		a.freed[string(action)] += 0
+	for why, n := range sum.Reasons {
+		counts[resultOf(why)] += n
 	}
 	for _, r := range Outcomes {
-		a.counts[[2]string{string(action), string(r)}] += 0
+		if r == Done || a != event.ActionWarn {
+			s.Put(&Actions, at, float64(counts[r]), string(a), string(r))
+		}
+	}
+	switch {
+	case a.Row().Trims:
+		s.Put(&PagesDropped, at, float64(sum.Freed), string(a))
+	case a.Frees():
+		s.Put(&MemoryFreed, at, float64(sum.Freed), string(a))
 	}
 }
 
-// Count takes one outcome in.
-func (a *Acted) Count(action event.Action, r Result, freed rss.Bytes) {
-	a.Expect(action)
-	a.counts[[2]string{string(action), string(r)}]++
-	if _, ok := a.freed[string(action)]; ok {
-		a.freed[string(action)] += freed
-	}
-}
-
-// Actions puts the counts of actions.
-func (s *Set) Actions(at Place, a *Acted) {
-	for k, n := range a.counts {
-		s.Put(&Actions, at, float64(n), k[0], k[1])
-	}
-	for action, freed := range a.freed {
-		s.Put(&MemoryFreed, at, float64(freed), action)
-	}
-}
-
-// ResultOf says which result an outcome is: refused means not begun, or that its target
-// ended first, as workers do with their epoch.
-func ResultOf(o *event.Outcome) Result {
-	switch o.Reason {
+// resultOf is the result of an action that did not work, by the reason: refused means not
+// begun, or that its target ended first, as workers do with their epoch.
+func resultOf(why event.Reason) Result {
+	switch why {
 	case event.ReasonDryRun, event.ReasonNoHelp, event.ReasonNoWorker, event.ReasonNothing, event.ReasonRecent, event.ReasonRecovered,
 		event.ReasonUnsupported, event.ReasonPause, event.ReasonResend, event.ReasonDeferred, event.ReasonNotCaught, event.ReasonNoTrainer, event.ReasonNoRank0,
 		event.ReasonBusy, event.ReasonNoRequeue, event.ReasonRequeues, event.ReasonOccupied, event.ReasonNotWatched, event.ReasonVanished:
 		return Refused
 	}
-	if o.OK {
-		return Done
-	}
 	return Failed
+}
+
+// Self puts what rsswarden's own processes cost.
+func (s *Set) Self(at Place, costs []event.Cost) {
+	for i := range costs {
+		s.Add(&SelfMemory, at, float64(costs[i].RSS))
+		s.Add(&SelfCPU, at, costs[i].CPU)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,40 +24,27 @@ func TestText(t *testing.T) {
 	s := NewSet()
 	s.Put(&OOMKills, Place{}, 2)
 	s.Put(&BuildInfo, Place{Node: `a\b"c` + "\nd", Run: "r"}, 1, "v1\xff")
-	s.Put(&MemoryUsed, here, 3<<30, "slurm", "step")
-	s.Put(&MemoryUsed, here, 1<<60, "cgroup", "job")
+	s.Put(&OfStep.Used, here, 3<<30, "slurm", "step")
+	s.Put(&OfJob.Used, here, 1<<60, "cgroup")
 	s.Add(&Processes, here, 1, "worker")
 	s.Add(&Processes, here, 1, "worker")
-	s.Put(&LimitRatio, here, 0.8125, "maps", "process")
-	s.Put(&TimeToLimit, here, math.Inf(1), "maps", "process")
+	s.Put(&OfJob.Ratio, here, 0.8125, "maps")
+	s.Put(&Former.TimeLeft, here, math.Inf(1), "maps", "process")
 	s.Put(&LastLook, here, 1.7e9+0.25)
 	s.Put(&Ranks, here, 4)
 	s.Put(&Ranks, here, 5)
-	want := `# HELP rsswarden_build_info 1, with the version that is running.
-# TYPE rsswarden_build_info gauge
-rsswarden_build_info{node="a\\b\"c\nd",run="r",version="v1` + "\uFFFD" + `"} 1
-# HELP rsswarden_last_look_timestamp_seconds ` + LastLook.Help + `
-# TYPE rsswarden_last_look_timestamp_seconds gauge
-rsswarden_last_look_timestamp_seconds{jobid="46",step="0",node="n1",run="0a1b2c3d"} 1.70000000025e+09
-# HELP rsswarden_limit_ratio ` + LimitRatio.Help + `
-# TYPE rsswarden_limit_ratio gauge
-rsswarden_limit_ratio{jobid="46",step="0",node="n1",run="0a1b2c3d",limit="maps",scope="process"} 0.8125
-# HELP rsswarden_memory_used_bytes ` + MemoryUsed.Help + `
-# TYPE rsswarden_memory_used_bytes gauge
-rsswarden_memory_used_bytes{jobid="46",step="0",node="n1",run="0a1b2c3d",limit="cgroup",scope="job"} 1.152921504606847e+18
-rsswarden_memory_used_bytes{jobid="46",step="0",node="n1",run="0a1b2c3d",limit="slurm",scope="step"} 3221225472
-# HELP rsswarden_oom_kills_total ` + OOMKills.Help + `
-# TYPE rsswarden_oom_kills_total counter
-rsswarden_oom_kills_total 2
-# HELP rsswarden_processes ` + Processes.Help + `
-# TYPE rsswarden_processes gauge
-rsswarden_processes{jobid="46",step="0",node="n1",run="0a1b2c3d",role="worker"} 2
-# HELP rsswarden_ranks ` + Ranks.Help + `
-# TYPE rsswarden_ranks gauge
-rsswarden_ranks{jobid="46",step="0",node="n1",run="0a1b2c3d"} 5
-# HELP rsswarden_time_to_limit_seconds ` + TimeToLimit.Help + `
-# TYPE rsswarden_time_to_limit_seconds gauge
-rsswarden_time_to_limit_seconds{jobid="46",step="0",node="n1",run="0a1b2c3d",limit="maps",scope="process"} +Inf
+	head := func(m *Metric) string {
+		return "# HELP " + m.Name + " " + m.Help + "\n# TYPE " + m.Name + " " + string(m.Type) + "\n"
+	}
+	want := head(&BuildInfo) + `rsswarden_build_info{node="a\\b\"c\nd",run="r",version="v1` + "\uFFFD" + `"} 1
+` + head(&OfJob.Ratio) + `rsswarden_job_limit_ratio{jobid="46",node="n1",run="0a1b2c3d",limit="maps"} 0.8125
+` + head(&OfJob.Used) + `rsswarden_job_memory_used_bytes{jobid="46",node="n1",run="0a1b2c3d",limit="cgroup"} 1.152921504606847e+18
+` + head(&LastLook) + `rsswarden_last_look_timestamp_seconds{jobid="46",step="0",node="n1",run="0a1b2c3d"} 1.70000000025e+09
+` + head(&OOMKills) + `rsswarden_oom_kills_total 2
+` + head(&Processes) + `rsswarden_processes{jobid="46",step="0",node="n1",run="0a1b2c3d",role="worker"} 2
+` + head(&Ranks) + `rsswarden_ranks{jobid="46",step="0",node="n1",run="0a1b2c3d"} 5
+` + head(&OfStep.Used) + `rsswarden_step_memory_used_bytes{jobid="46",step="0",node="n1",run="0a1b2c3d",limit="slurm",level="step"} 3221225472
+` + head(&Former.TimeLeft) + `rsswarden_time_to_limit_seconds{jobid="46",step="0",node="n1",run="0a1b2c3d",limit="maps",scope="process"} +Inf
 `
 	if diff := cmp.Diff(want, string(s.Text())); diff != "" {
 		t.Error(diff)
@@ -72,27 +60,29 @@ func TestPutWantsItsLabels(t *testing.T) {
 			t.Error("a series without its labels was taken")
 		}
 	}()
-	NewSet().Put(&MemoryUsed, here, 1, "slurm")
+	NewSet().Put(&OfStep.Used, here, 1, "slurm")
 }
 
-// full is what a run has to tell, all of it.
+// full is all that a run has to say.
 func full() *Set {
-	eta := 90.5
+	eta, most := 90.5, 100.0
 	s := NewSet()
 	s.Limits(here, []event.Limit{
-		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/a/job_46", Used: 10, Limit: 100},
-		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/a/job_46/b", Used: 50, Charged: 90, Limit: 100, ETA: &eta},
+		{Name: event.LimitCgroup, Scope: event.ScopeJob, Level: "/a/job_46", Used: 50, Charged: 90, Limit: 100, ETA: &eta, Outlook: event.Outlook{ETAHigh: &most}},
+		{Name: event.LimitCgroup, Scope: event.ScopeCgroup, Level: "/a", Used: 60, Limit: 1000},
 		{Name: event.LimitCgroup, Scope: event.ScopeStep, Level: "/a/job_46/step_0", Used: 20, Limit: 0},
-		{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: 70, Limit: 100},
+		{Name: event.LimitCgroup, Scope: event.ScopeStep, Level: "/a/job_46/step_0/user", Used: 20, Charged: 30, Limit: 80},
+		{Name: event.LimitCgroup, Scope: event.ScopeCgroup, Level: "/a/job_46/step_0/user/task_0", Used: 10, Charged: 15, Limit: 50},
+		{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: 70, Limit: 100, ETA: &eta, Outlook: event.Outlook{ETAHigh: &most}},
+		{Name: event.LimitUser, Scope: event.ScopeTree, Used: 80, Limit: 100, ETA: &eta}, // it may flatten before
 		{Name: event.LimitMaps, Scope: event.ScopeProcess, Used: 10, Limit: 40, PID: 4711},
 		{Name: event.LimitTime, Scope: event.ScopeJob, ETA: &eta},
 	})
 	s.Processes(here, []rss.Proc{{Role: rss.RoleTrainer, RSS: 5}, {Role: rss.RoleWorker, RSS: 3}, {Role: rss.RoleWorker, RSS: 4}, {State: 'Z', Role: rss.RoleWorker}, {RSS: 1}})
-	var a Acted
-	a.Expect(event.ActionTrim)
-	a.Count(event.ActionRecycle, Done, 42)
-	a.Count(event.ActionRecycle, Refused, 0)
-	s.Actions(here, &a)
+	s.Actions(here, []event.Rule{{Action: event.ActionWarn}, {Action: event.ActionTrim}, {Action: event.ActionRecycle}}, ledger())
+	s.Peak(here, &event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Used: 94, Limit: 100})
+	s.Peak(here, &event.Limit{Name: event.LimitCgroup, Scope: event.ScopeJob, Used: 55, Limit: 100})
+	s.Self(here, []event.Cost{{RSS: 20, CPU: 1.5}, {RSS: 7, CPU: 0.5}})
 	s.Put(&OOMKills, here, 0)
 	s.Put(&OOMUnheard, here, 0)
 	s.Put(&Ranks, here, 1)
@@ -101,30 +91,83 @@ func full() *Set {
 	return s
 }
 
+// ledger is that of a run in which trims, recycles and a garbage collection were done, some
+// not.
+func ledger() *event.Saved {
+	var s event.Ledger
+	at, id := time.Unix(1.7e9, 0), uint64(0)
+	act := func(a event.Action, o event.Outcome) {
+		id++
+		s.Decided(at, &event.Decision{ID: id, Action: a, Limit: event.LimitSlurm})
+		o.Decision = id
+		s.Finished(at, &o)
+	}
+	act(event.ActionTrim, event.Outcome{OK: true, Reason: event.ReasonDone, Freed: 80})
+	act(event.ActionRecycle, event.Outcome{OK: true, Reason: event.ReasonDone, Freed: 42})
+	act(event.ActionRecycle, event.Outcome{Reason: event.ReasonTimeout})
+	act(event.ActionRecycle, event.Outcome{Reason: event.ReasonDeferred})
+	s.Said(&event.LoaderSaid{What: event.LoaderRecycled, Reason: string(event.ReasonDeferred)})
+	act(event.ActionGC, event.Outcome{OK: true, Reason: event.ReasonDone, Freed: 9})
+	s.Finished(at, &event.Outcome{Action: event.ActionTrim, Reason: event.ReasonNoWorker})
+	s.Decided(at, &event.Decision{ID: id + 1, Action: event.ActionWarn, Limit: event.LimitSlurm})
+	s.Said(&event.LoaderSaid{What: event.LoaderTrimmed, Count: 30, Freed: 627})
+	s.Said(&event.LoaderSaid{What: event.LoaderTrimmed, Count: 9, Freed: 80, Reason: event.TrimRequested})
+	return &s.Saved
+}
+
+// TestFill: each number once. What a limit of a job counts is another metric than what one
+// of a step does, and what a trim dropped is no memory that was freed.
 func TestFill(t *testing.T) {
 	var got []string
 	for l := range strings.Lines(string(full().Text())) {
 		if !strings.HasPrefix(l, "#") {
-			got = append(got, strings.TrimSpace(strings.Replace(l, `jobid="46",step="0",node="n1",run="0a1b2c3d"`, "", 1)))
+			l = strings.TrimPrefix(strings.TrimSpace(l), "rsswarden_")
+			for _, place := range []string{`jobid="46",step="0",node="n1",run="0a1b2c3d"`, `jobid="46",node="n1",run="0a1b2c3d"`} {
+				l = strings.Replace(l, place, "", 1)
+			}
+			got = append(got, strings.Replace(l, "{,", "{", 1))
 		}
 	}
 	want := []string{
-		`rsswarden_actions_total{,action="recycle",outcome="done"} 1`, `rsswarden_actions_total{,action="recycle",outcome="failed"} 0`, `rsswarden_actions_total{,action="recycle",outcome="refused"} 1`,
-		`rsswarden_actions_total{,action="trim",outcome="done"} 0`, `rsswarden_actions_total{,action="trim",outcome="failed"} 0`, `rsswarden_actions_total{,action="trim",outcome="refused"} 0`,
-		`rsswarden_build_info{,version="v0.9"} 1`,
-		`rsswarden_last_look_timestamp_seconds{} 1700000000`,
-		`rsswarden_limit_ratio{,limit="cgroup",scope="job"} 0.5`, `rsswarden_limit_ratio{,limit="maps",scope="process"} 0.25`, `rsswarden_limit_ratio{,limit="slurm",scope="step"} 0.7`,
-		`rsswarden_memory_charged_bytes{,scope="job"} 90`,
-		`rsswarden_memory_freed_bytes_total{,action="recycle"} 42`, `rsswarden_memory_freed_bytes_total{,action="trim"} 0`,
-		`rsswarden_memory_limit_bytes{,limit="cgroup",scope="job"} 100`, `rsswarden_memory_limit_bytes{,limit="slurm",scope="step"} 100`,
-		`rsswarden_memory_rss_bytes{,role="other"} 1`, `rsswarden_memory_rss_bytes{,role="trainer"} 5`, `rsswarden_memory_rss_bytes{,role="worker"} 7`,
-		`rsswarden_memory_unreclaimable_bytes{,scope="job"} 50`,
-		`rsswarden_memory_used_bytes{,limit="cgroup",scope="job"} 50`, `rsswarden_memory_used_bytes{,limit="slurm",scope="step"} 70`,
-		`rsswarden_oom_kills_total{} 0`,
-		`rsswarden_oom_unheard_steps{} 0`,
-		`rsswarden_processes{,role="other"} 1`, `rsswarden_processes{,role="trainer"} 1`, `rsswarden_processes{,role="worker"} 2`,
-		`rsswarden_ranks{} 1`,
-		`rsswarden_time_to_limit_seconds{,limit="cgroup",scope="job"} 90.5`, `rsswarden_time_to_limit_seconds{,limit="time",scope="job"} 90.5`,
+		`actions_total{action="gc",outcome="done"} 1`, `actions_total{action="gc",outcome="failed"} 0`, `actions_total{action="gc",outcome="refused"} 0`,
+		`actions_total{action="recycle",outcome="done"} 2`, `actions_total{action="recycle",outcome="failed"} 1`, `actions_total{action="recycle",outcome="refused"} 1`,
+		`actions_total{action="trim",outcome="done"} 1`, `actions_total{action="trim",outcome="failed"} 0`, `actions_total{action="trim",outcome="refused"} 1`,
+		`actions_total{action="warn",outcome="done"} 1`,
+		`actions_total{action="worker_trim",outcome="done"} 30`,
+		`build_info{version="v0.9"} 1`,
+		`job_limit_ratio{limit="cgroup"} 0.5`, `job_limit_ratio{limit="maps"} 0.25`, `job_limit_ratio{limit="user"} 0.8`,
+		`job_memory_charged_bytes{} 90`,
+		`job_memory_limit_bytes{limit="cgroup"} 100`, `job_memory_limit_bytes{limit="user"} 100`,
+		`job_memory_peak_bytes{limit="cgroup"} 55`,
+		`job_memory_unreclaimable_bytes{} 50`,
+		`job_memory_used_bytes{limit="cgroup"} 50`, `job_memory_used_bytes{limit="user"} 80`,
+		`job_time_to_limit_seconds{limit="cgroup"} 90.5`, `job_time_to_limit_seconds{limit="time"} 90.5`,
+		`last_look_timestamp_seconds{} 1700000000`,
+		`limit_ratio{limit="cgroup",scope="cgroup"} 0.2`, `limit_ratio{limit="cgroup",scope="job"} 0.5`, `limit_ratio{limit="cgroup",scope="step"} 0.25`,
+		`limit_ratio{limit="maps",scope="process"} 0.25`, `limit_ratio{limit="slurm",scope="step"} 0.7`, `limit_ratio{limit="user",scope="tree"} 0.8`,
+		`memory_charged_bytes{scope="cgroup"} 15`, `memory_charged_bytes{scope="job"} 90`, `memory_charged_bytes{scope="step"} 30`,
+		`memory_freed_bytes_total{action="gc"} 9`, `memory_freed_bytes_total{action="recycle"} 42`,
+		`memory_limit_bytes{limit="cgroup",scope="cgroup"} 50`, `memory_limit_bytes{limit="cgroup",scope="job"} 100`, `memory_limit_bytes{limit="cgroup",scope="step"} 80`,
+		`memory_limit_bytes{limit="slurm",scope="step"} 100`, `memory_limit_bytes{limit="user",scope="tree"} 100`,
+		`memory_rss_bytes{role="other"} 1`, `memory_rss_bytes{role="trainer"} 5`, `memory_rss_bytes{role="worker"} 7`,
+		`memory_unreclaimable_bytes{scope="cgroup"} 10`, `memory_unreclaimable_bytes{scope="job"} 50`, `memory_unreclaimable_bytes{scope="step"} 20`,
+		`memory_used_bytes{limit="cgroup",scope="cgroup"} 10`, `memory_used_bytes{limit="cgroup",scope="job"} 50`, `memory_used_bytes{limit="cgroup",scope="step"} 20`,
+		`memory_used_bytes{limit="slurm",scope="step"} 70`, `memory_used_bytes{limit="user",scope="tree"} 80`,
+		`oom_kills_total{} 0`,
+		`oom_unheard_steps{} 0`,
+		`pages_dropped_bytes_total{action="trim"} 80`, `pages_dropped_bytes_total{action="worker_trim"} 627`,
+		`processes{role="other"} 1`, `processes{role="trainer"} 1`, `processes{role="worker"} 2`,
+		`ranks{} 1`,
+		`self_cpu_seconds_total{} 2`,
+		`self_memory_bytes{} 27`,
+		`step_limit_ratio{limit="cgroup",level="step"} 0.25`, `step_limit_ratio{limit="cgroup",level="task"} 0.2`, `step_limit_ratio{limit="slurm",level="step"} 0.7`,
+		`step_memory_charged_bytes{level="step"} 30`, `step_memory_charged_bytes{level="task"} 15`,
+		`step_memory_limit_bytes{limit="cgroup",level="step"} 80`, `step_memory_limit_bytes{limit="cgroup",level="task"} 50`, `step_memory_limit_bytes{limit="slurm",level="step"} 100`,
+		`step_memory_peak_bytes{limit="slurm",level="step"} 94`,
+		`step_memory_unreclaimable_bytes{level="step"} 20`, `step_memory_unreclaimable_bytes{level="task"} 10`,
+		`step_memory_used_bytes{limit="cgroup",level="step"} 20`, `step_memory_used_bytes{limit="cgroup",level="task"} 10`, `step_memory_used_bytes{limit="slurm",level="step"} 70`,
+		`step_time_to_limit_seconds{limit="slurm",level="step"} 90.5`,
+		`time_to_limit_seconds{limit="cgroup",scope="job"} 90.5`, `time_to_limit_seconds{limit="slurm",scope="step"} 90.5`, `time_to_limit_seconds{limit="time",scope="job"} 90.5`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -140,25 +183,6 @@ func TestPromtool(t *testing.T) {
 	cmd.Stdin = bytes.NewReader(full().Text())
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-func TestResultOf(t *testing.T) {
-	for _, c := range []struct {
-		event.Outcome
-		want Result
-	}{
-		{event.Outcome{OK: true, Reason: event.ReasonDone}, Done},
-		{event.Outcome{OK: true}, Done},
-		{event.Outcome{Reason: event.ReasonTooLittle}, Failed},
-		{event.Outcome{Reason: event.ReasonTimeout}, Failed},
-		{event.Outcome{Reason: event.ReasonDryRun}, Refused},
-		{event.Outcome{Reason: event.ReasonNoWorker}, Refused},
-		{event.Outcome{Reason: event.ReasonVanished}, Refused},
-	} {
-		if got := ResultOf(&c.Outcome); got != c.want {
-			t.Errorf("%v %q is %s, want %s", c.OK, c.Reason, got, c.want)
-		}
 	}
 }
 

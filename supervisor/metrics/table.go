@@ -8,6 +8,7 @@
 package metrics
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -33,6 +34,18 @@ type Metric struct {
 	Help string
 	// Labels are those that it has beside [Common].
 	Labels []Label
+	// Whole says that it is of a job as a whole: of [Common] it has no step.
+	Whole bool
+	// Former says that it is the former name of another, which stays for one release.
+	Former bool
+}
+
+func gauge(name, help string, labels ...Label) Metric {
+	return Metric{Name: name, Type: Gauge, Help: help, Labels: labels}
+}
+
+func counter(name, help string, labels ...Label) Metric {
+	return Metric{Name: name, Type: Counter, Help: help, Labels: labels}
 }
 
 // Label is the name of a label with what its values may be.
@@ -59,12 +72,22 @@ var Common = []Label{JobID, Step, Node, Run}
 var (
 	ByLimit   = Label{"limit", "which limit, as `rsswarden limits` names it", names(event.Limits)}
 	BySize    = Label{"limit", "the same, of those that are sizes", names(sizes())}
-	ByScope   = Label{"scope", "what the limit counts; of several with one name and scope, the nearest", names(event.Scopes)}
+	ByLevel   = Label{"level", "what the limit counts: the step, or a task of it", []string{levelStep, levelTask}}
+	ByScope   = Label{"scope", "former names alone: what the limit counts", names(event.Scopes)}
 	ByRole    = Label{"role", "what processes are in a training job", names(rss.Roles)}
-	ByAction  = Label{"action", "what a rule asks for", names(event.Actions)}
+	ByAction  = Label{"action", "what a rule asks for; `worker_trim`: what workers trim by themselves to keep to their budget", append(names(event.Actions), WorkerTrim)}
 	ByOutcome = Label{"outcome", "the result", names(Outcomes)}
 	ByVersion = Label{Name: "version", Help: "of rsswarden"}
 )
+
+// The values of [ByLevel].
+const (
+	levelStep = "step"
+	levelTask = "task"
+)
+
+// WorkerTrim is the action of workers that trim by themselves; no rule asks for it.
+const WorkerTrim = "worker_trim"
 
 // Result is the value of the label outcome.
 type Result string
@@ -79,72 +102,93 @@ const (
 // Outcomes lists every result.
 var Outcomes = []Result{Done, Failed, Refused}
 
-// The metrics.
+// Use are the metrics of how near something is to its limits. Those of jobs have other
+// names than those of steps: a sum over one name counts no memory twice.
+type Use struct{ Used, Limit, Ratio, TimeLeft, Unreclaimable, Charged Metric }
+
+// of returns all of them, for the lists.
+func (u *Use) of() []*Metric {
+	return []*Metric{&u.Used, &u.Limit, &u.Ratio, &u.TimeLeft, &u.Unreclaimable, &u.Charged}
+}
+
+// use makes those whose names begin with rsswarden_ and whose, with labels beside limit.
+func use(whose string, by ...Label) Use {
+	name := "rsswarden_" + whose
+	more := func(l Label) []Label { return append([]Label{l}, by...) }
+	u := Use{
+		Used: gauge(name+"memory_used_bytes",
+			"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable and used swap, of commit Committed_AS, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
+			more(BySize)...),
+		Unreclaimable: gauge(name+"memory_unreclaimable_bytes",
+			"Charge of the cgroup less what reclaim can take back: file cache, dirty or not, and on v2 reclaimable slab, by memory.stat. Only this can end in an OOM kill.", by...),
+		Charged: gauge(name+"memory_charged_bytes",
+			"All that the kernel charges to the cgroup, page cache with it, by memory.usage_in_bytes or memory.current. It may be at the limit for hours: page cache gives way.", by...),
+		Limit: gauge(name+"memory_limit_bytes",
+			"The limit that "+name+"memory_used_bytes is compared with, as it is in force now.", more(BySize)...),
+		Ratio: gauge(name+"limit_ratio",
+			"Used over limit, 1 where the job dies; also of limits on numbers: maps, fds, tasks.", more(ByLimit)...),
+		TimeLeft: gauge(name+"time_to_limit_seconds",
+			"Forecast time until the limit is met; absent where none is made. Of time what is left until the job's end.", more(ByLimit)...),
+	}
+	for _, m := range u.of() {
+		m.Whole, m.Former = whose == "job_", whose == ""
+	}
+	return u
+}
+
+// How near limits are: one series for each limit of a job; those of steps and tasks; and
+// the former names of both.
 var (
-	MemoryUsed = Metric{"rsswarden_memory_used_bytes", Gauge,
-		"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable and used swap, of commit Committed_AS, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
-		[]Label{BySize, ByScope}}
-	MemoryUnreclaimable = Metric{"rsswarden_memory_unreclaimable_bytes", Gauge,
-		"Charge of the cgroup less what reclaim can take back: file cache, dirty or not, and on v2 reclaimable slab, by memory.stat. Only this can end in an OOM kill.",
-		[]Label{ByScope}}
-	MemoryCharged = Metric{"rsswarden_memory_charged_bytes", Gauge,
-		"All that the kernel charges to the cgroup, page cache with it, by memory.usage_in_bytes or memory.current. It may be at the limit for hours: page cache gives way.",
-		[]Label{ByScope}}
-	MemoryLimit = Metric{"rsswarden_memory_limit_bytes", Gauge,
-		"The limit that rsswarden_memory_used_bytes is compared with, as it is in force now.",
-		[]Label{BySize, ByScope}}
-	LimitRatio = Metric{"rsswarden_limit_ratio", Gauge,
-		"Used over limit, 1 where the job dies; also of limits on numbers: maps, fds, tasks.",
-		[]Label{ByLimit, ByScope}}
-	TimeToLimit = Metric{"rsswarden_time_to_limit_seconds", Gauge,
-		"Forecast time until the limit is met; absent where none is made. Of time what is left until the job's end.",
-		[]Label{ByLimit, ByScope}}
-	Processes = Metric{"rsswarden_processes", Gauge,
-		"Processes that live, zombies left out.",
-		[]Label{ByRole}}
-	MemoryRSS = Metric{"rsswarden_memory_rss_bytes", Gauge,
-		"Resident memory summed over processes; pages that they share count once for each. A run sums VmRSS of /proc/PID/status by role; the daemon sums resident of /proc/PID/statm by step, and where jobs have no memory cgroup alone.",
-		[]Label{ByRole}}
-	Actions = Metric{"rsswarden_actions_total", Counter,
-		"Actions that rules or people asked for, by what came of them.",
-		[]Label{ByAction, ByOutcome}}
-	MemoryFreed = Metric{"rsswarden_memory_freed_bytes_total", Counter,
-		"What actions gave back, measured by the accounting of the limit that they were about.",
-		[]Label{ByAction}}
-	OOMKills = Metric{"rsswarden_oom_kills_total", Counter,
-		"Processes of the job that the kernel's OOM killer ended at least, by oom_kill of memory.events or memory.oom_control, since rsswarden watches.",
-		nil}
-	OOMUnheard = Metric{"rsswarden_oom_unheard_steps", Gauge,
-		"Steps of the node, seen by the daemon, of which the kernel does not tell at once that the OOM killer is at work in them: on cgroup v1 it takes root, and descriptors. Of those that end right after a kill little is known.",
-		nil}
-	Ranks = Metric{"rsswarden_ranks", Gauge,
-		"Ranks of the job on this node that run under rsswarden.",
-		nil}
-	LastLook = Metric{"rsswarden_last_look_timestamp_seconds", Gauge,
-		"Unix time at which these values were read.",
-		nil}
-	BuildInfo = Metric{"rsswarden_build_info", Gauge,
-		"1, with the version that is running.",
-		[]Label{ByVersion}}
+	OfJob  = use("job_")
+	OfStep = use("step_", ByLevel)
+	Former = use("", ByScope)
 )
 
+// The other metrics.
+var (
+	JobPeak   = Metric{Name: "rsswarden_job_memory_peak_bytes", Type: Gauge, Help: peakHelp, Labels: []Label{BySize}, Whole: true}
+	StepPeak  = gauge("rsswarden_step_memory_peak_bytes", peakHelp, BySize, ByLevel)
+	Processes = gauge("rsswarden_processes",
+		"Processes that live, zombies left out.", ByRole)
+	MemoryRSS = gauge("rsswarden_memory_rss_bytes",
+		"Resident memory summed over processes; pages that they share count once for each. A run sums VmRSS of /proc/PID/status by role; the daemon sums resident of /proc/PID/statm by step, and where jobs have no memory cgroup alone.", ByRole)
+	Actions = counter("rsswarden_actions_total",
+		"Actions that rules or people asked for, by what came of them.", ByAction, ByOutcome)
+	MemoryFreed = counter("rsswarden_memory_freed_bytes_total",
+		"What actions gave back, measured by the accounting of the limit that they were about.", ByAction)
+	PagesDropped = counter("rsswarden_pages_dropped_bytes_total",
+		"Mapped file pages that trims dropped. A page that is read and dropped again counts again: this is no amount of memory.", ByAction)
+	SelfMemory = gauge("rsswarden_self_memory_bytes",
+		"RSS of rsswarden itself, its processes in this run summed.")
+	SelfCPU = counter("rsswarden_self_cpu_seconds_total",
+		"Processor time of rsswarden itself, user and system, its processes in this run summed.")
+	OOMKills = counter("rsswarden_oom_kills_total",
+		"Processes of the job that the kernel's OOM killer ended at least, by oom_kill of memory.events or memory.oom_control, since rsswarden watches.")
+	OOMUnheard = gauge("rsswarden_oom_unheard_steps",
+		"Steps of the node, seen by the daemon, of which the kernel does not tell at once that the OOM killer is at work in them: on cgroup v1 it takes root, and descriptors. Of those that end right after a kill little is known.")
+	Ranks = gauge("rsswarden_ranks",
+		"Ranks of the job on this node that run under rsswarden.")
+	LastLook = gauge("rsswarden_last_look_timestamp_seconds",
+		"Unix time at which these values were read.")
+	BuildInfo = gauge("rsswarden_build_info",
+		"1, with the version that is running.", ByVersion)
+)
+
+const peakHelp = "The most that was compared with its limit so far, of the limit that came nearest."
+
+// near are the metrics of limits, which run and daemon have.
+var near = slices.Concat(OfJob.of(), OfStep.of(), Former.of())
+
 // All lists every metric in the order of the documentation.
-var All = []*Metric{
-	&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit, &Processes, &MemoryRSS,
-	&Actions, &MemoryFreed, &OOMKills, &OOMUnheard, &Ranks, &LastLook, &BuildInfo,
-}
+var All = append(slices.Clone(near),
+	&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &OOMUnheard, &Ranks, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
 
 // OfNode lists those that rsswardend tells of all jobs of a node, OfRun those that a run
 // tells of itself.
 var (
-	OfNode = []*Metric{
-		&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit,
-		&Processes, &MemoryRSS, &OOMKills, &OOMUnheard, &LastLook, &BuildInfo,
-	}
-	OfRun = []*Metric{
-		&MemoryUsed, &MemoryUnreclaimable, &MemoryCharged, &MemoryLimit, &LimitRatio, &TimeToLimit,
-		&Processes, &MemoryRSS, &Actions, &MemoryFreed, &OOMKills, &Ranks, &LastLook, &BuildInfo,
-	}
+	OfNode = append(slices.Clone(near), &Processes, &MemoryRSS, &OOMKills, &OOMUnheard, &LastLook, &BuildInfo)
+	OfRun  = append(slices.Clone(near),
+		&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &Ranks, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
 )
 
 // Unit is what its values are in, by its name, which ends in it as Prometheus's all do.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -77,21 +78,27 @@ func TestReference(t *testing.T) {
 		for _, l := range m.Labels {
 			labels = append(labels, l.Name)
 		}
+		help := m.Help
+		if m.Former {
+			name := strings.TrimPrefix(m.Name, "rsswarden_")
+			help = fmt.Sprintf("Former name of `rsswarden_job_%s` and `rsswarden_step_%s`, for one release: a sum over it counts a job and its steps.", name, name)
+		}
 		if slices.Contains(OfRun, m) {
 			by = append(by, "run")
 		}
 		if slices.Contains(OfNode, m) {
 			by = append(by, "rsswardend")
 		}
-		rows = append(rows, []string{"`" + m.Name + "`", string(m.Type), m.Unit(), strings.Join(labels, ", "), strings.Join(by, ", "), m.Help})
+		rows = append(rows, []string{"`" + m.Name + "`", string(m.Type), m.Unit(), strings.Join(labels, ", "), strings.Join(by, ", "), help})
 	}
 	p.Table([]string{"metric", "type", "unit", "labels", "told by", "what it is"}, rows)
 	p.Section("Labels")
 	rows = nil
-	for _, l := range append(append([]Label{}, Common...), ByLimit, ByScope, ByRole, ByAction, ByOutcome, ByVersion) {
+	for _, l := range append(append([]Label{}, Common...), ByLimit, ByLevel, ByScope, ByRole, ByAction, ByOutcome, ByVersion) {
 		rows = append(rows, []string{"`" + l.Name + "`", l.Help, strings.Join(l.Values, ", ")})
 	}
-	p.Text("The first four are those of every series, as far as they have a value; of rsswardend there is no run, and of what it tells of itself neither job, step nor node.")
+	p.Text("The first four are those of every series, as far as they have a value. Of rsswardend there is no run, and of what it tells of itself neither job, step nor node; " +
+		"of a job as a whole (`rsswarden_job_…`) there is no step. A run of a job is told of as the job, its steps by the run of each.")
 	p.Table([]string{"label", "what it is", "values"}, rows)
 	p.Check(t, "docs/reference/metrics.md")
 }

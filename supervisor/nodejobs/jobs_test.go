@@ -1,6 +1,7 @@
 package nodejobs
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -88,5 +89,31 @@ func TestForecastOfFastGrowth(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// TestNoForecastOfWhatMayFlatten: where growth may flatten below the limit, no time to it is
+// told, though the middle of the forecast meets it.
+func TestNoForecastOfWhatMayFlatten(t *testing.T) {
+	s := v1Stand(t)
+	const limit = 10_000_000_000
+	var trend rss.Trend
+	open := 0
+	for at := 10 * time.Second; at < 40*time.Minute; at += 10 * time.Second {
+		used := uint64(5.2e9 + 4.6e9*(1-math.Exp(-at.Seconds()/300)) + 2e7*math.Sin(at.Seconds()/70))
+		s.v1("slurm/uid_1/job_7", used, limit, 0)
+		snap, err := s.Scan(s.now.Add(at))
+		must(t, err)
+		trend.Add(at, rss.Bytes(used))
+		_, _, most, meets := trend.ETA(limit)
+		if meets && most == rss.Never {
+			open++
+		}
+		if u := snap.Jobs[0].Use; u.Forecast != (meets && most < rss.Never) {
+			t.Errorf("after %v: %v, full in %v at most", at, u.Forecast, most)
+		}
+	}
+	if open == 0 {
+		t.Error("the test proves nothing")
 	}
 }

@@ -39,6 +39,7 @@ func New(lines Lines, set *settings.Settings, run Run) *Fan {
 		Status: Status{out: out}, Findings: Findings{out: out}, Limits: Limits{out: out}, samples: samples{out: out},
 	}
 	f.Status.sum = &f.Sum
+	f.Textfile.soFar = func() (*event.Limit, *event.Saved) { return f.Sum.peak(), &f.Sum.Saved.Saved }
 	out.sinks = append(out.sinks, &f.Sum)
 	return f
 }
@@ -63,7 +64,7 @@ func (f *Fan) See(v *view.View) {
 func (f *Fan) Look(l *Look) {
 	f.samples.put(l, f.Run.Interval, f.Costs)
 	f.record(l, false)
-	f.Textfile.look(l, false, f.Readers.Kills)
+	f.Textfile.look(l, false, f.Readers.Kills, f.Costs)
 }
 
 // BeforeDecision hands on the look that a decision was made on, before it is carried out.
@@ -73,7 +74,7 @@ func (f *Fan) BeforeDecision(l *Look) {
 }
 
 // AfterDecisions has the metrics hold what was decided.
-func (f *Fan) AfterDecisions(l *Look) { f.Textfile.look(l, true, f.Readers.Kills) }
+func (f *Fan) AfterDecisions(l *Look) { f.Textfile.look(l, true, f.Readers.Kills, f.Costs) }
 
 // Moved gives the record the look at which the ladder has changed without a decision.
 func (f *Fan) Moved(l *Look) { f.record(l, true) }

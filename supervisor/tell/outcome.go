@@ -10,7 +10,6 @@ import (
 
 // Outcome sums an outcome up and tells it.
 func (f *Fan) Outcome(d *event.Decision, o *event.Outcome) {
-	f.Textfile.Count(d, o)
 	told := *o
 	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
 	f.Put(event.NameOutcome, func(h event.Head) any {
@@ -40,7 +39,6 @@ func outcomeOf(l event.LimitName, o event.Outcome) any {
 // Skipped tells that a rung was crossed and its action cannot help. l is the limit as read,
 // nil where it was not.
 func (f *Fan) Skipped(now time.Duration, s *policy.Skipped, l *event.Limit) {
-	f.Textfile.Count(&event.Decision{Limit: s.On.Name, Action: s.Rule.Action}, &event.Outcome{Reason: s.Reason})
 	// The ledger is about memory, and where a rung is none it was not crossed.
 	var action event.Action
 	if r := s.Rule; s.On.Name.Thing() == "" && (r.Cond.Kind != event.KindFree || r.Cond.Free < s.LimitSize) {

@@ -206,7 +206,7 @@ func (s *Status) Of(from *Standing) *control.Status {
 		V: control.Version, Time: from.View.Sample.At, Node: run.Node, Job: from.Job, Leader: run.Self, Version: run.Version,
 		Since: from.Since, Limits: s.limits(from.View, from.View.Sample.At), Gaps: from.View.Sample.Gaps, Rules: from.Rules, DryRun: from.DryRun,
 		Action: from.Action, Last: slices.Clone(s.outcomes), Ranks: slices.Clone(from.Ranks), Procs: []control.Proc{},
-		Alerts: from.Alerts, Ours: from.Ours, Saved: saved, Peak: cmp.Or(s.sum.nearest, s.sum.node),
+		Alerts: from.Alerts, Ours: from.Ours, Saved: saved, Peak: s.sum.peak(),
 	}
 	slices.SortStableFunc(st.Ranks, func(a, b control.Rank) int { return cmp.Or(cmp.Compare(a.Step, b.Step), a.Task-b.Task) })
 	at := map[int]int{} // index in Ranks by PID of the command

@@ -1,6 +1,7 @@
 package tell
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -57,6 +58,9 @@ type limitsSeen struct {
 	// tails holds how each limit stood lately that is none on memory that is summed.
 	tails map[event.LimitName]*sideTail
 }
+
+// peak is the reading that came nearest to its limit so far, without one that of the node.
+func (s *limitsSeen) peak() *event.Limit { return cmp.Or(s.nearest, s.node) }
 
 // sharing is what a DataLoader was about to send to its workers, the last.
 type sharing struct {

@@ -23,7 +23,7 @@ type Textfile struct {
 	out   *events
 	place metrics.Place
 	file  *textfile.File
-	acted metrics.Acted
+	soFar func() (peak *event.Limit, done *event.Saved)
 	some  bool          // a text was put
 	at    time.Duration // of the last that was due by its time
 
@@ -36,9 +36,6 @@ func (x *Textfile) Open(attached string) {
 	x.place = run.Place(attached)
 	if set.Textfile == "" {
 		return
-	}
-	for _, r := range set.Rules {
-		x.acted.Expect(r.Action)
 	}
 	x.file = textfile.Open(set.Textfile, run.textfile(x.place), run.Proc)
 	if set.TextfileFault != "" {
@@ -62,18 +59,6 @@ func RemoveTextfile(dir, proc string, holder int, lookup func(string) (string, b
 	textfile.Remove(dir, r.textfile(r.Place("")))
 }
 
-// Count takes in the outcome of a decision.
-func (x *Textfile) Count(d *event.Decision, o *event.Outcome) {
-	if x.file == nil {
-		return
-	}
-	freed := o.Freed
-	if d.Limit.Counts() {
-		freed = 0
-	}
-	x.acted.Count(d.Action, metrics.ResultOf(o), freed)
-}
-
 // due says whether a text is due.
 func (x *Textfile) due(now time.Duration, decided bool) bool {
 	if !decided {
@@ -86,12 +71,15 @@ func (x *Textfile) due(now time.Duration, decided bool) bool {
 	return true
 }
 
-// Metrics returns the metrics. kills are the kernel's.
-func (x *Textfile) Metrics(l *Look, kills []limit.Kills) *metrics.Set {
+// Metrics returns the metrics. kills are the kernel's, costs what our processes cost.
+func (x *Textfile) Metrics(l *Look, kills []limit.Kills, costs []event.Cost) *metrics.Set {
 	s := metrics.NewSet()
 	s.Limits(x.place, l.View.Limits)
 	s.Processes(x.place, l.View.Sample.Procs)
-	s.Actions(x.place, &x.acted)
+	peak, done := x.soFar()
+	s.Peak(x.place, peak)
+	s.Actions(x.place, x.out.set.Rules, done)
+	s.Self(x.place, costs)
 	s.Put(&metrics.OOMKills, x.place, float64(limit.OwnKills(kills)))
 	if l.Ranks > 0 {
 		s.Put(&metrics.Ranks, x.place, float64(l.Ranks))
@@ -120,7 +108,7 @@ func (x *Textfile) Removed() <-chan struct{} {
 }
 
 // look has the file hold what a look has, where that is due or something was decided.
-func (x *Textfile) look(l *Look, decided bool, kills func() []limit.Kills) {
+func (x *Textfile) look(l *Look, decided bool, kills func() []limit.Kills, costs func(time.Duration) []event.Cost) {
 	if x.file == nil {
 		return
 	}
@@ -128,7 +116,7 @@ func (x *Textfile) look(l *Look, decided bool, kills func() []limit.Kills) {
 		x.tell(l.Now, why)
 	}
 	if x.due(l.Now, decided) {
-		x.file.Put(x.Metrics(l, kills()).Text())
+		x.file.Put(x.Metrics(l, kills(), costs(l.Now)).Text())
 	}
 }
 

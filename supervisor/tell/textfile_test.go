@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
 
@@ -40,7 +41,8 @@ func TestTextfileDue(t *testing.T) {
 	s := newStand(t)
 	made := 0
 	kills := func() []limit.Kills { made++; return nil }
-	s.Textfile.look(looked(0), true, kills)
+	costs := func(time.Duration) []event.Cost { return nil }
+	s.Textfile.look(looked(0), true, kills, costs)
 	if made != 0 {
 		t.Error("made without a file")
 	}
@@ -53,13 +55,13 @@ func TestTextfileDue(t *testing.T) {
 	}{
 		{0, false, 1}, {14 * time.Second, false, 1}, {14 * time.Second, true, 2}, {15*time.Second - early, false, 3}, {29 * time.Second, false, 3}, {30*time.Second - early, false, 4},
 	} {
-		if s.Textfile.look(looked(c.at), c.decided, kills); made != c.want {
+		if s.Textfile.look(looked(c.at), c.decided, kills, costs); made != c.want {
 			t.Errorf("at %v %d texts, want %d", c.at, made, c.want)
 		}
 	}
 	s.Textfile.Close()
 	<-s.Textfile.Removed()
-	if s.Textfile.look(looked(time.Hour), true, kills); made != 4 {
+	if s.Textfile.look(looked(time.Hour), true, kills, costs); made != 4 {
 		t.Error("made after the end")
 	}
 }

@@ -72,7 +72,7 @@ func TestTextfileNodeExporter(t *testing.T) {
 	if got, want := fmt.Sprint(seen), "map[:2 46.0:2 46.1:1 47.0:1 48.0:1]"; got != want {
 		t.Errorf("shown are %s, want %s", got, want)
 	}
-	limits := families["rsswarden_memory_limit_bytes"]
+	limits := families["rsswarden_job_memory_limit_bytes"]
 	if !slices.ContainsFunc(limits.Metric, func(m *dto.Metric) bool { return m.Gauge.GetValue() == 2<<30 }) {
 		t.Errorf("no limit of 2 GiB: %v", limits)
 	}
@@ -141,7 +141,7 @@ func TestTextfileAttach(t *testing.T) {
 	w := wardentest.StartAttach(t, nil, "--record", "none", "--textfile", dir, "--limit", "200M", wardentest.StartPuppet(t, os.Geteuid()).PID())
 	wardentest.Until(t, "the file", func() bool { return len(shownFiles(dir)) == 1 })
 	b, err := os.ReadFile(shownFiles(dir)[0])
-	if err != nil || !strings.Contains(string(b), `limit="user",scope="tree"} 209715200`) || strings.Contains(string(b), "rsswarden_ranks") {
+	if err != nil || !strings.Contains(string(b), `limit="user"} 209715200`) || strings.Contains(string(b), "rsswarden_ranks") {
 		t.Errorf("%v\n%s", err, b)
 	}
 	wardentest.NoError(t, w.Cmd.Process.Signal(syscall.SIGTERM))

@@ -148,9 +148,9 @@ func (s *alertedStand) innocent(t *testing.T, within time.Duration) {
 		}
 		past := fmt.Sprintf(`{jobid="%s",limit="cgroup"}[%ds])`, j.ID, int(time.Since(began).Seconds()))
 		mib, _ := strconv.ParseFloat(j.mem, 64)
-		ratio, told := s.value(t, "max(max_over_time(rsswarden_limit_ratio"+past+")")
-		eta, forecast := s.value(t, "min(min_over_time(rsswarden_time_to_limit_seconds"+past+")")
-		looks, _ := s.value(t, "max(count_over_time(rsswarden_limit_ratio"+past+")")
+		ratio, told := s.value(t, "max(max_over_time(rsswarden_job_limit_ratio"+past+")")
+		eta, forecast := s.value(t, "min(min_over_time(rsswarden_job_time_to_limit_seconds"+past+")")
+		looks, _ := s.value(t, "max(count_over_time(rsswarden_job_limit_ratio"+past+")")
 		t.Logf("%v: charged at most %.0f %%, not to be taken back %.0f %%, told of in %.0f scrapes; least forecast %.0f s (%v)", j, 100*peak[j]/(mib*(1<<20)), 100*ratio, looks, eta, forecast)
 		if !told || looks < within.Seconds()/15*0.8 {
 			t.Errorf("%v: Prometheus heard of it in %.0f scrapes", j, looks)
