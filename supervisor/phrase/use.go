@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Use is what is used of a limit, both in one unit: "1034 of 1100 MiB", "900 of 1,024".
@@ -41,4 +42,32 @@ func Roughly(b rss.Bytes) string {
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") + " " + name
 	}
 	return fmt.Sprintf("%.0f %s", v, name)
+}
+
+// Skipped says which actions could not help, and why: "trim and recycle skipped: no DataLoader
+// workers found".
+func Skipped(s *event.Saved) string {
+	var whys []string
+	by := map[string][]string{} // actions by why
+	for i := range s.Actions {
+		a := &s.Actions[i]
+		if a.Worked > 0 || len(a.Reasons) == 0 || a.Action == event.ActionWarn {
+			continue
+		}
+		most := event.Reason("")
+		for r, n := range a.Reasons {
+			if m := a.Reasons[most]; n > m || n == m && r < most {
+				most = r
+			}
+		}
+		why := a.Action.Why(most)
+		if by[why] == nil {
+			whys = append(whys, why)
+		}
+		by[why] = append(by[why], string(a.Action))
+	}
+	for i, why := range whys {
+		whys[i] = text.List(by[why], text.All) + " skipped: " + why
+	}
+	return strings.Join(whys, "; ")
 }

@@ -313,7 +313,7 @@ func (p *page) Facts() (all []pageFact) {
 	case b.Helped == event.HelpedDryRun:
 		did.Value, did.More = "nothing", "dry run"
 	case did.Value == "":
-		did.Value, did.More = "nothing", skippedWords(&b.Saved)
+		did.Value, did.More = "nothing", phrase.Skipped(&b.Saved)
 	}
 	pause := pageFact{Name: "Trainer paused", Value: values.Seconds(paused)}
 	if b.Saved.Recycled > 0 {

@@ -283,34 +283,7 @@ func didWords(b *analysis.Brief) string {
 	if text != "" {
 		return text
 	}
-	return skippedWords(s)
-}
-
-// skippedWords says which actions could not help, and why.
-func skippedWords(s *event.Saved) string {
-	var whys []string
-	by := map[string][]string{} // actions by why
-	for i := range s.Actions {
-		a := &s.Actions[i]
-		if a.Worked > 0 || len(a.Reasons) == 0 || a.Action == event.ActionWarn {
-			continue
-		}
-		most := event.Reason("")
-		for r, n := range a.Reasons {
-			if m := a.Reasons[most]; n > m || n == m && r < most {
-				most = r
-			}
-		}
-		why := a.Action.Why(most)
-		if by[why] == nil {
-			whys = append(whys, why)
-		}
-		by[why] = append(by[why], string(a.Action))
-	}
-	for i, why := range whys {
-		whys[i] = values.List(by[why], values.All) + " skipped: " + why
-	}
-	return strings.Join(whys, "; ")
+	return phrase.Skipped(s)
 }
 
 // NextWords is what to type next time; empty where nothing follows from the run.

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -63,11 +63,7 @@ func seconds(eta *float64) float64 {
 
 // label names a limit of a node, with its step or scope where the node has others of that name.
 func (n *node) label(l *event.Limit) string {
-	name := string(l.Name)
-	if l.Name == event.LimitUser {
-		name = "--limit"
-	}
-	same := 0
+	name, same := phrase.LimitName(l), 0
 	for i := range n.Limits {
 		same += yes(n.Limits[i].Name == l.Name)
 	}
@@ -85,17 +81,11 @@ func (n *node) label(l *event.Limit) string {
 // uses is what is used of a limit, in the limit's unit: a range where it is known to lie
 // between two values.
 func uses(l *event.Limit) string {
-	use := func(used rss.Bytes) string {
-		if l.Name.Counts() {
-			return l.Name.Amount(used) + " of " + l.Name.Amount(l.Limit)
-		}
-		return rss.UsedOf(used, l.Limit)
-	}
 	if l.Limit == 0 {
 		return "-"
 	}
-	low, of, _ := strings.Cut(use(l.Used), " of ")
-	if most, _, _ := strings.Cut(use(max(l.Used, l.UsedMax)), " of "); most != low {
+	low, of, _ := strings.Cut(phrase.Use(l.Name, l.Used, l.Limit), " of ")
+	if most, _, _ := strings.Cut(phrase.Use(l.Name, max(l.Used, l.UsedMax), l.Limit), " of "); most != low {
 		low += "-" + most
 	}
 	return low + " of " + of
@@ -151,24 +141,9 @@ func trend(perSecond *float64, limit rss.Bytes) string {
 	case rate < 1 || 60*rate < 0.01*float64(limit):
 		return "steady"
 	case *perSecond < 0:
-		return "-" + rounded(rss.Bytes(rate)) + "/s"
+		return "-" + phrase.Rate(rss.Bytes(rate))
 	}
-	return "+" + rounded(rss.Bytes(rate)) + "/s"
-}
-
-// rounded gives bytes in as many digits as a rate needs: "781 KiB", "1.5 MiB", "95 MiB".
-func rounded(b rss.Bytes) string {
-	for _, unit := range []struct {
-		size rss.Bytes
-		name string
-	}{{rss.GiB, " GiB"}, {rss.MiB, " MiB"}, {rss.KiB, " KiB"}} {
-		if v := float64(b) / float64(unit.size); v >= 9.95 {
-			return strconv.FormatFloat(v, 'f', 0, 64) + unit.name
-		} else if v >= 1 {
-			return strconv.FormatFloat(v, 'f', 1, 64) + unit.name
-		}
-	}
-	return b.String()
+	return "+" + phrase.Rate(rss.Bytes(rate))
 }
 
 // ends is what happens at a limit, in two words.

@@ -2,11 +2,10 @@ package screen
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -51,47 +50,27 @@ func (n *node) did() []string {
 	if s.Recycled > 0 {
 		all = append(all, text.Count(s.Recycled, "recycle"))
 	}
-	var skipped []string
 	for _, a := range s.Actions {
 		dry := a.Reasons[event.ReasonDryRun]
 		switch {
 		case dry > 0:
 			all = append(all, fmt.Sprintf("would %s %s", a.Action, text.Times(dry)))
-		case a.Worked == 0 && a.Skipped > 0:
-			skipped = append(skipped, fmt.Sprintf("%s skipped: %s", a.Action, a.Action.Why(most(a.Reasons))))
 		case a.Worked > 0 && a.Action != event.ActionTrim && a.Action != event.ActionRecycle && a.Action != event.ActionWarn:
 			all = append(all, fmt.Sprintf("%s %s", a.Action, text.Times(a.Worked)))
 		}
 	}
-	if p := s.Paused(); p > 0 {
-		all = append(all, "paused "+pause(p))
+	if p := s.Paused(); p >= 0.005 {
+		all = append(all, fmt.Sprintf("paused %.2f s", p))
 	}
-	all = append(all, skipped...)
-	switch {
+	switch skipped := phrase.Skipped(s); {
 	case n.DryRun:
 		all = append([]string{"nothing (dry run)"}, all...)
+	case skipped != "":
+		all = append(all, skipped)
 	case len(all) == 0:
 		all = []string{"nothing so far"}
 	}
 	return all
-}
-
-// pause gives seconds with two digits: 0.16 s, not 160 ms.
-func pause(seconds float64) string {
-	if seconds >= 10 {
-		return text.Seconds(seconds)
-	}
-	return fmt.Sprintf("%.2g s", seconds)
-}
-
-// most is the most frequent of some reasons.
-func most(reasons map[event.Reason]int) (most event.Reason) {
-	for _, r := range slices.Sorted(maps.Keys(reasons)) {
-		if reasons[r] > reasons[most] {
-			most = r
-		}
-	}
-	return most
 }
 
 // sums draws for the first n nodes the peak and what was done.
