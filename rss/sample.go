@@ -213,7 +213,7 @@ func (s *Sample) Find(pid int) *Proc {
 
 // Parts is what the memory of a process is made of, one reading of
 // /proc/PID/smaps_rollup (Documentation/filesystems/proc.rst), in bytes. A page
-// is shared while another process maps it too, whoever that is; Clean and Dirty
+// is shared while any other process maps it too; Clean and Dirty
 // tell whether it would have to be written before it can be dropped, and an
 // anonymous page is dirty as soon as it was written.
 //

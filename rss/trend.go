@@ -39,8 +39,7 @@ type point struct {
 // has held, see [Trend.ETA].
 type Trend struct {
 	// Hold is the least time a slope must have held where that is longer than
-	// [HoldTime]: whoever adds a reading less often than each 10 s wants 20 of
-	// them in it.
+	// [HoldTime]: with readings less often than each 10 s it should hold 20 of them.
 	Hold time.Duration
 
 	points [trendCap]point

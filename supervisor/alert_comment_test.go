@@ -155,8 +155,8 @@ func TestAlertCommentOfOthers(t *testing.T) {
 	}
 }
 
-// TestAlertCommentOfRanks: who leads has the last words of its rank, whether another one
-// leads after it or all end with it; and so has who took the lead over, which is not the
+// TestAlertCommentOfRanks: the leader writes the last words of its rank, whether another one
+// leads after it or all end with it; and so does its successor, which is not the
 // job's first task.
 func TestAlertCommentOfRanks(t *testing.T) {
 	f := newFakeSlurm(t)

@@ -141,8 +141,8 @@ type woken struct {
 	timer   bool
 }
 
-// turn waits for what comes next and does what follows from it, as who leads or as who
-// follows. It says whether the command has ended.
+// turn waits for the next message or read and handles it, as leader or as follower. It says
+// whether the command has ended.
 func (e *engine) turn(timer *time.Timer) (ended bool) {
 	var by woken
 	select {

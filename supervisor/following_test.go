@@ -197,7 +197,7 @@ func TestOrdersWithoutNews(t *testing.T) {
 	}
 }
 
-// TestAnswersWithoutNews: and so are answers by who leads.
+// TestAnswersWithoutNews: and so are answers of the leader.
 func TestAnswersWithoutNews(t *testing.T) {
 	dir := runtimeDir(t)
 	_, firstID := sleeper(t)

@@ -40,7 +40,7 @@ func (s *stand) inherits(from *stand) {
 	s.open(s.holder.begin)
 }
 
-// isGivenTheLead has the lead fall to who follows, which does not lead yet.
+// isGivenTheLead gives the lead to the follower, which does not lead yet.
 func (s *stand) isGivenTheLead() {
 	s.t.Helper()
 	s.node.Follow()
@@ -50,7 +50,7 @@ func (s *stand) isGivenTheLead() {
 	}
 }
 
-// takesOver has who follows begin to lead.
+// takesOver has the follower begin to lead.
 func (s *stand) takesOver() {
 	s.t.Helper()
 	s.isGivenTheLead()
@@ -69,9 +69,9 @@ func (s *stand) fired() string {
 	return strings.Join(rules, ", ")
 }
 
-// TestHeirDoesNothingAgain: the next leader, at a use that stays above the rungs,
+// TestSuccessorDoesNothingAgain: the next leader, at a use that stays above the rungs,
 // repeats no warning and no program; a rung that was left since is armed.
-func TestHeirDoesNothingAgain(t *testing.T) {
+func TestSuccessorDoesNothingAgain(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	run := "85%:exec=echo >>" + out
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", run)
@@ -103,7 +103,7 @@ func TestHeirDoesNothingAgain(t *testing.T) {
 	}
 }
 
-// TestHandoverBeforeTheAct: whoever is killed right after it acted has said so.
+// TestHandoverBeforeTheAct: a leader that is killed right after it acted has said so.
 func TestHandoverBeforeTheAct(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=cat RUNTIME/*/*/fired >"+out)
@@ -152,9 +152,9 @@ func TestCannotSaveHandover(t *testing.T) {
 	}
 }
 
-// TestHeirOfGarbage takes what cannot be read, and what is about ranks that had all
+// TestSuccessorOfGarbage takes what cannot be read, and what is about ranks that had all
 // ended before any of these began, as nothing at all.
-func TestHeirOfGarbage(t *testing.T) {
+func TestSuccessorOfGarbage(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn")
 	path := filepath.Join(first.node.Dir().Name(), "fired")
 	was, err := os.ReadFile(path)

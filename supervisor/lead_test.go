@@ -109,8 +109,8 @@ func leadAndFollow(t *testing.T, dir string, change ...func(*Options)) (first, s
 	return first, second
 }
 
-// TestLeaderWatchesAll: who leads watches the commands of all ranks, from when they
-// come until they go, and says so.
+// TestLeaderWatchesAll: the leader watches the commands of all ranks, from their start to
+// their end, and says so.
 func TestLeaderWatchesAll(t *testing.T) {
 	s := leading(t, inJob(t, 0, runtimeDir(t)))
 	s.open(s.holder.begin)
@@ -157,7 +157,7 @@ func (s *stand) watchedRSS() (sum rss.Bytes) {
 	return sum
 }
 
-// TestMembersOfOtherKinds: who has other options, is in another job or on another
+// TestMembersOfOtherKinds: a watcher with other options, in another job or on another
 // node, leads by itself; outside Slurm every run does.
 func TestMembersOfOtherKinds(t *testing.T) {
 	dir := runtimeDir(t)
@@ -289,8 +289,8 @@ func TestFollowerEnds(t *testing.T) {
 	}
 }
 
-// TestLeaderTellsOfTheLastLife: whoever leads on the first node does, once, and any
-// other task does not.
+// TestLeaderTellsOfTheLastLife: the leader on the first node does, once, and no other
+// task.
 func TestLeaderTellsOfTheLastLife(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -313,8 +313,8 @@ func TestLeaderTellsOfTheLastLife(t *testing.T) {
 	}
 }
 
-// TestLeaderAsksAhead: a rule on requeue= has Slurm asked by who leads, whichever
-// task of the node that is.
+// TestLeaderAsksAhead: a rule on requeue= has Slurm asked by the leader, whichever task of
+// the node that is.
 func TestLeaderAsksAhead(t *testing.T) {
 	s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_LOCALID=3"))
 	s.Settings.Rules, s.Settings.MaxRequeues = mustRules("97%:requeue"), 3

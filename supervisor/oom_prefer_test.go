@@ -97,7 +97,7 @@ func TestOOMPrefer(t *testing.T) {
 }
 
 // TestOOMPreferOnce: each worker is asked for once, one with the PID of another is
-// a worker of its own, and who has lowered it again is left alone.
+// a worker of its own, and one that has lowered it again is left alone.
 func TestOOMPreferOnce(t *testing.T) {
 	s := preferring(t, nil)
 	s.oom.Raise()

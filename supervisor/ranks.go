@@ -85,7 +85,7 @@ func (e *engine) takeLead() bool {
 	return met
 }
 
-// meet looks who is here, and says whether the tree is to be read again.
+// meet finds the ranks that are here, and says whether the tree is to be read again.
 func (e *engine) meet() (changed bool) { return e.heardNode(e.node.Meet(e.now())) }
 
 // heardNode tells of what other ranks are up to, and does what follows from it. It says
@@ -268,7 +268,7 @@ func (e *engine) endInherited() {
 	e.tell.Alerts.Close(true)
 }
 
-// saveHandover keeps what the ladder remembers for who leads next, where that has changed.
+// saveHandover keeps what the ladder remembers for the next leader, where it has changed.
 func (e *engine) saveHandover() {
 	if !e.node.Joined() || e.acts.Ladder == nil {
 		return

@@ -211,11 +211,11 @@ func (s *stand) recyclesAsked(id rss.ProcID) (workers []int) {
 	return workers
 }
 
-// TestHeirAndAnOldRecycle: whoever takes over finds a recycle that the dead leader
+// TestSuccessorAndAnOldRecycle: a successor finds a recycle that the dead leader
 // had asked for in the control file of a trainer that looks between two batches
 // alone. No second worker is replaced beside the first, however long a batch takes,
 // and none is not replaced for ever.
-func TestHeirAndAnOldRecycle(t *testing.T) {
+func TestSuccessorAndAnOldRecycle(t *testing.T) {
 	const accepted = `"what":"accepted","id":7,"n":1,"worker":5000011`
 	for _, c := range []struct {
 		name  string

@@ -98,8 +98,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusIsAsNewAsTheLoop: a status is kept for the next who asks until the loop wakes,
-// whatever for, or begins what a client asked for.
+// TestStatusIsAsNewAsTheLoop: a status is kept for the next client until the loop wakes or
+// begins a request.
 func TestStatusIsAsNewAsTheLoop(t *testing.T) {
 	s, _ := answering(t)
 	source := s.tell.Status.Source()

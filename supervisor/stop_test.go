@@ -236,7 +236,7 @@ func TestStopOfOneStep(t *testing.T) {
 	}
 }
 
-// TestSignalOfOneStep: who is asked is of the step whose limit it is, of all
+// TestSignalOfOneStep: the signal goes to processes of the step whose limit it is, of all
 // steps where the limit is the job's.
 func TestSignalOfOneStep(t *testing.T) {
 	for name, c := range map[string]struct {

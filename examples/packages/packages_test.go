@@ -121,7 +121,7 @@ func TestReleaseNeedsNothing(t *testing.T) {
 	}
 }
 
-// TestLicences: whoever gets the programs gets the terms of all that is linked.
+// TestLicences: the programs come with the terms of all that is linked.
 func TestLicences(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(unpacked(t), "share/doc/rsswarden/copyright"))
 	wardentest.NoError(t, err)

@@ -217,8 +217,8 @@ func up(name string) (string, bool) {
 	return rest, true
 }
 
-// maxSearched is how many directories [search] looks at: who may make cgroups may
-// make very many.
+// maxSearched is how many directories [search] looks at: a user may make very many
+// cgroups.
 const maxSearched = 10_000
 
 // search finds a directory of which the first levels of the path, unnamed many, are

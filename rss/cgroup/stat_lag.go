@@ -98,8 +98,8 @@ func (l *Level) remember(m Memory, behind bool) {
 	}
 }
 
-// catchUp reads once more what is behind: whoever reads memory.stat of a level
-// above has all below it summed up. Where that does not help, or no level above
+// catchUp reads once more what is behind: reading memory.stat of a level above has the
+// kernel sum up all below it. Where that does not help, or no level above
 // can be seen, the levels below say what is true of this one at the least. What
 // remains unknown counts as what cannot be reclaimed.
 func (l *Level) catchUp(m Memory) (Memory, bool) {

@@ -22,7 +22,7 @@ type Identity struct {
 	Process int
 	// Kernel is set for a thread of the kernel.
 	Kernel bool
-	// UID is the effective user, who may signal it.
+	// UID is the effective user, which may signal it.
 	UID int
 }
 

@@ -211,7 +211,7 @@ func count(g *rss.Gaps, err error) {
 
 // kept counts the descriptors that stay open between two readings. A pread of
 // a kept statm costs a fifth of open, read and close, and fails with ESRCH once
-// its process has been reaped, whoever has the PID then. Where no more may be
+// its process has been reaped, even if its PID is used again. Where no more may be
 // kept, files are opened and closed.
 type kept struct {
 	open, most int
@@ -302,7 +302,7 @@ func (k *forks) close() {
 }
 
 // parseLastPID reads the fifth field of /proc/loadavg, after three averages and
-// "running/all". 0 is no PID: whoever prints it does not know.
+// "running/all". 0 is no PID: the kernel does not know it.
 func parseLastPID(b []byte) (uint64, bool) {
 	var w []byte
 	for range 5 {

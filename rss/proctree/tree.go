@@ -93,8 +93,8 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 // whichever process has the PID now.
 //
 // Discovery is one listing of /proc plus the stat of every PID not seen before, where
-// something was forked since the last. A descendant stays in the tree until it ends, whoever
-// adopts it ([rss.Proc].Orphan is set while its parent is not in the tree); an orphan that was
+// something was forked since the last. A descendant stays in the tree until it ends, even if it is
+// adopted ([rss.Proc].Orphan is set while its parent is not in the tree); an orphan that was
 // not seen before belongs to it where an [Adopter] took it; zombies
 // stay, with RSS 0, until they are reaped. How the RSS of a process is made up,
 // its name and its state may be some readings old where its sizes have not
@@ -103,7 +103,7 @@ func (r *Reader) Tree(root rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 // until it ends. Where not one is a root still, the reader forgets.
 //
 // The error says that /proc could not be listed, or that we had no descriptor or
-// memory left to read who is in the tree: a sum without them would be no smaller
+// memory left to read the tree's processes: a sum without them would not mean a smaller
 // tree. That a root has ended is none.
 func (r *Reader) Trees(roots []rss.ProcID) ([]rss.Proc, rss.Gaps, error) {
 	var gaps rss.Gaps
@@ -392,7 +392,7 @@ func (r *Reader) members(gaps *rss.Gaps) ([]rss.Proc, error) {
 		}
 		orphan := r.orphaned(e)
 		if orphan && !e.proc.Orphan && e.read != r.tick {
-			// Who has adopted it stands in stat.
+			// stat has its new parent.
 			if err := r.readAll(e); err != nil {
 				count(gaps, err)
 				continue

@@ -55,7 +55,7 @@ func holdCluster(nodes string) error {
 	if err != nil {
 		return err
 	}
-	// Who is killed cleans nothing up, and an srun without its cluster waits for ever.
+	// A killed process cleans nothing up, and an srun without its cluster waits for ever.
 	runtime.LockOSThread()
 	if srun.SysProcAttr == nil {
 		srun.SysProcAttr = &syscall.SysProcAttr{}

@@ -65,8 +65,8 @@ func whatSlurmstepdSums(t *testing.T, o slurmtest.Options) {
 			t.Errorf("%d orphans, container %d: want one orphan of 40 MiB outside the sum", s.orphans, s.containerRSS)
 		}
 
-		// What is given back, and who has ended, is no longer counted: the
-		// number is no peak.
+		// Freed memory and ended processes are no longer counted: the number is no
+		// peak.
 		wardentest.NoError(t, syscall.Kill(pids["setsid"], syscall.SIGUSR1))
 		wardentest.NoError(t, syscall.Kill(pids["child"], syscall.SIGKILL))
 		held(t, run, "setsid.freed")
@@ -134,7 +134,7 @@ wait`
 // TestSlurmdSumsTheJob: when slurmctld pings, slurmd adds the steps up and
 // compares that with the job's limit. From 26.05.3 on it has the job cancelled; before, its
 // request to kill names no job that exists, so that the job only finds a line in its stderr.
-// Who is cancelled misses that line at times: TERM was faster.
+// A cancelled job misses that line at times: TERM was faster.
 func TestSlurmdSumsTheJob(t *testing.T) { eachSlurm(t, slurmdSumsTheJob) }
 
 func slurmdSumsTheJob(t *testing.T, o slurmtest.Options) {

@@ -38,8 +38,8 @@ type Said struct {
 	Request uint64
 }
 
-// Result is how an action ended. What it freed is measured by whoever
-// compares the limit before and after.
+// Result is how an action ended. Its caller measures what it freed, by the limit before
+// and after.
 type Result struct {
 	OK     bool
 	Reason event.Reason

@@ -204,8 +204,7 @@ func TestStopTermsThenKillsTheTree(t *testing.T) {
 	}
 }
 
-// TestStopOfSome: who is not meant is left alone, and does not keep the stop
-// from being done.
+// TestStopOfSome: a process out of scope is left alone, and does not prevent the stop.
 func TestStopOfSome(t *testing.T) {
 	var shots []int
 	refused := 0

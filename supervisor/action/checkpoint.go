@@ -129,7 +129,7 @@ const (
 )
 
 // FileWatch looks, on a goroutine of its own, whether a file is written again and
-// then left alone. The file system may hang; whoever asks does not. Clocks are
+// then left alone. The file system may hang; its caller does not. Clocks are
 // not compared: a file server has another one.
 type FileWatch struct {
 	stat        func(string) (os.FileInfo, error)

@@ -204,7 +204,7 @@ func TestFileWatchStillWritten(t *testing.T) {
 	}
 }
 
-// TestFileWatchHangs: whoever asks is answered while the file system is not.
+// TestFileWatchHangs: a call returns while the file system hangs.
 func TestFileWatchHangs(t *testing.T) {
 	gate := make(chan struct{})
 	defer close(gate)

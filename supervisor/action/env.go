@@ -80,12 +80,12 @@ type Ranks interface {
 	Recycled(rank rss.ProcID)
 	LastRecycled(rank rss.ProcID) time.Duration
 
-	// SaveHandover keeps what the ladder remembers for who leads next.
+	// SaveHandover keeps what the ladder remembers for the next leader.
 	SaveHandover()
 }
 
 // Kill signals one process of the tree. Never ourselves: an attach may run in
-// what it watches; and never what is spared, whoever chose it.
+// what it watches; and never an excluded process.
 func (a *Env) Kill(id rss.ProcID, sig syscall.Signal) error {
 	if id.PID == a.Self {
 		return nil

@@ -114,8 +114,8 @@ func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobF
 }
 
 // prefetchJob has Slurm asked about the job ahead, where a rule on requeue= may fire: it
-// is to act at once then. At the start of a job thousands of tasks would ask, were it
-// not for who leads.
+// is to act at once then. At the start of a job thousands of tasks would ask, so
+// only the leader does.
 func (a *requeuing) prefetchJob(delay time.Duration) {
 	job, ok := a.Limits.Job()
 	if !ok || a.Able.Requeue != "" || a.Ranks.Alone() && job.LocalID != 0 && delay > 0 || job.Restarts >= a.Settings.MaxRequeues || !a.Settings.Requeues() {

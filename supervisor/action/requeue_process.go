@@ -119,8 +119,8 @@ func (a *Env) SayLastLife() {
 }
 
 // LastLife returns how to find out what the last life ended of, empty where it has
-// left no word; nil where there was none, or another watcher tells: of the first node
-// who leads.
+// left no word; nil where there was none, or another watcher reports it: on the first
+// node the leader.
 func (a *Env) LastLife() func() string {
 	job, ok := a.Limits.Job()
 	first := job.NodeID == 0 && !a.Ranks.Successor()

@@ -40,7 +40,7 @@ func TestNewSize(t *testing.T) {
 }
 
 // TestKeepRequeue: when a command has ended by itself its own rsswarden sees a requeue
-// through that waited for its checkpoint, and whoever leads next begins none.
+// through that waited for its checkpoint, and the next leader begins none.
 func TestKeepRequeue(t *testing.T) {
 	for asked, kept := range map[string]bool{"": true, "SIGTERM": false} {
 		ladder := policy.New([]event.Rule{parsed(t, "85%:requeue")}, policy.Options{})

@@ -19,7 +19,7 @@ import (
 )
 
 // Kill sends a signal to exactly the process id names. Its error wraps ESRCH
-// where that process is gone, whoever has its PID now.
+// where that process is gone, even if its PID is used again.
 func Kill(id rss.ProcID, sig syscall.Signal, start func(pid int) (uint64, error)) error {
 	fd, err := unix.PidfdOpen(id.PID, 0)
 	if err == nil {

@@ -47,8 +47,8 @@ func (a stopping) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	return Stop(a.Kill, first, meant, a.Settings.Grace, f.Began), Result{}
 }
 
-// endsBy says that what we are to tell the end of ends by a stop whose TERM goes to
-// first: our own command, whoever goes on beside it; what we attached to as a whole.
+// endsBy says that a stop whose TERM goes to first ends what we watch: our own command,
+// even if others go on; what we attached to as a whole.
 func (a stopping) endsBy(first []rss.ProcID, step string) bool {
 	if a.Pop.Attached() {
 		return a.Pop.IsAll(&a.View.Sample, step)
@@ -56,7 +56,7 @@ func (a stopping) endsBy(first []rss.ProcID, step string) bool {
 	return slices.Contains(first, a.Pop.Command)
 }
 
-// toStop returns who gets the TERM of a stop from us: the command, or of a job
+// toStop returns the processes that get the TERM of a stop from us: the command, or of a job
 // every task that is meant and has no rsswarden of its own, whether it has a
 // handler or not. One that was told already may be writing a checkpoint. The error
 // says why there is none, ESRCH that all have ended.
@@ -79,8 +79,8 @@ func (a stopping) toStop(step string) ([]rss.ProcID, error) {
 }
 
 // endLeft has what outlives a command that a stop of ours has ended go too: a shell and
-// some launchers die of TERM and do not pass it on, and whoever tries the job again would
-// have the old training beside the new one. Each gets TERM, as scancel(1) would send it,
+// some launchers die of TERM and do not pass it on, and a retry of the job would have the
+// old training beside the new one. Each gets TERM, as scancel(1) would send it,
 // but for loader workers, which end with their trainer: that may be saving a checkpoint.
 // Where several ranks run, and in a job, Slurm ends what is left. It returns which got it.
 func (a stopping) endLeft() (ended []rss.ProcID) {

@@ -353,7 +353,7 @@ type Goal struct {
 // Bounds of a trim by ptrace.
 const (
 	// TakeDeadline is when a piece counts as unanswered. A stop takes
-	// milliseconds; whoever traces bounds every wait of it.
+	// milliseconds; the tracer bounds every wait of it.
 	TakeDeadline = 5 * time.Second
 	// TracePause is how long a process is left alone that was at a bad moment.
 	TracePause = time.Second

@@ -171,8 +171,8 @@ func (t *traceTimes) expected() time.Duration {
 // mostLead is how far ahead of its rung an action may begin, of the limit.
 const mostLead = 0.15
 
-// growthUntilTraced is by how much a limit grows until a trim by ptrace takes effect,
-// whoever is there to be trimmed: 15 points at most. What has its pages back within a second of each trim, and would
+// growthUntilTraced is by how much a limit grows until a trim by ptrace takes effect: 15
+// points at most. What has its pages back within a second of each trim, and would
 // have stayed below that by itself, is not trimmed for ever.
 func (a trimming) growthUntilTraced(l *event.Limit) rss.Bytes {
 	if !a.tracesFor(l) {

@@ -199,7 +199,7 @@ func (t *Tracer) Refuse(id rss.ProcID, why Refused) {
 	}
 }
 
-// Lost ends all tracing: whoever does not answer may hang in it.
+// Lost ends all tracing: a tracer that does not answer may hang in it.
 func (t *Tracer) Lost(id rss.ProcID) {
 	t.traceNoMore(event.ReasonTimeout, fmt.Sprintf("process %d: no answer from the holder within %v", id.PID, TakeDeadline))
 }

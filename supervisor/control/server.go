@@ -32,7 +32,7 @@ import (
 
 const (
 	// maxServed is how many are answered at a time, maxHeard how many more are
-	// told that it is too many. Who comes then waits in the kernel.
+	// refused as too many. Later clients wait in the kernel.
 	maxServed = 16
 	maxHeard  = 16
 
@@ -50,7 +50,7 @@ const (
 	shortPause = 100 * time.Millisecond
 )
 
-// SocketName is the socket's name in the directory of whoever leads.
+// SocketName is the socket's name in the leader's directory.
 const SocketName = "control"
 
 type Server struct {
@@ -75,7 +75,7 @@ type Server struct {
 
 // Listen answers on the socket NAME in a directory until [Server.Close]. The
 // directory must be one that only this user can enter. A socket of that name is
-// replaced: whoever listens must be sure to be the one that leads.
+// replaced: only the leader may listen.
 func Listen(dir *os.File, name string, source Source) (*Server, error) {
 	at, err := socket.Listen(dir, name, maxServed)
 	if err != nil {
@@ -449,7 +449,7 @@ func (c *Client) ask(ctx context.Context, method, name string, body []byte, read
 		q = fmt.Appendf(q, "Content-Type: %s\r\nContent-Length: %d\r\n", oneObject, len(body))
 	}
 	q = append(append(q, "\r\n"...), body...)
-	// Who is turned away may find the connection closed; the answer tells why.
+	// A refused client may find the connection closed; the answer says why.
 	_, sent := conn.Write(q)
 	r := bufio.NewReader(conn)
 	status, length, err := readAnswer(r)

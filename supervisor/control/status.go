@@ -240,7 +240,7 @@ type Source interface {
 	// cannot be done.
 	Do(ctx context.Context, c Command) (<-chan Result, error)
 	// Events yields the lines of the event stream from now on, each one JSON
-	// object without a newline. It loses lines for who is slow, and is closed at
+	// object without a newline. It loses lines for a slow client, and is closed at
 	// the run's end.
 	Events(ctx context.Context) (<-chan []byte, error)
 }

@@ -36,8 +36,8 @@ func (r *Counts) look(t *testing.T, now *time.Duration, procs []rss.Proc, ok fun
 	}
 }
 
-// TestCountsOfRealProcesses: 60,000 mappings and 500 descriptors are found, and
-// who has them.
+// TestCountsOfRealProcesses: 60,000 mappings and 500 descriptors are found, with their
+// processes.
 func TestCountsOfRealProcesses(t *testing.T) {
 	limit, err := proctree.MapLimit("/proc")
 	if err != nil || limit < 64000 || limit > 70000 {

@@ -51,8 +51,8 @@ type entry struct {
 	locks   bool                // it has CAP_IPC_LOCK: RLIMIT_MEMLOCK does not hold
 }
 
-// hangs says that counting its mappings may take for ever: who is in D may keep mmap_lock,
-// and us, for long. Who maps more from look to look does not.
+// hangs says that counting its mappings may take for ever: a process in state D may hold
+// mmap_lock for long. One that maps more from look to look does not.
 func (e *entry) hangs() bool { return e.proc.State == 'D' && e.rising == 0 }
 
 const (

@@ -281,7 +281,7 @@ func TestCountsOfWhoIsGoneAreForgotten(t *testing.T) {
 	if len(c.entries) != 0 {
 		t.Errorf("kept %v", c.entries)
 	}
-	// Who is no trainer any more, and small, is kept for a while.
+	// A small process that is no longer a trainer is kept for a while.
 	c.update(2*time.Second, []rss.Proc{p})
 	small := []rss.Proc{process(7, rss.RoleOther, 0, rss.GiB)}
 	c.update(time.Minute, small)

@@ -207,7 +207,7 @@ func median(xs []float64) float64 {
 	return (xs[(n-1)/2] + xs[n/2]) / 2
 }
 
-// whose names who has most of something, and how many more have some.
+// whose names the process that has most of something, and how many more have some.
 func whose(g *group) string {
 	if g.n <= 1 {
 		return fmt.Sprintf("process %d", g.most.id.PID)
@@ -322,7 +322,7 @@ func (s *State) lasting(t *track, m int) rss.Bytes {
 type group struct {
 	n    int
 	sum  rss.Bytes
-	over time.Duration // of who has most
+	over time.Duration // of the process that has most
 	most *track
 	top  rss.Bytes
 	pace rss.Bytes // a minute, all together

@@ -122,7 +122,7 @@ func (s *State) pause() time.Duration {
 	return min(rarely, max(every, (s.now-s.began)/partOfTime))
 }
 
-// leave drops who has ended. What was found of them stays.
+// leave drops ended processes. What was found of them stays.
 func (s *State) leave(l *Look) {
 	s.tick++
 	for i := range l.Procs {

@@ -1,4 +1,4 @@
-// Package hold is the process between whoever started us and the user's
+// Package hold is the process between our parent and the user's
 // command. The command runs as if it had been started bare, its end becomes
 // ours, and nothing that happens to the watcher changes either. README.md says
 // how, and what still differs; the twin tests compare the rest.

@@ -1,5 +1,5 @@
 // Package limit finds every way in which memory can end the job, and says how
-// far off each is, in exactly the accounting of whoever enforces it.
+// far off each is, in exactly the accounting of its enforcer.
 //
 // A [Set] is made once by [Find] and read at every full tick; limits are read
 // again each time, since they may shrink under a running job. Every number
@@ -95,8 +95,8 @@ func (s *search) look(where, format string, args ...any) {
 	s.looked = append(s.looked, Looked{where, fmt.Sprintf(format, args...)})
 }
 
-// Set is every limit of one job on this node, found by one reader for each
-// who may enforce it.
+// Set is every limit of one job on this node, found by one reader for each possible
+// enforcer.
 type Set struct {
 	*search
 	*node

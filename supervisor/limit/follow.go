@@ -22,7 +22,7 @@ type group struct {
 }
 
 // followed is which cgroups the tree is in. A process may be moved, by itself or by
-// whoever may write cgroup.procs, and so may a child: cgexec(1), systemd-run --scope,
+// a process that may write cgroup.procs, and so may a child: cgexec(1), systemd-run --scope,
 // a container.
 type followed struct {
 	own    string               // /proc/PID/cgroup of Config.PID

@@ -286,8 +286,8 @@ func TestManyDirs(t *testing.T) {
 	}
 }
 
-// TestControlGC holds what the ctl file says of collections and of private
-// mappings, and who is asked.
+// TestControlGC holds what the ctl file says about collections and private mappings, and
+// which processes are asked.
 func TestControlGC(t *testing.T) {
 	s := script(t)
 	must(t, s.SetPrivate(true))

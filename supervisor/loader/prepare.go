@@ -36,8 +36,8 @@ type Prepared struct {
 	// Passed says why a better place for the hook was passed over where one is
 	// there and is not to be trusted, or cannot be used; nil where none was.
 	Passed error
-	// Distrusted says that Passed is for what lies in that place, or for who can change
-	// it, and not because the system refuses to make anything there.
+	// Distrusted says that Passed is for the content of that place, or the users that can
+	// change it, and not because the system refuses to make anything there.
 	Distrusted bool
 	// Swept counts run directories of runs that had ended and were removed.
 	Swept int

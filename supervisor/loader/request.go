@@ -24,7 +24,7 @@ var ErrNoProcess = errors.New("no loader process")
 type request struct {
 	what event.Action         // ActionTrim, ActionGC or ActionRecycle
 	mode event.Mode           // of a recycle
-	pids map[rss.ProcID][]int // who has not answered yet, by trainer
+	pids map[rss.ProcID][]int // those that have not answered yet, by trainer
 }
 
 // ctl is the content of a file ctl.PID.START. The hook compares the file's

@@ -440,8 +440,8 @@ func TestUntriedTorch(t *testing.T) {
 	})
 }
 
-// TestSiteVerdict: a verdict that root keeps for all users counts for a user who has none,
-// and only where root alone can have written it.
+// TestSiteVerdict: a verdict that root keeps for all users counts for a user without one,
+// and only where only root can have written it.
 func TestSiteVerdict(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

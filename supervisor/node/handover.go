@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// firedName is the file in which the leader keeps what who leads next must know to
-// do nothing twice. It goes with the directory.
+// firedName is the file in which the leader keeps what the next leader must know to do
+// nothing twice. It goes with the directory.
 const firedName = "fired"
 
-// Handover tells what the leader keeps for who leads next from what it kept before.
+// Handover separates what the leader keeps for the next one from what it kept before.
 type Handover struct {
 	Changes uint64 // of the ladder
 	Waiting uint64 // decision that has not been begun
@@ -20,8 +20,8 @@ type Handover struct {
 	kept    bool
 }
 
-// Keep keeps what encode returns, a JSON value of at most 64 KiB, for who leads next, where
-// that is another than what was kept last. It comes before the actions of a step: killed
+// Keep keeps what encode returns, a JSON value of at most 64 KiB, for the next leader, where
+// it has changed. It comes before the actions of a step: killed
 // between the two, a leader has left one action out, where it would else have one done twice.
 func (p *Place) Keep(is Handover, encode func() ([]byte, error)) error {
 	is.kept = true

@@ -27,7 +27,7 @@ const joinPatience = 2 * time.Second
 const sweptAfter = time.Hour
 
 // Join meets the other watchers of this name below the first of the parents that is fit.
-// Who leads already keeps the lead, and we follow. After an error we lead alone.
+// An existing leader keeps the lead, and we follow. After an error we lead alone.
 func (p *Place) Join(parents []string, name string, me Member) error {
 	post, led, err := joinWithin(joinPatience, func() (*post, error) { return joinAny(p.opt.Proc, parents, name, me) })
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 type Order struct {
 	ID uint64 `json:"id"` // greater than that of the order before
 	// Stop ends the command with TERM, and with KILL where it lives Grace after
-	// that, whoever leads then; its rsswarden ends with StopStatus.
+	// that, even under another leader; its rsswarden ends with StopStatus.
 	Stop       bool          `json:"stop,omitempty"`
 	StopStatus int           `json:"stop_status,omitempty"`
 	Grace      time.Duration `json:"grace,omitempty"`

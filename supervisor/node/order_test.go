@@ -9,7 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// TestSeenCanBeOrdered: whoever is seen has a file for orders, so that none is lost
+// TestSeenCanBeOrdered: a member that is seen has a file for orders, so that none is lost
 // between the two.
 func TestSeenCanBeOrdered(t *testing.T) {
 	dir := parent(t)
@@ -36,8 +36,8 @@ func TestSeenCanBeOrdered(t *testing.T) {
 	}
 }
 
-// TestLeaveBesideWhoJoins: who leaves last leaves the orders alone of who is about
-// to lay itself down, and not those of who has ended before that.
+// TestLeaveBesideWhoJoins: the last to leave keeps the orders of a member that is about to
+// join, and removes those of one that has ended before.
 func TestLeaveBesideWhoJoins(t *testing.T) {
 	for _, c := range []struct {
 		name  string

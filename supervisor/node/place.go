@@ -49,7 +49,7 @@ type Place struct {
 	follows bool
 	hears   bool // the bell rings: for the leader from the directory, for a follower from its orders
 
-	metAt     time.Duration // when the leader looked who is here last
+	metAt     time.Duration // when the leader last looked for members
 	renewedAt time.Duration // when our place was looked after last
 	told      map[rss.ProcID]bool
 	asked     question
@@ -135,7 +135,7 @@ func (p *Place) Lead(now time.Duration) (n News) {
 	}
 	err := p.opt.Bell.Watch(p.opt.Cause, unix.IN_MOVED_TO|unix.IN_DELETE, p.post.dir.Name())
 	p.hears = err == nil
-	n.fault("leader", err) // who comes is met at the next look
+	n.fault("leader", err) // a new member is met at the next look
 	n.rank(event.RankLeads, &p.Me, nil)
 	n.Changed = true
 	return n

@@ -191,9 +191,9 @@ func TestWhoIsHere(t *testing.T) {
 	}
 }
 
-// TestHeirSettles: who inherits the lead from a command that has ended waits a second for
+// TestSuccessorSettles: who inherits the lead from a command that has ended waits a second for
 // the end of its own; who inherits it from a watcher that was killed does not.
-func TestHeirSettles(t *testing.T) {
+func TestSuccessorSettles(t *testing.T) {
 	for killed, after := range map[bool]time.Duration{false: time.Second, true: 0} {
 		m := newMachine(t)
 		first, second := m.rank(t, 0), m.rank(t, 1)

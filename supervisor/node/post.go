@@ -84,7 +84,7 @@ func joinIn(proc, parent, name string, me Member) (*post, error) {
 		var p *post
 		if p, err = open(proc, All(parent), name); err == nil {
 			p.mine = nodedir.FileOf("rank", me.Holder)
-			// Who is seen can be asked for something: the orders come first.
+			// A member that is seen can get orders, so their file comes first.
 			if err = p.openOrders(); err == nil {
 				if err = p.Put(me); err == nil {
 					return p, nil
@@ -248,7 +248,7 @@ func (p *post) empty() bool {
 	for _, name := range names {
 		id, ok := nodedir.ProcOf(name, "rank")
 		if !ok {
-			id, ok = nodedir.ProcOf(name, "order") // of who is about to join
+			id, ok = nodedir.ProcOf(name, "order") // of a member that is about to join
 		}
 		if ok && name != p.mine && p.lives(id) {
 			return false

@@ -330,7 +330,7 @@ func TestRenew(t *testing.T) {
 		t.Errorf("who came later met %v, %v", others, err)
 	}
 
-	// Who waits for the lock that lost its name gets the lead as ever.
+	// A member that waits for the lock that lost its name gets the lead as before.
 	first.End(m1, Ended{})
 	select {
 	case err := <-fallen:

@@ -48,7 +48,7 @@ func (p *post) Renew(me Member) (reopened bool, err error) {
 }
 
 // keepLock locks a new file where the one that we have locked has lost its name:
-// whoever comes would lead beside us. The old one stays locked for those who wait.
+// a new member would lead beside us. The old one stays locked for those who wait.
 func (p *post) keepLock() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

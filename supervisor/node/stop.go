@@ -72,7 +72,7 @@ func (s *ownStop) kill(now time.Duration, command rss.ProcID, opt *Options, n *N
 		s.said = true
 		n.Lines = append(n.Lines, "the command has not ended "+text.Span(s.grace)+" after TERM: it gets KILL")
 	}
-	// A reader of its own: who leads watches more than this tree with the other.
+	// A reader of its own: the leader watches more than this tree with the other.
 	tree := proctree.New(opt.Proc)
 	defer tree.Close()
 	procs, _, err := tree.Trees([]rss.ProcID{command})

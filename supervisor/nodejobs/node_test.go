@@ -290,9 +290,9 @@ func TestNumberOfSLUID(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadOfProcesses: of a process the size alone is opened, of all that /proc has
-// of it, and that only where no cgroup has its memory: whoever runs as root reads no name,
-// command line or environment that a user has chosen.
+// TestWhatIsReadOfProcesses: of all that /proc has of a process only its size is opened, and
+// only where no cgroup has its memory: a daemon of root reads no name, command line or
+// environment that a user has chosen.
 func TestWhatIsReadOfProcesses(t *testing.T) {
 	for name, want := range map[string][]string{"v1": nil, "v2": nil, "freezer": {"statm"}} {
 		t.Run(name, func(t *testing.T) {
@@ -361,7 +361,7 @@ func watchOpens(t *testing.T, root string) func() map[string]bool {
 	}
 }
 
-// Links are no cgroups, whoever made them.
+// TestLinks: links are no cgroups.
 func TestLinks(t *testing.T) {
 	s := v1Stand(t)
 	s.Write("elsewhere/step_0/cgroup.procs", "1\n2\n3\n")

@@ -251,8 +251,8 @@ func (j *judging) waits(g *rung, r event.Rule, l *event.Limit) bool {
 }
 
 // askedOn says whether the rule has asked already, for another limit whose rung
-// is not left yet. Step and job often have the same limit; whoever is asked has
-// one thing to do. Of two steps each has its own to ask.
+// is not left yet. Step and job often have the same limit; a process is asked
+// only once. Of two steps each has its own to ask.
 func (s *State) askedOn(rule int, l *event.Limit, limits []event.Limit) bool {
 	for i := range limits {
 		o := &limits[i]

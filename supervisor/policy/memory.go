@@ -95,7 +95,7 @@ func (s *State) Begun(id uint64) {
 }
 
 // Snapshot returns what the ladder remembers now, by a clock that reads clock at
-// the ladder's time now. Whoever takes it over begins again what is lost with us:
+// the ladder's time now. Its successor begins again what is lost with us:
 // an action in flight, unless [State.Begun], and a decision that has not been begun,
 // whose ID is waiting, 0 for none. A stop is never handed over as done.
 func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
@@ -240,8 +240,8 @@ func ParseMemory(data []byte) (*Memory, error) {
 }
 
 // Pass lets time go by up to now without a look. An action that ends between two
-// looks has ended then, and not at the look before: whoever calls it before
-// [State.Done] has what follows counted from the time that the outcome has.
+// looks has ended then, and not at the look before: called before [State.Done], it
+// makes what follows count from the outcome's time.
 func (s *State) Pass(now time.Duration) {
 	s.now = max(s.now, now)
 	if n := len(s.given); n > 0 && s.given[n-1].Passed > 0 {

@@ -34,8 +34,8 @@ func (c *script) successor(waiting uint64) *script {
 	return h
 }
 
-// TestHandOver: whoever takes over does nothing again that was done, goes on where
-// something repeats, and loses nothing that was not done.
+// TestHandOver: a successor does nothing again that was done, goes on where something
+// repeats, and loses nothing that was not done.
 func TestHandOver(t *testing.T) {
 	node := slurm(86)
 	node.Name = event.LimitNode

@@ -252,8 +252,8 @@ func (s *State) Uncrossed(limits []event.Limit) iter.Seq2[event.Rule, *event.Lim
 }
 
 // Asks yields the rules whose feasibility [State.Judge] needs, in the order in which they are
-// tried: what a milder rule can do spares the question about the next. Whoever ranges over
-// them puts each answer into in.Feasible. It changes nothing else.
+// tried: what a milder rule can do spares the question about the next. The caller puts each
+// answer into in.Feasible, and changes nothing else.
 func (s *State) Asks(in *Input) iter.Seq[Due] {
 	return func(yield func(Due) bool) {
 		if in.Feasible == nil {

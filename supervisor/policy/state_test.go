@@ -518,7 +518,7 @@ func TestRaised(t *testing.T) {
 	}
 }
 
-// TestRaisedHandedOver: who takes over has raised what was.
+// TestRaisedHandedOver: a successor has the raised scores.
 func TestRaisedHandedOver(t *testing.T) {
 	s := New(rules(t, "80%:warn"), Options{})
 	step(s, reading{Now: 5 * time.Second, Limits: []event.Limit{slurm(85)}, Can: canAll})
@@ -646,7 +646,7 @@ func TestAskOnceForACrossing(t *testing.T) {
 	}
 }
 
-// Who is asked has one thing to do, however many limits are crossed for it.
+// TestAskOnceForSeveralLimits: a process is asked once, however many limits are crossed.
 func TestAskOnceForSeveralLimits(t *testing.T) {
 	c := newScript(t, "93%:signal=USR2")
 	job := func(percent float64) event.Limit {
@@ -713,7 +713,8 @@ func TestAskWaitsForOneActionNotForAll(t *testing.T) {
 	}
 }
 
-// A refusal is said once, and whoever may be asked later is.
+// TestRefusedAskIsTriedAgain: a refusal is reported once, and a process that can be asked
+// later is asked.
 func TestRefusedAskIsTriedAgain(t *testing.T) {
 	c := newScript(t, "93%:signal=USR2")
 	deaf := true

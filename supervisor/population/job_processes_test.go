@@ -290,8 +290,8 @@ func TestFindBySLUID(t *testing.T) {
 	}
 }
 
-// TestFindNotOthers: without cgroups a user's job has that user's processes, whatever
-// the environment of others says to who may read it.
+// TestFindNotOthers: without cgroups a user's job has that user's processes, whatever the
+// environment of others says.
 func TestFindNotOthers(t *testing.T) {
 	n := jobTree{t, rsstest.Empty(t)}
 	n.put(21, 1, "python", "0::/\n", "SLURM_JOB_ID=46", "SLURM_STEP_ID=0")

@@ -193,7 +193,7 @@ func eta(r *Reading) uint64 {
 	return uint64(min(r.ETA, most)) + 1
 }
 
-// procs puts who has gone and who came, in the order of now.
+// procs writes the processes that went and came, in the order of now.
 func (e *Encoder) procs(now []Usage, l *Sample) {
 	place := make(map[int]bool, len(now))
 	for i := range now {

@@ -65,7 +65,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestRecorded: who leads from when on is in the record's own event.
+// TestRecorded: the record has an event for each change of the leader.
 func TestRecorded(t *testing.T) {
 	r := ledBy(2, 0, 7, 9)
 	r.Events = slices.Insert(r.Events, 0, Entry{At: time.Second, Value: &event.Rank{What: event.RankLeads, Holder: 1}})

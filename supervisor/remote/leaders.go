@@ -177,7 +177,7 @@ func namedRsswarden(proc string, pid int) bool {
 	return err == nil && strings.TrimSpace(string(comm)) == program
 }
 
-// hasSuccessor says that a member of the directory lives, who leads or can be next.
+// hasSuccessor says that a member of the directory lives, which leads or can be next.
 func hasSuccessor(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -122,9 +122,9 @@ func changed(run *record.Run, change func(*event.Handover)) *record.Run {
 	return out
 }
 
-// TestHeirAgain: the record of who took over at a use that stays above the rungs is
+// TestSuccessorAgain: the record of who took over at a use that stays above the rungs is
 // replayed with what it took over; as older ones, which do not tell, it is not.
-func TestHeirAgain(t *testing.T) {
+func TestSuccessorAgain(t *testing.T) {
 	before := predecessor(t)
 	if len(before.fired) != 3 {
 		t.Fatalf("fired %v", before.fired)
@@ -173,9 +173,9 @@ func TestHeirAgain(t *testing.T) {
 	}
 }
 
-// TestHeirOfOneStep: the limits of a step that have its name in the memory have none
-// in the record of who is alone.
-func TestHeirOfOneStep(t *testing.T) {
+// TestSuccessorOfOneStep: the limits of a step that have its name in the memory have none
+// in the record of a single rank.
+func TestSuccessorOfOneStep(t *testing.T) {
 	before := predecessor(t)
 	m := before.memory()
 	for i := range m.Rungs {
@@ -224,9 +224,9 @@ func TestLeadsAgain(t *testing.T) {
 	}
 }
 
-// TestHeirWithAnotherLimit: what was done at the size that the limit had is not known
+// TestSuccessorWithAnotherLimit: what was done at the size that the limit had is not known
 // of another size.
-func TestHeirWithAnotherLimit(t *testing.T) {
+func TestSuccessorWithAnotherLimit(t *testing.T) {
 	before := predecessor(t)
 	successor := successor(t, before.memory(), "")
 	successor.uses(100, 86)

@@ -151,8 +151,8 @@ func Dial(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Peer is who is at the other end: for a server who connected, for a client who
-// listens. The PID is 0 where it is of another PID namespace.
+// Peer is the process at the other end: for a server the client, for a client the
+// listener. The PID is 0 where it is of another PID namespace.
 func Peer(c *os.File) (pid, uid int, err error) {
 	var cred *unix.Ucred
 	if e := control(c, func(fd int) { cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {

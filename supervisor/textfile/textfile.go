@@ -1,7 +1,7 @@
 // Package textfile keeps a file of metrics for the textfile collector of node_exporter
 // (https://github.com/prometheus/node_exporter#textfile-collector): one a run, replaced
 // as a whole, removed at the end. The directory is the site's, may be shared by users
-// and nodes, and may be full, gone or hung: whoever tells waits for none of that.
+// and nodes, and may be full, gone or hung: no caller waits for that.
 package textfile
 
 import (

@@ -118,7 +118,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWhole: whoever reads meanwhile sees one text or another.
+// TestReadersSeeWhole: a reader sees one whole text or another.
 func TestReadersSeeWhole(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir, "46")

@@ -214,7 +214,7 @@ func TestBlockingCallAlone(t *testing.T) {
 	}
 }
 
-// TestMutexIsNotLent: who waits for a mutex goes on with the registers of its own
+// TestMutexIsNotLent: a thread that waits for a mutex goes on with the registers of its own
 // call behind it, and would not survive our end in the middle of ours.
 func TestMutexIsNotLent(t *testing.T) {
 	data := dataFile(t, 16<<20)

@@ -31,13 +31,13 @@ type CheckOptions struct {
 	Proc   string // where procfs is mounted, "/proc"
 	ID     rss.ProcID
 	Tracer int                // PID of the process that will trace, 0 for this one
-	Self   int                // PID of whoever the process must be alike in user and seccomp filters, 0 for this one
+	Self   int                // PID of the process whose user and seccomp filters it must have, 0 for this one
 	Ours   func(pid int) bool // says that it is a process of rsswarden's; nil for none
 }
 
 // Check says whether a process may be touched, from what /proc shows of it:
 // None, or why not and a detail for people. The process may change right after,
-// so whoever traces looks again. It writes nothing and asks no file system but
+// so the tracer checks again. It writes nothing and asks no file system but
 // procfs: a network file system that hangs does not hang the caller.
 func Check(o CheckOptions) (Refusal, string) {
 	c := check{CheckOptions: o, dir: filepath.Join(o.Proc, strconv.Itoa(o.ID.PID))}

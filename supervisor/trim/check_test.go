@@ -385,7 +385,7 @@ func TestCheckReal(t *testing.T) {
 		what     string
 		uid, by  int // 0 for this user
 		want     Refusal
-		filtered bool // the one who asks
+		filtered bool // the caller
 	}{
 		{"plain", 0, 0, None, false},
 		{"plain", plainUser, plainUser, None, false},

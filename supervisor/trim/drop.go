@@ -109,8 +109,8 @@ func mapsAs(fd int, dev, inode uint64) error {
 	return err
 }
 
-// cached is how much of a file is in the page cache. The kernel tells whoever
-// owns the file or may write it (cachestat(2)).
+// cached is how much of a file is in the page cache. The kernel tells
+// the file's owner and users that may write it (cachestat(2)).
 func cached(f *os.File) (rss.Bytes, bool) {
 	var st unix.Cachestat_t
 	if err := unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{}, &st, 0); err != nil {

@@ -341,7 +341,7 @@ func waitid(tid, options int) (si childInfo, err error) {
 // it has ended.
 //
 // A look comes first and takes nothing, because the end of a child of this
-// process belongs to whoever started it: its status must stay to be waited for.
+// process belongs to its starter: its status must stay to be waited for.
 // All other ends we take, or the process's own parent would not hear of them.
 func (s *session) news(t *thread) (stop int32, end bool) {
 	si, err := waitid(t.tid, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT)

@@ -38,7 +38,7 @@ type Mapping struct {
 
 // foreign begins the names of what is no file of a file system, although the
 // kernel shows a path, and of file systems that are the kernel's own.
-// /dev/shm is among them: what lies there is given back by whoever wrote it.
+// /dev/shm is among them: its owner gives that back.
 var foreign = [][]byte{
 	[]byte("/dev/"), []byte("/memfd:"), []byte("/SYSV"), []byte("/anon_hugepage"), []byte("/dmabuf:"),
 	[]byte("/[aio]"), []byte("/drm mm object"), []byte("/proc/"), []byte("/sys/"),

@@ -115,7 +115,7 @@ type session struct {
 	power capability
 	ends  ends
 	id    rss.ProcID
-	child bool // its end is for whoever waits in this process
+	child bool // its end is for a waiter in this process
 	stuck bool // something could not be stopped, or brought back
 
 	task    int // descriptor of /proc/PID/task

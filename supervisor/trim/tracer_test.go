@@ -274,8 +274,8 @@ func traceOn(args []string) int {
 	}
 }
 
-// Whoever traces may be killed at any moment: the process lives, and is right.
-// Where the tracer stood in the midst of its call, the thread's own call may
+// The tracer may be killed at any moment: the process lives, and is right.
+// Where the tracer was in the middle of its call, the thread's own call may
 // return as from a spurious wake-up.
 func TestTracerKilled(t *testing.T) {
 	if b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && b[0] != '0' && os.Geteuid() != 0 {

@@ -1,8 +1,8 @@
 // Package trim lowers the resident memory of a process that knows nothing of
 // us: it stops the process for a moment by ptrace(2), has one of its threads
 // call madvise(MADV_DONTNEED) on read-only shared mappings of files, and lets
-// it go. The pages leave the page tables and stay in the page cache; whoever
-// touches them again gets them back by a minor fault.
+// it go. The pages leave the page tables and stay in the page cache; a
+// later access gets them back by a minor fault.
 //
 // [Plan] reads what could be trimmed, and says why a process may not be
 // touched; a [Tracer] does it, one [Piece] at a time.

@@ -2,8 +2,8 @@ package view
 
 import "github.com/rsswarden/rsswarden/supervisor/event"
 
-// News is what is to be told, in this order: an [event.Found], an [event.LoaderSaid] or a
-// [Cured], whose head is left to whoever tells it, a [Fault] or a [Line].
+// News is what is to be reported, in this order: an [event.Found], an [event.LoaderSaid] or
+// a [Cured], whose head the reporter fills in, a [Fault] or a [Line].
 type News []any
 
 // Fault is that a part of ours does not work. The command runs on.

@@ -1,6 +1,6 @@
 // Package wake brings forward what would be done at the next tick: the kernel says that
 // a file has changed, or that memory is short, and one channel yields. What is said is
-// only a hint. Where the kernel does not say it, an error tells so, and who waits must
+// only a hint. Where the kernel does not say it, there is an error, and the waiter must
 // look for itself from time to time.
 package wake
 
@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Cause is a set of reasons to wake. Whoever has the bell gives each bit its meaning.
+// Cause is a set of reasons to wake. The owner of the bell gives each bit its meaning.
 type Cause uint32
 
 // Bell wakes one goroutine. What it rang for and was not answered yet counts once.

@@ -61,7 +61,7 @@ var built = struct {
 	paths map[string]string
 }{paths: map[string]string{}}
 
-// Find is [Program] for who has no test, such as a TestMain.
+// Find is [Program] for callers without a test, such as a TestMain.
 func Find(name string) (string, error) {
 	built.Lock()
 	defer built.Unlock()

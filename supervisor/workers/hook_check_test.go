@@ -178,7 +178,7 @@ func TestHookCheckNeverWaits(t *testing.T) {
 	environ := u.fs.Path("proc/7/environ")
 	_ = os.Remove(environ)
 	wardentest.NoError(t, unix.Mkfifo(environ, 0o600))
-	t.Cleanup(func() { // whoever waits for it is let go
+	t.Cleanup(func() { // releases a waiting reader
 		if fd, err := unix.Open(environ, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 			unix.Close(fd)
 		}
@@ -221,8 +221,8 @@ func TestTorchBehindMappings(t *testing.T) {
 	}
 }
 
-// TestUnhookedLine: --trim auto is named to a user who has not asked for it, and where
-// workers are trimmed it is not said that nothing is. The README shows the line.
+// TestUnhookedLine: --trim auto is named where it is not set, and where workers are trimmed
+// the line does not say that nothing is. The README shows the line.
 func TestUnhookedLine(t *testing.T) {
 	a := hookAnswer{program: program{rss.ProcID{PID: 1896}, "python3"}, obstacles: []obstacle{cleaned}}
 	for ptrace, want := range map[bool][2]string{

@@ -7,7 +7,7 @@ import (
 )
 
 // TestPSSFloor: a trainer's anonymous memory and what its forked workers have got since
-// count in full, whoever shares the rest; of several trainers, that may share, one counts.
+// count in full, however the rest is shared; of several trainers, that may share, one counts.
 func TestPSSFloor(t *testing.T) {
 	f := staffed(11, 12)
 	s := &rss.Sample{Procs: []rss.Proc{proc(1, 400, 90), proc(11, 400, 20), proc(12, 400, 20)}}

@@ -13,14 +13,14 @@ import (
 type roles struct {
 	places *environReader
 	kept   map[rss.ProcID]rss.Role
-	byRank bool // RANK tells who is a rank
+	byRank bool // RANK shows which processes are ranks
 
 	// leads are processes that started the other ranks and are rank 0 themselves, such as
 	// Lightning's main process; open are those for which that is not certain yet.
 	leads, open map[rss.ProcID]bool
 }
 
-// assign completes the roles of the sample. hello tells who has the hook.
+// assign completes the roles of the sample. hello says which processes have the hook.
 //
 // A process inherits the environment of who started it, so trainer, workers and helpers of
 // one rank all have its LOCAL_RANK. The trainer is the uppermost of them that said hello, or

@@ -31,7 +31,7 @@ func (all Trainers) loader(like func(*event.DataLoader) bool) bool {
 	return false
 }
 
-// Recycling says that a worker is being replaced, whoever asked for it.
+// Recycling says that a worker is being replaced, by a rule or on request.
 func (all Trainers) Recycling() bool {
 	return all.loader(func(l *event.DataLoader) bool { return l.Starting != 0 || len(l.Leaving) > 0 })
 }

@@ -33,7 +33,7 @@ func story(out string) (lines []string) {
 	return lines[:max(0, len(lines)-1)]
 }
 
-// colour is that of a line, by who says it.
+// colour is that of a line, by its source.
 func colour(line string) string {
 	switch {
 	case strings.HasPrefix(line, "# "):

@@ -16,7 +16,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 
 
 class Records(torch.utils.data.Dataset):
-    """Record i is sixteen numbers that follow from i. Who reads it keeps leak KB, by mistake."""
+    """Record i is sixteen numbers that follow from i. A reader keeps leak KB, by mistake."""
 
     def __init__(self, records, leak):
         self.records, self.leak, self.kept = records, leak, []

@@ -86,8 +86,8 @@ func (m *machine) boot(args []string, c *console, timeout time.Duration) error {
 	if timeout == 0 {
 		timeout = 3 * time.Minute
 	}
-	// Whoever ends this process without a word, as `go test -timeout` does, ends
-	// QEMU too: the signal is sent when the thread that started it ends.
+	// An abrupt end of this process, as by `go test -timeout`, ends QEMU too: the signal
+	// is sent when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(m.qemu, args...)

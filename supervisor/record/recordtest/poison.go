@@ -11,7 +11,7 @@ import (
 // Poison puts a text in front of every string of the values, one kind of string at a
 // time, and calls do while it stands there: a kind is the way to it by names of fields,
 // "Meta.Command", "Events.Detail". At last all of them have it at once, and the kind is
-// "". Whoever shows runs must bear it: whoever wrote a record chose what stands in it.
+// "". Every view of runs must cope with it: a record's owner chose its content.
 // The values are pointers, or slices of them.
 func Poison(text string, do func(kind string), values ...any) {
 	all := map[string][]reflect.Value{}

@@ -13,7 +13,7 @@ import (
 )
 
 // While a run goes on, its watcher alone has the record open and gives it out:
-// whoever connects to a socket beside it is sent what it holds, in frames.
+// a client that connects to a socket beside it gets its content, in frames.
 
 // liveName is the socket's name in the record's directory.
 const liveName = "live"

@@ -153,7 +153,7 @@ func (h *head) Write(p []byte) (int, error) {
 const maxSize = fullSize
 
 // source is the record in a directory. Its path is looked up once: what was checked is
-// what is read, whoever owns it and wherever its names lead meanwhile.
+// what is read, even if its owner or its links change meanwhile.
 type source struct {
 	name string
 	dir  *os.File // by O_PATH
