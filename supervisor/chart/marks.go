@@ -238,7 +238,7 @@ func CameOf(m *analysis.Mark) (text string) {
 }
 
 func decisionText(d *event.Decision) string {
-	text := fmt.Sprintf("%s on %s", d.Rule, d.Limit)
+	text := d.Rule + " on " + phrase.LimitName(&event.Limit{Name: d.Limit})
 	if d.Asked() {
 		text = fmt.Sprintf("%s, requested by process %d", d.Action, d.By)
 	}

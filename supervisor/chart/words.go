@@ -4,13 +4,14 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // LimitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
 func LimitTitle(l *event.Limit) string {
-	title := string(l.Name)
-	if l.Scope != "" && string(l.Scope) != title {
+	title := phrase.LimitName(l)
+	if l.Scope != "" && string(l.Scope) != title && l.Name != event.LimitUser {
 		title += ", " + string(l.Scope)
 	}
 	if who, _, _ := strings.Cut(values.Plain(l.Enforcer), ","); who != "" {

@@ -61,6 +61,32 @@ func newPageTable(id, title string, heads ...string) pageTable {
 	return t
 }
 
+// pageCell is a number in a table, Text "–" for none, which a phone leaves out.
+type pageCell struct{ Class, Label, Text string }
+
+// newPageCell makes one of a count, of bytes, or of seconds.
+func newPageCell(class, label string, v any) pageCell {
+	c := pageCell{class, label, "–"}
+	switch v := v.(type) {
+	case int:
+		if v > 0 {
+			c.Text = values.Digits(uint64(v))
+		}
+	case rss.Bytes:
+		if v > 0 {
+			c.Text = v.String()
+		}
+	case float64:
+		if v > 0 {
+			c.Text = values.Seconds(v)
+		}
+	}
+	if c.Text == "–" {
+		c.Class += " h"
+	}
+	return c
+}
+
 // JoinedLimits are the limits, those of ranks that led in turn as one, the fullest first.
 func (p *page) JoinedLimits() []analysis.Limit {
 	list := slices.Clone(analysis.JoinLimits(p.Limits))
