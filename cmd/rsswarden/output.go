@@ -92,6 +92,11 @@ func columns(f *os.File) int {
 	return 80
 }
 
+// styleOf is how standard output shows text.
+func styleOf(p process) text.Style {
+	return text.Style{Color: colours(p), ASCII: !utf8Locale(p), Width: columns(p.stdout)}
+}
+
 // colours says whether to colour: on a terminal, unless NO_COLOR is set (no-color.org).
 func colours(p process) bool {
 	_, err := unix.IoctlGetTermios(int(p.stdout.Fd()), unix.TCGETS)

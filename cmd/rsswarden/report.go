@@ -30,6 +30,7 @@ func reportCommand(p process) *cli.Command {
 			recordStatus,
 		Flags: []cli.Flag{
 			jsonFlag(),
+			&cli.BoolFlag{Name: "full", Usage: "all that was found: limits, processes, evidence"},
 			&cli.BoolFlag{Name: "csv", Usage: "every sample of every process, as CSV"},
 			&cli.StringFlag{Name: "html", Usage: "write a page to `FILE`: a timeline to zoom into, in one file"},
 			&cli.StringFlag{Name: "svg", Usage: "write the timeline to `FILE` as an image"},
@@ -53,7 +54,7 @@ func reportCommand(p process) *cli.Command {
 			return advise(p, args, c.Bool("json"))
 		}
 		return printReport(p, args, reportOptions{
-			json: c.Bool("json"), csv: c.Bool("csv"), html: c.String("html"), svg: c.String("svg"), noSlurm: c.Bool("no-slurm"),
+			json: c.Bool("json"), csv: c.Bool("csv"), full: c.Bool("full"), html: c.String("html"), svg: c.String("svg"), noSlurm: c.Bool("no-slurm"),
 		})
 	})
 }
@@ -77,7 +78,7 @@ func checkCombinations(c *cli.Context) error {
 }
 
 type reportOptions struct {
-	json, csv, noSlurm bool
+	json, csv, full, noSlurm bool
 	html, svg          string
 }
 
@@ -119,7 +120,7 @@ func printReport(p process, args []string, o reportOptions) error {
 	if o.csv {
 		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
 	}
-	return show(p, o.json, rep, func(w io.Writer) error { return render.Text(w, rep, columns(p.stdout), colours(p)) })
+	return show(p, o.json, rep, func(w io.Writer) error { return render.Text(w, rep, styleOf(p), o.full) })
 }
 
 // advise prints what all runs in the directories come to.
@@ -160,7 +161,7 @@ func advise(p process, dirs []string, asJSON bool) error {
 		Advice []analysis.AdviceLine `json:"advice"`
 	}{analysis.Version, len(runs), lines}
 	return show(p, asJSON, forPrograms, func(w io.Writer) error {
-		return render.WriteAdvice(w, len(runs), lines, columns(p.stdout), colours(p))
+		return render.WriteAdvice(w, len(runs), lines, styleOf(p))
 	})
 }
 

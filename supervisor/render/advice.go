@@ -25,17 +25,12 @@ const mostKinds = 5
 // last is told first. Each line has what it rests on, and there is none for
 // which the records have nothing.
 func Advise(runs []*record.Run) []analysis.AdviceLine {
-	return advise(analysis.Gather(runs), true)
-}
-
-// advise leaves out, where it is not asked for them, what else tells of findings.
-func advise(runs []*analysis.RunScan, findings bool) []analysis.AdviceLine {
 	var all []analysis.AdviceLine
-	kinds := analysis.Programs(runs)
+	kinds := analysis.Programs(analysis.Gather(runs))
 	for i := range kinds[:min(len(kinds), mostKinds)] {
 		k := &kinds[i]
 		lines := adviseKind(k)
-		if line, ok := adviseFinding(k); ok && findings {
+		if line, ok := adviseFinding(k); ok {
 			lines = append(lines, line)
 		}
 		if len(kinds) > 1 {
@@ -46,6 +41,37 @@ func advise(runs []*analysis.RunScan, findings bool) []analysis.AdviceLine {
 		all = append(all, lines...)
 	}
 	return all
+}
+
+// adviceOf is the advice of one job: what its summary says to ask for, then what the loaders
+// could do with less.
+func adviceOf(rep *analysis.Result) []analysis.AdviceLine {
+	lines := []analysis.AdviceLine{}
+	n := &rep.Brief.Next
+	if line := NextLine(n); line != "" {
+		l := analysis.AdviceLine{Line: line, Why: NextWhy(n)}
+		if n.Option == "--mem" {
+			l.Mem = n.Size
+		}
+		if p := rep.Brief.Peak; p != nil {
+			l.Evidence = phrase.Use(p.Name, p.Used, p.Limit) + ", " + p.Compared() + "; " + against(p)
+		}
+		lines = append(lines, l)
+	}
+	kinds := analysis.Programs(rep.Scanned)
+	if len(kinds) == 0 {
+		return lines
+	}
+	key, ok := kinds[0].Key()
+	if !ok {
+		return lines
+	}
+	if len(lines) > 0 {
+		if text := memOf(&kinds[0], key).growing(); text != "" {
+			lines[0].Why += "; " + text
+		}
+	}
+	return append(lines, adviseLoaders(&kinds[0], key)...)
 }
 
 // adviseKind gives the lines for one kind.

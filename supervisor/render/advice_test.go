@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -340,7 +341,7 @@ func TestFindingIsAdvisedOnce(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	var b bytes.Buffer
-	wardentest.NoError(t, Text(&b, told([]*record.Run{r}, nil, scenetest.Noon), 80, false))
+	wardentest.NoError(t, Text(&b, told([]*record.Run{r}, nil, scenetest.Noon), values.Style{}, false))
 	if n := strings.Count(b.String(), last.Line); n != 1 {
 		t.Errorf("the report tells it %d times", n)
 	}

@@ -46,9 +46,7 @@ func Explain(rep *analysis.Result, now time.Time) {
 			rep.Notes = append(rep.Notes, rep.Clock.Note)
 		}
 	}
-	if rep.Advice = advise(rep.Scanned, false); rep.Advice == nil {
-		rep.Advice = []analysis.AdviceLine{}
-	}
+	rep.Advice = adviceOf(rep)
 }
 
 func tell(q *analysis.Case, now time.Time) *caseText { return &caseText{q, now.Location(), now} }

@@ -45,7 +45,7 @@ func FuzzReport(f *testing.F) {
 		for _, s := range []*analysis.SlurmSays{nil, said} {
 			var text, table bytes.Buffer
 			rep := told([]*record.Run{r}, s, time.Unix(1e9, 0))
-			wardentest.NoError(t, Text(&text, rep, 80, false))
+			wardentest.NoError(t, Text(&text, rep, values.Style{}, true))
 			wardentest.NoError(t, CSV(&table, []*record.Run{r}))
 			if s := strings.ReplaceAll(text.String(), "\n", ""); values.Plain(s) != s {
 				t.Errorf("control characters in %q", s)

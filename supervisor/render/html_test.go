@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -80,7 +81,7 @@ func shown(t *testing.T, runs []*record.Run, said *analysis.SlurmSays, withTable
 		wardentest.NoError(t, CSV(&table, runs))
 	}
 	for _, err := range []error{
-		Text(&text, rep, 80, false), WriteAdvice(&advice, 1, rep.Advice, 80, false), HTML(&page, rep), SVG(&svg, rep),
+		Text(&text, rep, values.Style{}, true), WriteAdvice(&advice, 1, rep.Advice, values.Style{}), HTML(&page, rep), SVG(&svg, rep),
 	} {
 		wardentest.NoError(t, err)
 	}

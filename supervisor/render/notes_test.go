@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -40,7 +41,7 @@ func TestNotesOnce(t *testing.T) {
 	}
 	page, _ := writeBoth(t, rep)
 	var text bytes.Buffer
-	wardentest.NoError(t, Text(&text, rep, 80, false))
+	wardentest.NoError(t, Text(&text, rep, values.Style{}, true))
 	if strings.Contains(page, "\uFFFD") || strings.Contains(text.String(), "\uFFFD") {
 		t.Error("a line of ours broke off in what cannot be shown")
 	}

@@ -34,14 +34,14 @@ func Summary(b *analysis.Brief, style values.Style) []string {
 		return nil
 	}
 	paint := gradePaint[b.Outcome.Grade()]
-	lines := []string{style.Paint(paint, style.Plain(Glyph(b.Outcome)+" "+Ending(b)))}
+	lines := []string{style.Paint(paint, style.Plain(Glyph(b.Outcome)+" "+values.Plain(Ending(b))))}
 	for _, row := range [][2]string{{"peak", ""}, {"did", didWords(b)}, {"next", NextWords(b)}, {"more", moreWords(b)}} {
 		label := fmt.Sprintf("  %-4s ", row[0])
 		switch {
 		case row[0] == "peak":
 			lines = append(lines, label+peakWords(b, style, paint))
 		case row[1] != "":
-			text := style.Plain(values.Cut(row[1], style.Columns()-len(label)-len(programPrefix)))
+			text := style.Plain(values.Cut(values.Plain(row[1]), style.Columns()-len(label)-len(programPrefix)))
 			if row[0] == "next" {
 				text = style.Paint(values.Bold, text)
 			}
@@ -97,7 +97,7 @@ func Headline(b *analysis.Brief) string {
 		case b.Signal != nil && *b.Signal == "SIGKILL":
 			return "out of memory: the kernel killed " + name
 		case b.OK():
-			return fmt.Sprintf("out of memory: the kernel killed %s; the command went on", values.Count(int(max(b.Kills, 1)), "process"))
+			return fmt.Sprintf("out of memory: %s killed; the command went on", values.Count(int(max(b.Kills, 1)), "process"))
 		case b.Kills > 0:
 			return "out of memory: the kernel killed " + values.Count(int(b.Kills), "process")
 		}
@@ -112,10 +112,14 @@ func Headline(b *analysis.Brief) string {
 		}
 		return "stopped by rule " + values.Cut(values.Plain(b.Rule), 30)
 	case event.RunCancelled:
-		if b.Cancelled == "" {
-			return "cancelled"
+		text := "cancelled"
+		if b.Cancelled != "" {
+			text += ": " + values.Plain(b.Cancelled)
 		}
-		return "cancelled: " + values.Plain(b.Cancelled)
+		if b.Memory != event.MemoryFine {
+			text += besides(b)
+		}
+		return text
 	case event.RunUnknown:
 		if b.Attached != "" {
 			return b.Attached
@@ -143,8 +147,15 @@ func Headline(b *analysis.Brief) string {
 	return "finished, memory fine"
 }
 
-// Ending is the headline with the exit status and how long it took.
-func Ending(b *analysis.Brief) string { return Headline(b) + headTail(b) }
+// Ending is the headline with the exit status and how long it took, as far as that fits.
+func Ending(b *analysis.Brief) string {
+	const room = 80 - len(programPrefix) - 2
+	text := Headline(b) + headTail(b, true)
+	if values.Columns(text) > room {
+		text = Headline(b) + headTail(b, false)
+	}
+	return values.Cut(text, room)
+}
 
 func probably(b *analysis.Brief) string {
 	if b.Probably {
@@ -188,14 +199,14 @@ func exitWords(b *analysis.Brief) string {
 }
 
 // headTail is the exit status and how long it took: " (exit 0, 19 s)".
-func headTail(b *analysis.Brief) string {
+func headTail(b *analysis.Brief, long bool) string {
 	var parts []string
 	if b.Outcome == event.RunRequeued && b.Rule != "" {
 		parts = append(parts, "rule "+values.Cut(values.Plain(b.Rule), 24))
 	} else if how := exitWords(b); how != "" {
 		parts = append(parts, how)
 	}
-	if b.Took > 0 {
+	if b.Took > 0 && long {
 		parts = append(parts, took(b.Duration()))
 	}
 	tail := ""
@@ -233,7 +244,7 @@ func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string
 		return style.Plain(text)
 	}
 	if l.Used == 0 {
-		return style.Plain("no use seen of " + l.Limit.Typed() + ", " + phrase.LimitName(l))
+		return style.Plain(values.Plain("no use seen of " + l.Limit.Typed() + ", " + phrase.LimitName(l)))
 	}
 	what := phrase.LimitName(l)
 	switch {
@@ -244,9 +255,12 @@ func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string
 	case b.Outcome == event.RunKilled && l.Name == event.LimitCgroup && b.Kills == 0:
 		what = "no OOM kill seen"
 	}
+	if b.Watched == event.WatchedParts {
+		what += "; seen in part"
+	}
 	share := fmt.Sprintf("%5s", values.Percent(l.Ratio()))
 	return style.Paint(paint, style.Bar(l.Ratio(), barColumns)) + " " + style.Paint(values.Bold, share) + "  " +
-		phrase.Use(l.Name, l.Used, l.Limit) + style.Paint(values.Dim, ", "+what)
+		style.Plain(phrase.Use(l.Name, l.Used, l.Limit)) + style.Paint(values.Dim, style.Plain(", "+values.Plain(what)))
 }
 
 // deedWords counts what was done; empty for nothing.

@@ -18,20 +18,41 @@ import (
 // leastWidth is how narrow a text report gets.
 const leastWidth = 60
 
-// Text writes a report for a terminal of so many columns, 80 if 0: the
-// verdict first, then what it follows from. Without color there is no escape
-// sequence in it, and with it none but our own: every line is cleaned as it is written,
-// since a record may have been made to hold one in any of its fields.
-func Text(w io.Writer, rep *analysis.Result, width int, color bool) error {
-	if width <= 0 {
-		width = 80
+// Text writes a report for people: how the run ended, its memory, what was done, why, what
+// to ask for next, and where there is more; full adds all that was found. Every line is
+// cleaned as it is written, since a record may have been made to hold an escape sequence in
+// any of its fields.
+func Text(w io.Writer, rep *analysis.Result, style values.Style, full bool) error {
+	t := newTextReport(rep, style)
+	if len(rep.Runs) == 0 {
+		t.para("", "", rep.Verdict)
+	} else {
+		t.brief(rep, full)
 	}
-	t := &textReport{width: max(width, leastWidth), color: color, zone: time.Local}
-	if !rep.Start.IsZero() {
+	if full {
+		t.full(rep)
+	}
+	return t.write(w, "report")
+}
+
+func newTextReport(rep *analysis.Result, style values.Style) *textReport {
+	style.Width = max(style.Columns(), leastWidth)
+	t := &textReport{style: style, zone: time.Local}
+	if rep != nil && !rep.Start.IsZero() {
 		t.zone = rep.Start.Location()
 	}
-	t.head(rep)
-	t.together(rep)
+	return t
+}
+
+func (t *textReport) write(w io.Writer, what string) error {
+	if _, err := io.WriteString(w, t.b.String()); err != nil {
+		return fmt.Errorf("cannot write %s: %w", what, err)
+	}
+	return nil
+}
+
+// full writes all that was found, with its sources.
+func (t *textReport) full(rep *analysis.Result) {
 	t.limits(rep)
 	if !nodeByNode(rep) {
 		peaks, roles := &rep.Peaks, rep.Roles
@@ -48,9 +69,9 @@ func Text(w io.Writer, rep *analysis.Result, width int, color bool) error {
 		t.section("forecasts")
 		t.para("  ", "  ", rep.Forecast.Note)
 	}
-	t.section("next time")
+	t.section("advice, with what it rests on")
 	t.adviceLines(rep.Advice)
-	t.section("what the verdict follows from")
+	t.section("evidence")
 	for _, e := range rep.Evidence {
 		t.para("  ", "    ", values.Plain(e))
 	}
@@ -60,75 +81,45 @@ func Text(w io.Writer, rep *analysis.Result, width int, color bool) error {
 	}
 	t.eachNode(rep)
 	t.notes(rep)
-	if _, err := io.WriteString(w, t.b.String()); err != nil {
-		return fmt.Errorf("cannot write report: %w", err)
-	}
-	return nil
 }
 
 // WriteAdvice writes what so many runs come to, as [Text] writes that of one.
-func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, width int, color bool) error {
-	t := &textReport{width: max(width, leastWidth), color: color, zone: time.Local}
-	t.styled(bold, "", "", "next time, from "+values.Count(runs, "run"))
+func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, style values.Style) error {
+	t := newTextReport(nil, style)
+	t.styled(values.Bold, "", "", "next time, from "+values.Count(runs, "run"))
 	if len(lines) == 0 {
 		t.para("  ", "  ", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
 	}
 	t.adviceLines(lines)
-	if _, err := io.WriteString(w, t.b.String()); err != nil {
-		return fmt.Errorf("cannot write advice: %w", err)
-	}
-	return nil
+	return t.write(w, "advice")
 }
 
 // textReport is a report on its way to a terminal.
 type textReport struct {
 	b     strings.Builder
 	title string // of a section that has no line yet
-	width int
-	color bool
+	style values.Style
 	zone  *time.Location
-}
-
-// Styles of a terminal, ECMA-48 SGR.
-const (
-	bold  = "1"
-	dim   = "2"
-	red   = "1;31"
-	green = "1;32"
-	amber = "1;33"
-)
-
-func (t *textReport) paint(style, s string) string {
-	if !t.color || s == "" {
-		return s
-	}
-	return "\x1b[" + style + "m" + s + "\x1b[0m"
 }
 
 // para writes a text broken into lines, the first behind an indent of its own.
 func (t *textReport) para(first, indent, s string) { t.styled("", first, indent, s) }
 
-func (t *textReport) styled(style, first, indent, s string) {
+func (t *textReport) styled(paint values.Paint, first, indent, s string) {
 	t.begin()
-	for i, line := range values.Wrap(s, t.width-values.Columns(indent)) {
-		in, line := indent, values.Plain(line)
+	for i, line := range values.Wrap(s, t.style.Columns()-values.Columns(indent)) {
+		in := indent
 		if i == 0 {
-			in = values.Plain(first)
+			in = first
 		}
-		t.b.WriteString(in)
-		if style == "" {
-			t.b.WriteString(line)
-		} else {
-			t.b.WriteString(t.paint(style, line))
-		}
-		t.b.WriteByte('\n')
+		t.b.WriteString(t.style.Plain(values.Plain(in)) + t.style.Paint(paint, t.style.Plain(values.Plain(line))) + "\n")
 	}
 }
 
 // line writes one line that fits, cut where it does not.
 func (t *textReport) line(format string, args ...any) {
 	t.begin()
-	t.b.WriteString(values.Cut(values.Plain(strings.TrimRight(fmt.Sprintf(format, args...), " ")), t.width) + "\n")
+	t.b.WriteString(t.style.Plain(values.Cut(values.Plain(strings.TrimRight(fmt.Sprintf(format, args...), " ")), t.style.Columns())) + "\n")
 }
 
 // section gives what follows a title. Where nothing does it is left out.
@@ -136,34 +127,9 @@ func (t *textReport) section(title string) { t.title = title }
 
 func (t *textReport) begin() {
 	if t.title != "" {
-		t.b.WriteString("\n" + t.paint(bold, values.Plain(t.title)) + "\n")
+		t.b.WriteString("\n" + t.style.Paint(values.Bold, values.Plain(t.title)) + "\n")
 		t.title = ""
 	}
-}
-
-// head writes the verdict, what ran, and when.
-func (t *textReport) head(rep *analysis.Result) {
-	style := map[string]string{"good": green, "open": green, "warn": amber, "bad": red}[mood(rep)]
-	t.styled(style, "", "", values.Plain(rep.Verdict))
-	if len(rep.Runs) == 0 {
-		return
-	}
-	t.b.WriteByte('\n')
-	r := &rep.Runs[0]
-	what := "run"
-	if rep.Job != "" {
-		what = "job " + values.Plain(rep.Job)
-	}
-	if rep.Told {
-		what += ", " + sizeOf(rep)
-	} else if n := len(rep.Runs); n > 1 {
-		what += fmt.Sprintf(", %s on %s", values.Count(n, "run"), values.Count(nodes(rep), "node"))
-	} else if r.Node != "" {
-		what += " on " + values.Plain(r.Node)
-	}
-	t.para("", "  ", fmt.Sprintf("%s, %s to %s (%s); cause: %s, %s", what, rep.Start.In(t.zone).Format(time.DateTime), t.clock(rep.End),
-		values.Span(analysis.Seconds(rep.Duration)), rep.Cause, known[rep.Certainty]))
-	t.line("%s", values.Command(r.Command, t.width))
 }
 
 // Which says which run it is by what a person knows it by: the job, the command, and
@@ -231,17 +197,17 @@ func (t *textReport) limits(rep *analysis.Result) {
 	for i := range list[:shown] {
 		l := &list[i]
 		line := fmt.Sprintf("  %-18s at most %s at %s", limitName(rep, list, i), phrase.Fill(l.Name, l.Used, l.Limit.Limit), t.clock(l.At))
-		if len([]rune(line)) > t.width {
+		if len([]rune(line)) > t.style.Columns() {
 			t.para("  ", "    ", line)
 		} else {
 			t.line("%s", line)
 		}
-		t.styled(dim, "    ", "    ", values.Plain(against(&l.Limit)))
+		t.styled(values.Dim, "    ", "    ", values.Plain(against(&l.Limit)))
 		if line, scale := sparkline(l.Spark); line != "" {
 			t.line("    %s  %s over %s", line, scale, values.Span(l.To.Sub(l.From)))
 		}
 		if l.Note != "" {
-			t.styled(dim, "    ", "    ", values.Plain(values.JoinLines(l.Note)))
+			t.styled(values.Dim, "    ", "    ", values.Plain(values.JoinLines(l.Note)))
 		}
 	}
 	if rest := list[shown:]; len(rest) > 0 {
@@ -391,14 +357,14 @@ func (t *textReport) actionLines(actions []event.ActionSum) {
 func (t *textReport) adviceLines(lines []analysis.AdviceLine) {
 	for i := range lines {
 		l := &lines[i]
-		t.styled(bold, "  ", "    ", values.Plain(l.Line))
+		t.styled(values.Bold, "  ", "    ", values.Plain(l.Line))
 		why := l.Why
 		if l.Risk != nil {
 			why += fmt.Sprintf("; of such jobs %s would still die, as far as the runs tell", values.Percent(*l.Risk))
 		}
 		t.para("    ", "    ", values.Plain(why))
 		if l.Evidence != "" {
-			t.styled(dim, "    ", "    ", values.Plain(l.Evidence))
+			t.styled(values.Dim, "    ", "    ", values.Plain(l.Evidence))
 		}
 	}
 }
@@ -495,7 +461,7 @@ func (t *textReport) grew(rep *analysis.Result) {
 	shown := min(len(rep.Findings), mostFindings)
 	for i := range rep.Findings[:shown] {
 		d := &rep.Findings[i]
-		t.styled(bold, "  ", "    ", findingTitle(d, len(rep.Runs)))
+		t.styled(values.Bold, "  ", "    ", findingTitle(d, len(rep.Runs)))
 		for _, e := range d.Evidence[:min(len(d.Evidence), mostBorne)] {
 			t.para("    ", "    ", values.Plain(e))
 		}

@@ -34,9 +34,7 @@ func (t *textReport) together(rep *analysis.Result) {
 	if !rep.Told {
 		return
 	}
-	if rep.Binding != nil {
-		t.b.WriteByte('\n')
-	}
+	t.b.WriteByte('\n')
 	for _, note := range togetherNotes(rep, t.zone) {
 		t.para("", "  ", values.Plain(note))
 	}

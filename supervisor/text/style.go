@@ -74,9 +74,10 @@ func (s Style) Plain(text string) string {
 
 // Bar draws a share as a bar of so many columns. What is not full never looks full.
 func (s Style) Bar(share float64, columns int) string {
-	if math.IsNaN(share) || share < 0 {
+	if math.IsNaN(share) {
 		share = 0
 	}
+	share = max(0, min(share, 1))
 	if s.ASCII {
 		n := min(int(share*float64(columns)), columns)
 		return strings.Repeat("#", n) + strings.Repeat(".", columns-n)

@@ -79,7 +79,7 @@ func TestKillOfAStranger(t *testing.T) {
 			must(t, err)
 			says := "finished, memory "
 			if c.ours {
-				says = "out of memory: the kernel killed 1 process; the command went on (exit 0"
+				says = "out of memory: 1 process killed; the command went on (exit 0"
 			}
 			if oom := strings.Contains(string(b), `"outcome":"oom"`); r.status != 0 || oom != c.ours || !strings.Contains(r.stderr, says) {
 				t.Errorf("status %d, want 0, outcome oom %v and %q\n%s", r.status, oom, says, r.stderr)

@@ -63,7 +63,7 @@ func TestAttachStop(t *testing.T) {
 	if end["by"] != "rsswarden" || end["code"] != nil || end["signal"] != nil || end["outcome"] != "stopped" {
 		t.Errorf("exit %v", end)
 	}
-	if want := "process " + p.PID() + " was stopped by rsswarden; watched for "; !strings.Contains(w.Stderr.String(), want) {
+	if want := "✖ stopped by rule 60%:stop ("; !strings.Contains(w.Stderr.String(), want) {
 		t.Errorf("said\n%s", w.Stderr.String())
 	}
 }

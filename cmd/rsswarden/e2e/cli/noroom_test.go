@@ -22,6 +22,9 @@ func TestNoRoomKnowsTheOptions(t *testing.T) {
 		t.Fatalf("options %q in\n%s", options, text)
 	}
 	for _, o := range options {
+		if strings.HasPrefix(o[1], "--help") {
+			continue // it runs nothing
+		}
 		args := []string{"-c", `ulimit -n 8; exec "$@"`, "sh", binary, "run", o[1]}
 		if o[2] != "" {
 			args = append(args, "value")

@@ -100,11 +100,8 @@ func (d *deathbed) read(t *testing.T, args ...string) *analysis.Result {
 	return &r
 }
 
-// verdict is the paragraph that a report begins with, as one line.
-func verdict(text string) string {
-	first, _, _ := strings.Cut(text, "\n\n")
-	return strings.Join(strings.Fields(first), " ")
-}
+// onOneLine is the text of a report as one line.
+func onOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // check asks for the report from all there is, without Slurm's word, and from
 // the journal alone.
@@ -143,7 +140,7 @@ func (d *deathbed) check(t *testing.T) {
 
 func (d *deathbed) judge(t *testing.T, from string, r *analysis.Result, text string, cause event.Cause, says string) {
 	t.Helper()
-	first := verdict(text)
+	first := onOneLine(text)
 	t.Logf("%s: %s, %s: %s", from, r.Cause, r.Certainty, first)
 	if r.Cause != cause {
 		t.Errorf("%s: cause %q, want %q", from, r.Cause, cause)
@@ -400,7 +397,7 @@ func TestReportOfArrayTask(t *testing.T) {
 		})
 		cmd := c.Command(t.Context(), warden, "report", name)
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(verdict(string(out)), "exit status "+task) {
+		if err != nil || !strings.Contains(onOneLine(string(out)), "exit status "+task) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}

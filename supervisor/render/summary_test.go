@@ -1,0 +1,119 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// TestSummaries: how a run may end, by how near it came to its limit and by what helped: each
+// pair is a summary of five lines of 80 columns at most.
+func TestSummaries(t *testing.T) {
+	gib := func(n float64) rss.Bytes { return rss.Bytes(n * float64(rss.GiB)) }
+	limit := func(name event.LimitName, share float64) *event.Limit {
+		l := &event.Limit{Name: name, Scope: event.ScopeJob, Accounting: event.AccountingCgroup, Limit: gib(3)}
+		if name == event.LimitUser {
+			l.Scope, l.Accounting = event.ScopeTree, event.AccountingRSS
+		}
+		l.Used = l.Limit.Scale(share)
+		return l
+	}
+	trimmed := event.Saved{Helped: 1, Recycled: 7, WorkerTrims: 30, Dropped: gib(2), Actions: []event.ActionSum{
+		{Action: event.ActionTrim, Fired: 9, Worked: 9, Freed: gib(1), PeakUsed: gib(2.7)},
+		{Action: event.ActionRecycle, Fired: 8, Worked: 7, Freed: gib(1.5), Paused: 0.35, PeakUsed: gib(2.8)},
+	}}
+	skipped := event.Saved{Actions: []event.ActionSum{
+		{Action: event.ActionTrim, Skipped: 2, Reasons: map[event.Reason]int{event.ReasonNoWorker: 2}},
+		{Action: event.ActionRecycle, Skipped: 1, Reasons: map[event.Reason]int{event.ReasonNoWorker: 1}},
+	}}
+	ends := []struct {
+		name string
+		set  func(*analysis.RunFacts)
+	}{
+		{"exit 0", func(*analysis.RunFacts) {}},
+		{"exit 3", func(f *analysis.RunFacts) { f.Code = 3 }},
+		{"exit 137", func(f *analysis.RunFacts) { f.Code = 137 }},
+		{"SIGKILL", func(f *analysis.RunFacts) { f.Signal = "SIGKILL" }},
+		{"SIGTERM from outside", func(f *analysis.RunFacts) { f.Signal, f.Cancelled = "SIGTERM", true }},
+		{"time limit", func(f *analysis.RunFacts) { f.Signal, f.Timeout = "SIGTERM", true }},
+		{"stop rule", func(f *analysis.RunFacts) { f.Code, f.Stopped = 137, true }},
+		{"requeue", func(f *analysis.RunFacts) { f.Signal, f.Requeued, f.Again = "SIGTERM", true, gib(3.75) }},
+		{"OverMemoryKill", func(f *analysis.RunFacts) { f.Signal, f.SlurmKill = "SIGTERM", true }},
+		{"none left", func(f *analysis.RunFacts) { f.Code, f.Lacked = 1, true }},
+		{"not known", func(f *analysis.RunFacts) { f.Ended = false }},
+		{"running", func(f *analysis.RunFacts) { f.Running, f.Ended = true, false }},
+	}
+	memories := []struct {
+		name string
+		set  func(*analysis.RunFacts)
+	}{
+		{"fine", func(f *analysis.RunFacts) { f.Peak = limit(event.LimitCgroup, 0.53) }},
+		{"tight, nothing helped", func(f *analysis.RunFacts) { f.Peak, f.Saved = limit(event.LimitCgroup, 0.92), &skipped }},
+		{"tight, helped", func(f *analysis.RunFacts) {
+			f.Peak, f.Saved = limit(event.LimitCgroup, 0.94), &trimmed
+			f.Without = map[event.LimitID]rss.Bytes{f.Peak.ID(): gib(5.2)}
+		}},
+		{"over --limit, growing", func(f *analysis.RunFacts) {
+			f.Peak, f.Saved = limit(event.LimitUser, 1.52), &skipped
+			f.Growing = map[event.LimitID]rss.Bytes{f.Peak.ID(): 66 * rss.MiB}
+		}},
+		{"the kernel counted an OOM kill", func(f *analysis.RunFacts) { f.Peak, f.OOM = limit(event.LimitCgroup, 1), true }},
+		{"no limit", func(*analysis.RunFacts) {}},
+	}
+	var all strings.Builder
+	for _, end := range ends {
+		for _, memory := range memories {
+			f := analysis.RunFacts{Ended: true, Saved: &event.Saved{}}
+			memory.set(&f)
+			end.set(&f)
+			if f.Ends = f.Peak; f.Peak != nil && f.Peak.Name == event.LimitUser {
+				f.Ends = nil
+			}
+			b := analysis.Brief{Brief: f.Brief(2*time.Hour + 5*time.Minute), Peak: f.Peak, Command: []string{"python", "train.py"}, Job: "4711", Recorded: true, Most: gib(1.2)}
+			switch {
+			case f.Signal != "":
+				b.Signal = &f.Signal
+			case f.Ended:
+				b.Code = &f.Code
+			}
+			if f.OOM {
+				b.Kills = 1
+			}
+			switch b.Outcome {
+			case event.RunStopped:
+				b.Rule = "95%:stop"
+			case event.RunRequeued:
+				b.Rule = "97%:requeue"
+			case event.RunCancelled:
+				b.Cancelled = f.Signal
+			case event.RunExhausted:
+				b.Lacked, b.LackedLimit = event.LimitFDs, &event.Limit{Name: event.LimitFDs, Used: 1019, Limit: 1024}
+			case event.RunUnknown:
+				b.At = time.Date(2026, 11, 20, 17, 55, 16, 0, time.UTC)
+			}
+			fmt.Fprintf(&all, "== %s, memory %s: %s\n", end.name, memory.name, b.Outcome)
+			lines := Summary(&b, values.Style{})
+			if len(lines) == 0 || len(lines) > 5 {
+				t.Errorf("%s, %s: %d lines", end.name, memory.name, len(lines))
+			}
+			for _, line := range lines {
+				line = programPrefix + line
+				if n := values.Columns(line); n > 80 || strings.Contains(line, "--mem=?") {
+					t.Errorf("%d columns: %s", n, line)
+				}
+				all.WriteString(line + "\n")
+			}
+			if Headline(&b) == "" || (f.Code != 0 || f.Signal != "") && strings.Contains(lines[0], "finished") {
+				t.Errorf("%s, %s: %q", end.name, memory.name, lines)
+			}
+		}
+	}
+	golden.Check(t, "testdata/summaries.txt", all.String())
+}

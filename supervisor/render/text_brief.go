@@ -1,0 +1,250 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	values "github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// labelColumns is how wide the labels of a report are: "Memory  ".
+const labelColumns = 8
+
+// block is one paragraph of a report, behind its label.
+type block struct {
+	*textReport
+	label string
+	begun bool
+}
+
+func (t *textReport) block(label string) *block { return &block{textReport: t, label: label} }
+
+// indent is what stands before the next line.
+func (k *block) indent() string {
+	if k.begun {
+		return strings.Repeat(" ", labelColumns)
+	}
+	k.begun = true
+	return fmt.Sprintf("%-*s", labelColumns, k.label)
+}
+
+// raw writes a line that fits, with colours of its own.
+func (k *block) raw(line string) { k.b.WriteString(k.indent() + line + "\n") }
+
+// say writes a text, wrapped.
+func (k *block) say(paint values.Paint, text string) {
+	k.styled(paint, k.indent(), strings.Repeat(" ", labelColumns), values.Plain(text))
+}
+
+// pair writes what stands first and, dim, what belongs to it: on one line where that fits.
+func (k *block) pair(paint values.Paint, first, second string) {
+	const column = 24
+	pad := max(column-values.Columns(first), 2)
+	if second == "" || labelColumns+values.Columns(first)+pad+values.Columns(second) > k.style.Columns() {
+		k.say(paint, first)
+		if second != "" {
+			k.styled(values.Dim, strings.Repeat(" ", labelColumns+2), strings.Repeat(" ", labelColumns+2), values.Plain(second))
+		}
+		return
+	}
+	k.raw(k.style.Paint(paint, k.style.Plain(values.Plain(first))) + strings.Repeat(" ", pad) + k.style.Paint(values.Dim, k.style.Plain(values.Plain(second))))
+}
+
+// brief writes how it ended, its memory, what was done, why, what to ask for next and where
+// there is more. Of a full report findings have a section of their own.
+func (t *textReport) brief(rep *analysis.Result, full bool) {
+	b := &rep.Brief
+	paint := gradePaint[b.Outcome.Grade()]
+	t.first(rep, paint)
+	t.b.WriteByte('\n')
+	t.memory(rep, paint)
+	t.did(rep)
+	t.why(rep, full)
+	t.next(rep)
+	t.more(rep)
+	t.together(rep)
+}
+
+// first is the headline, with which run it was at the right.
+func (t *textReport) first(rep *analysis.Result, paint values.Paint) {
+	b := &rep.Brief
+	left := Glyph(b.Outcome) + " " + Headline(b)
+	var parts []string
+	add := func(s string) {
+		if s != "" {
+			parts = append(parts, values.Plain(s))
+		}
+	}
+	add(cmp.Or(b.Job, b.ID))
+	add(commandName(b.Command))
+	if rep.Told {
+		add(sizeOf(rep))
+	} else {
+		add(rep.Runs[0].Node)
+	}
+	switch {
+	case b.Signal != nil:
+		add(*b.Signal)
+	case b.Code != nil:
+		add(fmt.Sprintf("exit %d", *b.Code))
+	}
+	add(took(analysis.Seconds(rep.Duration)))
+	right := strings.Join(parts, " · ")
+	pad := t.style.Columns() - values.Columns(left) - values.Columns(right)
+	line := t.style.Paint(paint, t.style.Plain(left))
+	if pad < 2 {
+		t.b.WriteString(line + "\n")
+		t.styled(values.Dim, "  ", "  ", right)
+	} else {
+		t.b.WriteString(line + strings.Repeat(" ", pad) + t.style.Paint(values.Dim, t.style.Plain(right)) + "\n")
+	}
+	t.styled(values.Dim, "  ", "  ", rep.Start.In(t.zone).Format(time.DateTime)+" to "+t.clock(rep.End)+", "+values.Command(b.Command, t.style.Columns()-38))
+}
+
+// memory is the peak, how use went over the run, and who had it.
+func (t *textReport) memory(rep *analysis.Result, paint values.Paint) {
+	b := &rep.Brief
+	k := t.block("Memory")
+	k.raw(peakWords(b, t.style, paint))
+	if b.Node != "" && len(rep.LastNodes()) > 1 {
+		k.say(values.Dim, "on "+b.Node+", the node that came nearest")
+	}
+	if l := nearestOf(rep); l != nil && !t.style.ASCII {
+		if line, _ := sparkline(l.Spark); line != "" {
+			k.raw(line + t.style.Paint(values.Dim, "   "+l.From.In(t.zone).Format(time.TimeOnly)+" to "+l.To.In(t.zone).Format(time.TimeOnly)))
+		}
+	}
+	if nodeByNode(rep) {
+		return
+	}
+	var parts []string
+	for i := range rep.Roles {
+		if r := &rep.Roles[i]; r.Peak > 0 {
+			parts = append(parts, fmt.Sprintf("%s %v", values.Count(r.Count, string(r.Role)), r.Peak))
+		}
+	}
+	if len(parts) > 0 {
+		k.say("", strings.Join(parts, ", ")+" of summed RSS, each at its highest")
+	}
+}
+
+// nearestOf is the limit of the brief with how it was used over the run, nil where no sample
+// has it.
+func nearestOf(rep *analysis.Result) *analysis.Limit {
+	var best *analysis.Limit
+	for i := range rep.Limits {
+		l := &rep.Limits[i]
+		if p := rep.Brief.Peak; p != nil && l.Name == p.Name && l.Scope == p.Scope && (best == nil || l.Ratio() > best.Ratio()) {
+			best = l
+		}
+	}
+	return best
+}
+
+// did is the ledger of actions, a line for each kind.
+func (t *textReport) did(rep *analysis.Result) {
+	s := &rep.Brief.Saved
+	k := t.block("Did")
+	if s.WorkerTrims > 0 {
+		k.pair("", values.Count(s.WorkerTrims, "trim")+" by workers", fmt.Sprintf("%v of pages, kept in the page cache", s.Dropped))
+	}
+	if rep.Brief.Helped == event.HelpedDryRun {
+		k.say("", "nothing: it was a dry run")
+	}
+	for i := range s.Actions {
+		a := &s.Actions[i]
+		if a.Action == event.ActionWarn || a.Worked == 0 {
+			continue
+		}
+		first := values.Count(a.Worked, string(a.Action))
+		var parts []string
+		if a.Freed > 0 {
+			parts = append(parts, fmt.Sprintf("freed %v", a.Freed))
+		}
+		if a.Paused > 0 {
+			parts = append(parts, "trainer paused "+values.Span(analysis.Seconds(a.Paused)))
+		}
+		if n := a.Fired - a.Worked; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d more did not work", n))
+		}
+		k.pair("", first, strings.Join(parts, "; "))
+	}
+	if text := skippedWords(s); text != "" && rep.Brief.Helped != event.HelpedDryRun {
+		k.say("", text)
+	}
+	for i := range rep.Cures {
+		k.say("", string(rep.Cures[i].Remedy)+": "+cureText(&rep.Cures[i]))
+	}
+}
+
+// mostWhys bounds what was found that a report begins with; --full has all.
+const mostWhys = 2
+
+// why is what ended it, and what grew.
+func (t *textReport) why(rep *analysis.Result, full bool) {
+	k := t.block("Why")
+	if rep.Cause != event.CauseEnded || rep.Told { // else the headline has said it
+		k.say("", rep.Verdict)
+	}
+	if full {
+		return
+	}
+	shown := min(len(rep.Findings), mostWhys)
+	for i := range rep.Findings[:shown] {
+		d := &rep.Findings[i]
+		text := findingTitle(d, len(rep.Runs))
+		if len(d.Evidence) > 0 {
+			text += ": " + d.Evidence[0]
+		}
+		k.say("", text)
+		if len(d.Advice) > 0 {
+			k.say(values.Bold, "do: "+d.Advice[0])
+		}
+	}
+	if n := len(rep.Findings) - shown; n > 0 {
+		k.say("", "and "+values.Count(n, "more finding")+": --full")
+	}
+	if n := len(rep.Notes); n > 0 && slices.ContainsFunc(rep.Runs, func(r analysis.Run) bool { return len(r.Damage) > 0 }) {
+		k.say("", "parts of the record could not be read: --full")
+	}
+}
+
+// next is what to type next time.
+func (t *textReport) next(rep *analysis.Result) {
+	k := t.block("Next")
+	b := &rep.Brief
+	if b.Outcome == event.RunExhausted {
+		k.say(values.Bold, b.Lacked.Cure())
+	}
+	for i := range rep.Advice {
+		l := &rep.Advice[i]
+		line := l.Line
+		if i == 0 && b.Next.Kind == event.NextKeep {
+			line = "keep " + line
+		}
+		k.pair(values.Bold, line, l.Why)
+	}
+	if n := b.Next.Without; n > b.Next.Size && n > 0 {
+		k.pair(values.Bold, "up to "+phrase.Roughly(n), "without rsswarden: an upper bound, estimated")
+	}
+}
+
+// more is the commands that show more.
+func (t *textReport) more(rep *analysis.Result) {
+	k := t.block("More")
+	which := cmp.Or(values.Plain(rep.Job), rep.Brief.ID)
+	if which == "" {
+		return
+	}
+	if b := &rep.Brief; b.Outcome == event.RunKilled && b.Job != "" {
+		k.say("", "sacct -j "+b.Job+" -o State,Reason,ExitCode")
+	}
+	k.pair("", "rsswarden report "+which+" --full", "limits, processes, evidence")
+	k.pair("", "rsswarden report "+which+" --html run.html", "a page with the chart")
+}
