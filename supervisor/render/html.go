@@ -125,16 +125,15 @@ func hashOf(s string) string {
 
 // Title is that of the window.
 func (p *page) Title() string {
-	parts := []string{Glyph(p.Brief.Outcome) + " " + string(p.Brief.Outcome), p.Command()}
+	parts := []string{Glyph(p.Brief.Outcome) + " " + string(p.Brief.Outcome), commandName(p.Brief.Command)}
 	if p.Job != "" {
 		parts = append(parts, values.Plain(p.Job))
 	}
 	return strings.Join(parts, " · ")
 }
 
-// Command names the command as people do: by the script that an interpreter runs.
-func (p *page) Command() string {
-	words := p.Brief.Command
+// commandName names a command as people do: by the script that an interpreter runs.
+func commandName(words []string) string {
 	if len(words) == 0 {
 		return "rsswarden"
 	}
@@ -148,7 +147,7 @@ func (p *page) Command() string {
 
 // Where is what ran, where and when, and how it ended.
 func (p *page) Where() string {
-	parts := []string{p.Command(), headline(p.Result, p.T)}
+	parts := []string{commandName(p.Brief.Command), headline(p.Result, p.T)}
 	if how := exitWords(&p.Brief); how != "" {
 		parts = append(parts, how)
 	}

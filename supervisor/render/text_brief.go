@@ -88,12 +88,7 @@ func (t *textReport) first(rep *analysis.Result, paint values.Paint) {
 	} else {
 		add(rep.Runs[0].Node)
 	}
-	switch {
-	case b.Signal != nil:
-		add(*b.Signal)
-	case b.Code != nil:
-		add(fmt.Sprintf("exit %d", *b.Code))
-	}
+	add(exitWords(b))
 	add(took(analysis.Seconds(rep.Duration)))
 	right := strings.Join(parts, " · ")
 	pad := t.style.Columns() - values.Columns(left) - values.Columns(right)
