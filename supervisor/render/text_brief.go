@@ -170,7 +170,7 @@ func (t *textReport) did(rep *analysis.Result) {
 		}
 		k.pair("", first, strings.Join(parts, "; "))
 	}
-	if text := skippedWords(s); text != "" && rep.Brief.Helped != event.HelpedDryRun {
+	if text := phrase.Skipped(s); text != "" && rep.Brief.Helped != event.HelpedDryRun {
 		k.say("", text)
 	}
 	for i := range rep.Cures {
