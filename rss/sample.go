@@ -87,7 +87,7 @@ type PSS struct {
 
 	// Anon is what of PSS is anonymous, Pss_Anon, File what is pages of files, Pss_File,
 	// and Mapped what of RSS is no anonymous page, shared memory included. Split is
-	// false, and they are 0, where the kernel does not tell: before Linux 5.3, but for
+	// false, and they are 0, where the kernel does not say: before Linux 5.3, except for
 	// readings in pieces.
 	Anon, File, Mapped Bytes
 	Split              bool

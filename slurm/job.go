@@ -147,7 +147,7 @@ func (j Job) String() string {
 var ErrNoEnd = errors.New("the job has no end")
 
 // FindEnd asks scontrol when Slurm ends the job: EndTime= of `scontrol show
-// job`. Before Slurm 23.02 the environment does not tell. The time is that of
+// job`. Before Slurm 23.02 the environment does not have it. The time is that of
 // the node's zone, as scontrol prints it.
 func FindEnd(ctx context.Context, j Job, scontrol func(ctx context.Context, args ...string) ([]byte, error)) (time.Time, error) {
 	if !isJobID(j.ID) {

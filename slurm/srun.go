@@ -114,7 +114,7 @@ func OverlapEnv(env []string) []string {
 }
 
 // OverlapRefused is why srun started nothing, in its own words, from what it wrote
-// to stderr: the first line that tells of an error.
+// to stderr: the first line with an error.
 func OverlapRefused(stderr []byte) string {
 	for line := range bytes.Lines(stderr) {
 		s := strings.TrimPrefix(strings.TrimSpace(string(line)), "srun: ")

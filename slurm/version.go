@@ -54,7 +54,7 @@ type Change struct {
 
 // Span is what holds from a release on, until the next span of its [Change].
 type Span struct {
-	From  Release // zero for 22.05 and, where nothing else is said, older
+	From  Release // zero for 22.05 and, unless stated otherwise, older
 	Holds string
 	// Run names the versions of the span that were run to see it; empty where Slurm's
 	// source was read only. Commit is the commit of Slurm's that began the span, where it

@@ -111,7 +111,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestAlertDryRun: what would be told is said, once a crossing, and nothing starts.
+// TestAlertDryRun: a line says what would be sent, once a crossing, and nothing starts.
 func TestAlertDryRun(t *testing.T) {
 	dir, with := telling(t, alert.Alertmanager)
 	s := opened(t, both(with, func(o *Options) { o.Settings.DryRun = true }))

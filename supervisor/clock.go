@@ -43,7 +43,7 @@ func (c *clock) sleep(pause time.Duration) time.Duration {
 	return pause
 }
 
-// look is the time, for a reading. A reading after a gap does not tell how fast
+// look is the time, for a reading. A reading after a gap does not show how fast
 // anything grew.
 func (e *engine) look() time.Duration {
 	now := e.now()

@@ -316,7 +316,7 @@ func TestPicklingHurries(t *testing.T) {
 	}
 }
 
-// TestRaised tells of what the hook did for --nofile.
+// TestRaised: what the hook did for --nofile is reported.
 func TestRaised(t *testing.T) {
 	s := newStand(t, withLoader(t))
 	id := s.trainer(20*rss.MiB, worker1)

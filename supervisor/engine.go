@@ -384,7 +384,7 @@ func (e *engine) looked() *tell.Look {
 	return l
 }
 
-// tellSignal tells of a signal that reached the holder.
+// tellSignal reports a signal that reached the holder.
 func (e *engine) tellSignal(sig hold.Signal) {
 	e.acts.Signal(sig)
 	now := e.now()

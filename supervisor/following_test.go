@@ -178,8 +178,8 @@ func (r *rankStand) untold() {
 	}
 }
 
-// TestOrdersWithoutNews: where the kernel tells of no changes orders are looked for
-// by the time.
+// TestOrdersWithoutNews: where the kernel reports no changes orders are looked for
+// periodically.
 func TestOrdersWithoutNews(t *testing.T) {
 	first, s, command := twoRanks(t)
 	first.untold()

@@ -129,7 +129,7 @@ func TestHandoverBeforeTheAct(t *testing.T) {
 	}
 }
 
-// TestCannotSaveHandover: where nothing can be written that is said once, and rules are
+// TestCannotSaveHandover: where nothing can be written one line says so, and rules are
 // carried out all the same.
 func TestCannotSaveHandover(t *testing.T) {
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=true")

@@ -193,8 +193,8 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 	}
 }
 
-// TestNewsDoNotPutLooksOff: inotify may tell of something more often than the
-// watcher pauses.
+// TestNewsDoNotPutLooksOff: inotify may report changes more often than the watcher
+// pauses.
 func TestNewsDoNotPutLooksOff(t *testing.T) {
 	with := withLoader(t)
 	s := opened(t, func(o *Options) { with(o); o.Settings.Interval = 20 * time.Millisecond })

@@ -109,7 +109,7 @@ func (e *engine) open(begin hold.Begin) {
 	e.observe.Slurm.Begin(e.now(), e.observe.Limits)
 }
 
-// openAlerts begins to tell receivers. A follower has no limits, and so no name for
+// openAlerts starts sending. A follower has no limits, and so no name for
 // the job from there.
 func (e *engine) openAlerts() {
 	opt := tell.AlertOptions{Environ: hold.Environ(), Start: e.Link.Start, Step: e.node.Me.Step}

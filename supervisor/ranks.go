@@ -88,8 +88,7 @@ func (e *engine) takeLead() bool {
 // meet finds the ranks that are here, and says whether the tree is to be read again.
 func (e *engine) meet() (changed bool) { return e.heardNode(e.node.Meet(e.now())) }
 
-// heardNode tells of what other ranks are up to, and does what follows from it. It says
-// whether any came or went.
+// heardNode reports news of other ranks and handles them. It says whether any came or went.
 func (e *engine) heardNode(n node.News) (changed bool) {
 	for _, f := range n.Faults {
 		e.fault(f.Part, f.Err)
@@ -222,7 +221,7 @@ func (e *engine) follow(by woken) {
 	}
 }
 
-// endFollowing says the last words. What memory did is the leader's to tell.
+// endFollowing writes the end of a follower. The leader reports memory.
 func (e *engine) endFollowing(exit *hold.Exit) {
 	if e.node.HasLock() {
 		e.endInherited()

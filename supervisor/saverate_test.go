@@ -77,7 +77,7 @@ type rateEnd struct {
 	recycles     int
 	late         int           // … of these after each worker had made three batches
 	stalls       time.Duration // in which the trainer stood still for recycles
-	why          string        // the last thing that was said, and what the memory was
+	why          string        // the last line, and the memory then
 }
 
 // simulate runs one job, bare and wrapped.

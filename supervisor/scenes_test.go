@@ -148,7 +148,7 @@ var scenes = map[string]func(*testing.T) *stand{
 		s.end(&hold.Exit{})
 		return s
 	},
-	// What would be done is said, and not done.
+	// A line says what would be done, and nothing is.
 	"dry-run": func(t *testing.T) *stand {
 		with := withLoader(t)
 		s := newStand(t, func(o *Options) { with(o); o.Settings.DryRun = true })
@@ -186,7 +186,7 @@ var scenes = map[string]func(*testing.T) *stand{
 	},
 }
 
-// TestScenes compares what is said of whole runs, on stderr and by events, with
+// TestScenes compares the output of whole runs, on stderr and by events, with
 // testdata/scenes, so that no restructuring changes it unseen. Times, sizes of this
 // process and names of its folders are left out; of samples, all but the first are.
 func TestScenes(t *testing.T) {

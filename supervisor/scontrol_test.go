@@ -15,7 +15,7 @@ import (
 )
 
 // TestEndIsAskedAgain: an administrator may have moved the job's end, and the
-// environment does not tell. That scontrol does not either is said.
+// environment does not say. If scontrol does not either, a line says so.
 func TestEndIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer observe.SlurmAnswer

@@ -57,7 +57,7 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 // status is what a client would get.
 func (s *stand) status() *control.Status { return s.tell.Status.Of(s.standing()) }
 
-// TestStatus: what is said of ranks and processes is what was read of them.
+// TestStatus: ranks and processes are shown as they were read.
 func TestStatus(t *testing.T) {
 	s, id := answering(t)
 	m := s.otherRank(1, 300*rss.MiB).Me

@@ -62,7 +62,7 @@ func (h *fakeHolder) Trim(r hold.TrimRequest) error {
 }
 func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
-// lines keeps what was said for people.
+// lines keeps the lines for people.
 type lines struct{ all []string }
 
 func (l *lines) Summary(draw func(text.Style) []string, _ any) {

@@ -23,7 +23,7 @@ type daemon struct {
 	text   *promfile
 	where  string            // as it was logged last
 	before string            // as the last look found it
-	failed map[string]string // what does not work, as it was said last, by part
+	failed map[string]string // the last reported failure, by part
 	extra  time.Time         // until then no look but those of the interval
 
 	told    bool   // the kernel reported a kill, and no look was taken since

@@ -168,7 +168,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// TestComplains: what does not work is said once, until it has worked again.
+// TestComplains: a failure is reported once, until the part has worked again.
 func TestComplains(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	must(t, os.Mkdir(dir, 0o755))
@@ -437,7 +437,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --boundin
 	if got["rsswarden_job_memory_limit_bytes 12"] != 100<<20 || got["rsswarden_processes 12 batch"] != 1 {
 		t.Errorf("%v\n%s", got, d.said())
 	}
-	// cgroup v1 tells root alone of OOM kills as they happen, which is said.
+	// cgroup v1 reports OOM kills as they happen to root only, and the metric says so.
 	if strings.Contains(page, "\nrsswarden_oom_unheard_steps 0\n") || !strings.Contains(page, "\nrsswarden_oom_unheard_steps ") || !strings.Contains(d.said(), "the kernel does not tell of OOM kills in some steps") {
 		t.Error(d.said())
 	}

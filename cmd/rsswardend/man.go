@@ -37,7 +37,7 @@ func flags() []cli.Flag {
 	}
 }
 
-// about tells of each option what --help has no room for.
+// about has for each option what does not fit into --help.
 var about = map[string]string{
 	"listen": "Serve metrics, at /metrics, at this address: 127.0.0.1:9759 by default, which this node\n" +
 		"alone reaches; :9759 serves other machines too, none turns it off.",

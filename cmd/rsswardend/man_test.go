@@ -12,7 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest/reference"
 )
 
-// TestManual: the page is clean and tells of each option.
+// TestManual: the page is clean and explains each option.
 func TestManual(t *testing.T) {
 	if _, err := exec.LookPath("man"); err != nil {
 		t.Skip("no man:", err)

@@ -18,7 +18,7 @@ type view struct {
 	killed []killed
 }
 
-// limited says that there is a limit to tell.
+// limited says that there is a limit to export.
 func limited(u *nodejobs.Use) bool {
 	return u.Measured && u.Limit != cgroup.Unlimited && u.Limit > 0
 }

@@ -19,8 +19,7 @@ const maxSteps = 64
 
 func key(j *nodejobs.Job) string { return j.Node + " " + j.ID }
 
-// watchOOM tells of kills as they are seen, and keeps a record of each job that had some
-// when it ends.
+// watchOOM reports kills as they are seen, and at its end records each job that had some.
 func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 	seen := uint64(0)
 	for i := range s.Ended {
@@ -61,7 +60,7 @@ func (d *daemon) forget(s *nodejobs.Snapshot) {
 	}
 }
 
-// hit takes in the kills of a job, tells of those that are new and returns how many.
+// hit takes in the kills of a job, reports new ones and returns how many.
 func (d *daemon) hit(j *nodejobs.Job, at time.Time) (more uint64) {
 	if j.OOMKills == 0 {
 		return 0

@@ -173,7 +173,7 @@ type oom struct {
 	first time.Time         // when the first kill was seen
 	near  time.Duration     // for how long nine tenths of the limit were used then
 	steps map[string]uint64 // kills by step, of those that were seen
-	said  time.Time         // when that was said last
+	said  time.Time         // when that was last reported
 	// unseen says that no look saw the job.
 	unseen bool
 }

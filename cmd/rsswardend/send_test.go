@@ -131,8 +131,8 @@ func TestSendStatus(t *testing.T) {
 	}
 }
 
-// TestSendTLS: a certificate counts, and so does SSL_CERT_FILE; nothing is said where
-// it does not hold.
+// TestSendTLS: certificates are verified, with SSL_CERT_FILE; nothing is sent where one is
+// not valid.
 func TestSendTLS(t *testing.T) {
 	r := receive(t, true, status(200, ""))
 	q := request(r.URL, `1`)
@@ -216,7 +216,7 @@ func TestSendSlow(t *testing.T) {
 	}
 }
 
-// TestSendRefused: what is said is the same each time, and has no URL in it.
+// TestSendRefused: the error is the same each time, and has no URL in it.
 func TestSendRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

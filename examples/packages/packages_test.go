@@ -92,7 +92,7 @@ func unpacked(t *testing.T) string {
 }
 
 // TestReleaseNeedsNothing: no program asks for an interpreter or a library, and none
-// tells of where it was built.
+// contains the path where it was built.
 func TestReleaseNeedsNothing(t *testing.T) {
 	root := unpacked(t)
 	for _, name := range []string{"rsswarden", "rsswardend"} {

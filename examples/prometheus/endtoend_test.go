@@ -216,7 +216,7 @@ func charged(t *testing.T, dir string) (n float64) {
 var headRE = regexp.MustCompile(`^# (?:HELP|TYPE) (rsswarden_\w+) `)
 
 // sameNames: promtool finds nothing to say about what daemon and node_exporter serve of
-// ours, and what both tell of they tell of in the same words.
+// ours, and metrics of both have the same help texts.
 func sameNames(t *testing.T, s *site) {
 	t.Helper()
 	heads := func(from, path string) map[string]string {

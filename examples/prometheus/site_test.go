@@ -110,7 +110,7 @@ func (s *site) query(t *testing.T, format string, args ...any) []promtest.Series
 	return got
 }
 
-// near are the alerts JobNearMemoryLimit of a job that Alertmanager tells of.
+// near are the alerts JobNearMemoryLimit of a job in Alertmanager.
 func (s *site) near(node, job string) (active []promtest.Alert) {
 	all, _ := s.alertmanager.Alerts() // it may be starting
 	for _, a := range all {

@@ -18,7 +18,7 @@
 // OOM kill. Writing may hang with the file system behind it; then so does the
 // job.
 //
-// cgroup v1 does not tell how much of its kernel memory is reclaimable: dentry
+// cgroup v1 does not say how much of its kernel memory is reclaimable: dentry
 // and inode caches count as unreclaimable there, so the v1 number errs on the
 // safe side.
 //

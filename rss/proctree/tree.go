@@ -43,7 +43,7 @@ const (
 )
 
 // relist is how many readings are made without a listing of /proc where no fork
-// is seen: what the last PID does not tell, such as a PID given back to the same
+// is seen: what the last PID does not show, such as a PID given back to the same
 // number by a checkpoint's restore, is seen by then.
 const relist = 16
 

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replace signals a worker of a pool. That is said at once: where it was the
-// last thing that the command lived to see, nothing else would tell.
+// replace signals a worker of a pool and reports that at once: if the command ends right
+// after, no other line would.
 func (a recycling) replace(f *Flight, l *event.Limit, p *rss.Proc) Running {
 	owner := a.Workers.Pools.Owner(p)
 	size := len(a.Workers.Pools.Members(owner))

@@ -217,7 +217,7 @@ func (a *Set) Hear(s Said) {
 	}
 }
 
-// Heard says that something was said that the action in flight has not looked at.
+// Heard says that there is a report that the action in flight has not looked at.
 func (a *Set) Heard() bool { return len(a.said) > 0 }
 
 // Planned takes in what a process has to give back, if that was read, and says whether a

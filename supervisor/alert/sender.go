@@ -294,8 +294,8 @@ type receiver struct {
 	tried  time.Time
 	due    time.Time // no try before
 	fails  int       // in a row
-	// near says that there may soon be no room to tell it anything, and lasting that
-	// what it was told last was made to outlast that.
+	// near says that there may soon be no memory to send anything, and lasting that what
+	// was sent last was made to outlast that.
 	near, lasting bool
 	// missed are the alerts that it was never told how they stood, by ID.
 	missed map[string]bool

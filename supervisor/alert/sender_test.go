@@ -299,8 +299,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedKeepsNothingBack: one message that a webhook does not take is no reason not
-// to tell it the others.
+// TestRefusedKeepsNothingBack: one message that a webhook does not take is no reason
+// to keep back the others.
 func TestRefusedKeepsNothingBack(t *testing.T) {
 	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81), at("85%", 86), at("90%", 91)})
@@ -464,8 +464,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestCloseWithNothing: nothing is started where there is nothing to tell, and none
-// where another goes on.
+// TestCloseWithNothing: no process is started where there is nothing to send, and none
+// where another leader goes on.
 func TestCloseWithNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()

@@ -17,8 +17,8 @@ const (
 	// otherPause is the least pause between two full reads for the sake of limits
 	// that the fast read does not look at.
 	otherPause = 100 * time.Millisecond
-	// LoaderPause is the pause at most, where loaders may appear and inotify
-	// does not tell.
+	// LoaderPause is the longest pause where loaders may appear and inotify does not
+	// work.
 	LoaderPause = 100 * time.Millisecond
 	// StoppedPause is the pause at least while all that is summed is stopped,
 	// and its sum with it. It bounds how late growth after SIGCONT is seen.

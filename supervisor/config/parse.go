@@ -152,8 +152,8 @@ func sortOf(v any) string {
 	}
 }
 
-// unknown says what a key was perhaps meant to be. The value tells of a table
-// whose name is the front of ours: [worker] with signal = "TERM".
+// unknown says what a key was perhaps meant to be. The value may be a table
+// whose name begins ours: [worker] with signal = "TERM".
 func unknown(name string, value any, keys []Key) string {
 	var names []string
 	for _, k := range keys {

@@ -140,8 +140,8 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// TestReleases: of what differs between releases of Slurm, that of the version found is
-// said, and a version that is unknown or newer than what was looked at is said to be.
+// TestReleases: the differences of the installed Slurm release are printed, and a version
+// that is unknown or newer than the known ones is called so.
 func TestReleases(t *testing.T) {
 	first := func(version string) (first Check, rest string) {
 		t.Helper()

@@ -227,8 +227,8 @@ func (l *logger) say(what string, err error) {
 	}
 }
 
-// flush gives what was said a moment. The starter may still say something:
-// the channel is never closed.
+// flush gives pending messages a moment. The starter may still send one: the channel is
+// never closed.
 func (l *logger) flush() {
 	if l.lines == nil {
 		return

@@ -320,8 +320,7 @@ func throttle(l *level, lim cgroup.Limits) event.Limit {
 	}
 }
 
-// hiddenLimit is a v1 limit above the topmost level that can be seen, which
-// memory.stat tells of.
+// hiddenLimit is a v1 limit above the topmost visible level, which memory.stat shows.
 func (s *cgroups) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit, bool) {
 	if s.path == nil || s.path.Version != 1 || !s.path.Partial || len(s.levels) == 0 {
 		return event.Limit{}, false

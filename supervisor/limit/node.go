@@ -76,7 +76,7 @@ func (s *node) limits(found []event.Limit, holdsTree func(dir string) bool) []ev
 }
 
 // NodeKills counts processes that the OOM killer has ended on the node since the set
-// was made, whosever they were; 0 where the kernel does not tell.
+// was made, of any job; 0 where the kernel does not say.
 func (s *node) NodeKills() uint64 {
 	if n, ok := proctree.NodeKills(s.cfg.Proc); ok && s.killsOK {
 		return less(n, s.killed)

@@ -79,7 +79,7 @@ func TestCollect(t *testing.T) {
 }
 
 // TestCollectHere runs collect.py without torch: each request is done once; where the C library has no
-// malloc_trim that is said, and a forked worker that shares most of its memory
+// malloc_trim it says so, and a forked worker that shares most of its memory
 // with its trainer leaves the shared part alone.
 func TestCollectHere(t *testing.T) {
 	t.Parallel()

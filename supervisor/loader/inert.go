@@ -36,7 +36,7 @@
 //
 // What the probe cannot see: a traceback that passes through sitecustomize, the
 // import of torch.utils.data.dataloader or a wrapped method of torch has a line
-// of ours; python -v and -X importtime tell of the imports; where
+// of ours; python -v and -X importtime show the imports; where
 // PYTHONPYCACHEPREFIX is set, compiled files of ours are written below it; and
 // a Python that may not read the hook directory (another user's, in a
 // container) keeps it on sys.path and finds nothing there. It is the same after

@@ -93,8 +93,8 @@ func layTorch(t testing.TB, dir string) {
 	must(t, os.CopyFS(dir, os.DirFS("testdata/liketorch")))
 }
 
-// saidIn counts who said hello in a run directory, and returns what was said of
-// hooks that are off.
+// saidIn counts the hellos in a run directory, and returns the reports of hooks that are
+// off.
 func saidIn(t testing.TB, dir string) (hello int, off string) {
 	t.Helper()
 	names, err := readDirNames(dir, 1000)

@@ -81,8 +81,8 @@ func TestUndelivered(t *testing.T) {
 	})
 }
 
-// TestWorkerStays has workers that do not end when they are told to: they are
-// made to, that is said, and they do not stand in the way of the next.
+// TestWorkerStays has workers that do not end on request: they are made to, that is
+// reported, and they do not block the next.
 func TestWorkerStays(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{"endless", "persistent"}, nil, func(t *testing.T, s *stand, loader string) {

@@ -200,7 +200,7 @@ func (c *Control) answered(id uint64, pid int) {
 
 func (c *Control) write(t *trainer) error {
 	if !t.met {
-		return nil // it gets this when all that it has said is read
+		return nil // it gets this when all its reports are read
 	}
 	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Private: c.private, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{}}
 	for _, id := range slices.Sorted(maps.Keys(c.pending)) {
@@ -305,7 +305,7 @@ func (t *trainer) heard(l *line, last bool) {
 	}
 }
 
-// adoptRequests makes what is asked of a trainer ours, once all that it has said is read.
+// adoptRequests takes over the pending requests of a trainer, once all its reports are read.
 func (c *Control) adoptRequests(t *trainer) {
 	t.met = true
 	for id, r := range t.before {

@@ -144,8 +144,8 @@ func maxMaps(t *testing.T) int {
 	return n
 }
 
-// TestSharing holds what is said of data sets near a limit, and that it is what
-// the process came to.
+// TestSharing: reports about data sets near a limit, compared with what the process
+// reached.
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	limit := maxMaps(t)

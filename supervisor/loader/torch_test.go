@@ -52,8 +52,8 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
-// TestUnknownTorch has torch's internals be others than the ones known: that is
-// said once, nothing is recycled, trimming goes on, the data are right.
+// TestUnknownTorch has torch with unknown internals: that is reported once, nothing is
+// recycled, trimming goes on, the data are right.
 func TestUnknownTorch(t *testing.T) {
 	t.Parallel()
 	type kase struct {

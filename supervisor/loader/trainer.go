@@ -110,8 +110,8 @@ func (t *trainer) tried(l *line) {
 	}
 }
 
-// unforked is what an iter line tells of workers that were not forked, nil where they
-// were, or where a hook of before did not tell.
+// unforked is what an iter line says about workers that were not forked, nil where they
+// were, or with an older hook.
 func (l *line) unforked() *Unforked {
 	if l.StartBy == "" {
 		return nil

@@ -290,7 +290,7 @@ func atHome(t testing.TB, env []string) []string {
 	return setEnv(setEnv(env, "XDG_CACHE_HOME", ""), EnvRuntime, t.TempDir())
 }
 
-// poll reads what was said and keeps it.
+// poll reads new reports and keeps them.
 func (tr *training) poll() []Said {
 	said := tr.ctl.Poll(true)
 	tr.said = append(tr.said, said...)
@@ -448,7 +448,7 @@ func (tr *training) notOff() {
 	}
 }
 
-// count says how often something was said, about a request where id is one.
+// count counts reports of a kind, about a request where id is one.
 func (tr *training) count(what event.Loader, id uint64) (n int) {
 	for _, s := range tr.said {
 		if s.What == what && (id == 0 || s.Request == id) {

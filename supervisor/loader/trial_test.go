@@ -23,7 +23,7 @@ import (
 type mutant struct {
 	name string
 	edit [][3]string // file below torch/utils/data, old, new
-	// why is said from the text, or from the first iterator, where nothing is tried;
+	// why is reported from the text, or from the first iterator, where nothing is tried;
 	// empty where a trial is made.
 	why string
 	// good says that a trial may find nothing wrong: what is recycled then is right.

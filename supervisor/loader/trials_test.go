@@ -121,7 +121,7 @@ func TestTriesTorch(t *testing.T) {
 }
 
 // TestTrialNeedsRoom: a trial is made only where every limit leaves room for it, it is
-// ended where that goes, and what cannot be tried is said once.
+// ended where that goes, and a torch that cannot be tried is reported once.
 func TestTrialNeedsRoom(t *testing.T) {
 	begun := func(t *testing.T) *trialStand {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -407,7 +407,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestBlind: where the kernel tells of no changes they are looked for by the time.
+// TestBlind: where the kernel reports no changes they are looked for periodically.
 func TestBlind(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)

@@ -88,7 +88,7 @@ func (p *Place) Ends() (n News, alone bool) {
 	return n, err == nil && !slices.ContainsFunc(members, func(m Member) bool { return m.Ended == nil && m.Holder != p.Me.Holder })
 }
 
-// tellEnds tells of ranks that were not met, and that said how they ended.
+// tellEnds reports ranks that were not met and that wrote how they ended.
 func (p *Place) tellEnds(n *News, left []Member) {
 	for i := range left {
 		if m := &left[i]; m.Ended != nil && !p.told[m.Holder] {

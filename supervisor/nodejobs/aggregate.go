@@ -29,7 +29,7 @@ func (n *notices) collect(kills uint64, ok bool) []news {
 	return list
 }
 
-// unheard counts the steps of which the kernel does not tell, and says why.
+// unheard counts the steps without notifications, and says why.
 func (n *notices) unheard(jobs []*dir) (steps int, why error) {
 	if n != nil {
 		n.mu.Lock()

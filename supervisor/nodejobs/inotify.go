@@ -16,9 +16,9 @@ import (
 
 // notices has the kernel tell which jobs and steps come and go, and in which of them the
 // OOM killer is at work, as it happens: a step that ends at once takes its counters
-// with it, and then no look finds them. inotify tells of directories, and on v2 of
-// memory.events; on v1 an eventfd in cgroup.event_control tells of each step, which
-// takes root. What cannot be asked for is counted and looked for as without.
+// with it, and then no look finds them. inotify reports directories, and on v2
+// memory.events; on v1 an eventfd in cgroup.event_control reports each step, for root
+// only. A step without a notification is counted, and read at each look as without.
 //
 // A goroutine of its own reads: a look at a thousand jobs takes longer than some of them
 // have left.
@@ -48,7 +48,7 @@ type notices struct {
 	rose  time.Time
 }
 
-// What the kernel is asked to tell of a directory.
+// ofDirs are the inotify events of a directory.
 const ofDirs = unix.IN_CREATE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 
 // share is the part of all descriptors that eventfds may take.
@@ -219,7 +219,7 @@ func (n *notices) free() {
 	}
 }
 
-// watchedDir is a directory that the kernel tells of: all above steps, and steps.
+// watchedDir is a directory that inotify watches: all above steps, and steps.
 type watchedDir struct {
 	*dir
 	node  string
@@ -281,7 +281,7 @@ func (n *notices) drain(buf []byte) (calm bool) {
 	}
 }
 
-// follow has the kernel tell of a directory, and takes in what is in it already.
+// follow watches a directory, and takes in what is in it already.
 func (n *notices) follow(s *watchedDir) {
 	if s.kind == kindStep {
 		n.register(s)

@@ -75,7 +75,7 @@ func (r *real) hit(task string, up int) {
 	}
 }
 
-// armed waits until the kernel was asked to tell of the step of a task.
+// armed waits until the step of a task is watched.
 func (r *real) armed(task string) { armed(r.t, r.Node, filepath.Dir(task)) }
 
 func armed(t *testing.T, n *Node, step string) {

@@ -2,8 +2,9 @@
 // reads what they are charged, what of it reclaim cannot take back, their limits,
 // the processes that the OOM killer ended, and when a limit is met if things go on as
 // they do. It reads files of cgroups, and the resident memory of processes where
-// there is no memory cgroup, as anybody may: no ptrace, no environment, no command line but
-// slurmstepd's, no file of a user. Where the kernel tells of OOM kills as they happen, it is asked to.
+// there is no memory cgroup, without privilege: no ptrace, no environment, no command line but
+// slurmstepd's, no file of a user. Where the kernel can report OOM kills as they happen, it is
+// asked to.
 //
 // # Where jobs are
 //
@@ -34,8 +35,8 @@
 // # OOM kills
 //
 // v1 counts a kill in the task where the victim was, and v2 up to the job; either count is
-// gone with its directory. After [Node.Listen] the kernel tells of jobs and steps that come
-// and go by inotify, and of kills by inotify on memory.events (v2, as anybody may) or an
+// gone with its directory. After [Node.Listen] the kernel reports jobs and steps that come
+// and go by inotify, and kills by inotify on memory.events (v2, without privilege) or an
 // eventfd for each step (v1, as root), so that the counters are read at once, and a kill
 // whose counters are gone already is known all the same: [Source] says how. An eventfd
 // tells before the kill, and once more when the directory is gone.
@@ -62,7 +63,7 @@ type Node struct {
 	Interval time.Duration
 
 	proc, sys string
-	name      string // of the node, where the tree does not tell
+	name      string // of the node, where the tree does not say
 
 	trees   []*tree
 	version int // of the tree that is being read
@@ -75,7 +76,7 @@ type Node struct {
 	files  int  // RLIMIT_NOFILE
 	levels int  // jobs and steps that were measured in this look
 
-	notices *notices // nil where the kernel was not asked to tell
+	notices *notices // nil without notifications
 	nodeKills
 
 	lists    int // directories listed, for tests

@@ -19,7 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
-// stepSeen is what is known of a step that the kernel tells of.
+// stepSeen is what is known of a watched step.
 type stepSeen struct {
 	path, job, step string // its directory, and the IDs
 	jobPath, node   string
@@ -37,7 +37,7 @@ type oomCounter struct {
 	of *watchedDir
 
 	event   int       // an eventfd of v1, -1 for none
-	armed   bool      // … or inotify is: the kernel tells of a kill
+	armed   bool      // … or inotify is: the kernel reports a kill
 	count   uint64    // of the eventfd
 	heardAt time.Time // last
 	base    uint64    // kills by the step's counters from before
@@ -57,7 +57,7 @@ func newOOMCounter(job *watchedDir, d *dir) *oomCounter {
 	}}
 }
 
-// register has the kernel tell of kills in a step.
+// register has the kernel report kills in a step.
 func (n *notices) register(s *watchedDir) {
 	t := s.ooms
 	t.before = n.kills
@@ -89,7 +89,7 @@ func (n *notices) register(s *watchedDir) {
 	}
 }
 
-// armV2 has inotify tell of memory.events. The file comes when the controller is given to
+// armV2 has inotify watch memory.events. The file comes when the controller is given to
 // what is in the directory above, which may be after the step's directory, and no
 // notice says when.
 func (n *notices) armV2(t *oomCounter) error {
@@ -176,7 +176,7 @@ func (n *notices) over(t *oomCounter, now time.Time) {
 // have to do with each other.
 const justNow = 500 * time.Millisecond
 
-// retries are the pauses after which counters are read again: the kernel tells of an OOM
+// retries are the pauses after which counters are read again: the kernel reports an OOM
 // before it kills.
 var retries = []time.Duration{1, 2, 5, 10, 20, 50, 100, 300, 500}
 

@@ -137,7 +137,7 @@ func (n *Node) readTree(t *tree, now time.Time) (found bool, jobs []Job) {
 	return found, jobs
 }
 
-// ceiling is the limit of a level above all jobs, v2 alone: v1 tells of it in each
+// ceiling is the limit of a level above all jobs, v2 alone: v1 shows it in each
 // level below.
 func (n *Node) ceiling(d *dir) rss.Bytes {
 	l := cgroup.Level{Version: 2, Dir: d.path}
@@ -149,8 +149,8 @@ func (n *Node) ceiling(d *dir) rss.Bytes {
 	return lim.Max
 }
 
-// Listen has the kernel tell of OOM kills from now on, beside what looks find. [Node.Told]
-// then yields when a look would find news. An error says why there is nothing to be told;
+// Listen has the kernel report OOM kills from now on, beside what looks find. [Node.Told]
+// then yields when a look would find news. An error says why there are no reports;
 // looks are as good as without.
 func (n *Node) Listen() error {
 	if n.trees == nil {
@@ -177,8 +177,8 @@ func (n *Node) Told() <-chan struct{} {
 	return n.notices.wake
 }
 
-// Hears says that the kernel tells of kills in all steps that there are now, so that what is
-// killed on the node without its word is in none.
+// Hears says that the kernel reports kills in all present steps, so that a kill on the node
+// without a report is in none.
 func (n *Node) Hears() bool {
 	if n.notices == nil {
 		return false

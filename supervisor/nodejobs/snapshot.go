@@ -22,8 +22,8 @@ type Snapshot struct {
 	// Kills is how many processes of the node, in a job or not, the OOM killer ended since
 	// the look before; 0 before Linux 4.13.
 	Kills uint64
-	// Unheard counts the steps with a memory cgroup of which the kernel does not tell at
-	// once that the OOM killer is at work in them, so that only their counters can tell;
+	// Unheard counts the steps with a memory cgroup for which the kernel does not report
+	// at once that the OOM killer is at work, so that only their counters show it;
 	// Why says why, if at all.
 	Unheard int
 	Why     error
@@ -37,7 +37,7 @@ type Snapshot struct {
 type Job struct {
 	ID   string // a number, or the SLUID where directories are named by it and no slurmstepd tells the number
 	Node string
-	UID  int // -1 where the tree does not tell
+	UID  int // -1 where the tree does not say
 	Use
 	Steps []Step
 	// Over are steps that are gone and had kills; nothing else is known of them.

@@ -16,7 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// TestLimitSetLater: the kernel is to tell of a limit, too, that was not set at the start.
+// TestLimitSetLater: the kernel also reports a limit that was not set at the start.
 func TestLimitSetLater(t *testing.T) {
 	bell := wake.New()
 	dir := t.TempDir()

@@ -93,7 +93,7 @@ func (o *Observer) DropLoaders(now time.Duration, v *view.View, dir string) (sai
 	return said, news
 }
 
-// heard tells of what a loader said and remembers what follows from it.
+// heard reports what a loader said and remembers what follows from it.
 func (o *Observer) heard(now time.Duration, v *view.View, s *loader.Said, news *view.News) {
 	e := s.LoaderSaid
 	e.Count, e.Exit = s.Count, s.Exit
@@ -163,8 +163,8 @@ func (o *Observer) SetBudget(v *view.View, ladder Ladder) (*Budget, error) {
 	return &Budget{each, rung, n}, o.Loader.SetBudget(each)
 }
 
-// CheckHook tells of trainings that the loader hook does not reach: once for each cause,
-// whatever number of ranks it meets.
+// CheckHook reports trainings that the loader hook does not reach: once for each cause, for
+// any number of ranks.
 func (o *Observer) CheckHook() (news view.News) {
 	if o.Loader == nil || o.Pop.Attached() {
 		return nil

@@ -69,7 +69,7 @@ func TestPSSReaderReadsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestPSSReaderReadsLargeOnesInPieces, and tells of those that it leaves alone.
+// TestPSSReaderReadsLargeOnesInPieces: and it reports those that it leaves alone.
 func TestPSSReaderReadsLargeOnesInPieces(t *testing.T) {
 	fs := rsstest.Empty(t)
 	putPSS(fs, 4242, rss.GiB, rss.GiB) // which would be wrong

@@ -95,8 +95,8 @@ func (a *shmQuestion) read() string {
 	return text
 }
 
-// segments tells of one kind how many there are, how many have no name, and who
-// has them.
+// segments says of one kind how many there are, how many have no name, and which processes
+// hold them.
 func (a *shmQuestion) segments(held *shm.Held, dev uint64, kind shm.Kind) string {
 	n, nameless := 0, 0
 	by := map[int]rss.Bytes{}

@@ -96,8 +96,8 @@ func (l *stepLimits) take() (warnings []limit.Warning, found int) {
 	return warnings, found
 }
 
-// parts are the limits that have been found. As long as our own step is the only one there
-// is nothing to tell apart.
+// parts are the limits that have been found. As long as our own step is the only one they
+// need no names.
 func (l *stepLimits) parts(job string) []limit.Part {
 	if l.own != nil && len(l.steps) <= 1 {
 		return []limit.Part{{Set: l.own}}

@@ -78,8 +78,8 @@ func (e *RungMemory) ID() event.LimitID {
 	return event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}
 }
 
-// Changes counts what a [Memory] would tell of: where it stands still, so does
-// what [State.Snapshot] returns, but for time.
+// Changes counts what changes a [Memory]: where it is the same, so is what
+// [State.Snapshot] returns, except for the time.
 func (s *State) Changes() uint64 { return s.changes }
 
 // Begun says that the action in flight with this ID goes on whatever becomes of

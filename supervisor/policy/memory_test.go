@@ -168,7 +168,7 @@ func TestHandOverForecast(t *testing.T) {
 	}
 }
 
-// TestSkippedAfterHandOver: what cannot be done is said once by each leader.
+// TestSkippedAfterHandOver: each leader reports once what cannot be done.
 func TestSkippedAfterHandOver(t *testing.T) {
 	c := newScript(t, "85%:signal=USR2")
 	c.can = func(event.Rule, *event.Limit) event.Feasibility {

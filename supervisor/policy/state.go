@@ -96,7 +96,7 @@ type Judgement struct {
 	// at most one action. Their
 	// Head is left to the caller.
 	Decisions []event.Decision
-	// Skipped is said once for each crossing and reason.
+	// Skipped is reported once for each crossing and reason.
 	Skipped []Skipped
 	// Asked are those of Input.Feasible that it rests on, in the order in which they were
 	// looked at.
@@ -130,7 +130,7 @@ type State struct {
 	coolTill time.Duration
 	noFork   bool
 	stopped  bool
-	changes  uint64 // in what a Snapshot tells of
+	changes  uint64 // of a Snapshot
 }
 
 // flight is the action that was decided on and has no outcome yet.

@@ -92,7 +92,7 @@ func (s *unmanagedSteps) changed(last unmanaged) unmanaged {
 }
 
 // openSteps lists the numbered steps on this node that no rank of ours is in. Without
-// cgroups to tell there may be one.
+// cgroups there may be one.
 func (s *unmanagedSteps) openSteps() []string {
 	if s.dir == "" {
 		return []string{"?"}

@@ -124,8 +124,8 @@ type Requeued struct {
 	Errors         []string
 }
 
-// LastRequeue returns how the last attempt before restart ended, as far as the lines
-// tell. ok is false where they tell of none that was requeued.
+// LastRequeue returns how the last attempt before restart ended, by the lines. ok is false
+// where none of them is of a requeued one.
 func LastRequeue(lines []RequeueEntry, restart int) (r Requeued, ok bool) {
 	last := -1
 	for _, l := range lines {

@@ -225,7 +225,7 @@ const sameSample = 10 * time.Millisecond
 // Wall returns the time of day of a moment of the run.
 func (r *Run) Wall(at time.Duration) time.Time { return r.Meta.Start.Add(at) }
 
-// End is the last moment that the run tells of.
+// End is the last moment of the run in the record.
 func (r *Run) End() (end time.Duration) {
 	for i := range r.Events {
 		end = max(end, r.Events[i].At)

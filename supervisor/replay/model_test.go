@@ -236,7 +236,7 @@ func TestPassedLimit(t *testing.T) {
 	}
 }
 
-// TestReplayPSS: of a record without PSS nothing is said by PSS.
+// TestReplayPSS: a record without PSS gives no result by PSS.
 func TestReplayPSS(t *testing.T) {
 	opt := replay.Options{Accounting: event.AccountingPSS}
 	if _, err := replay.Replay(ramp(false), opt); err == nil || !strings.Contains(err.Error(), "cannot replay ramp: it has no PSS of its processes") {

@@ -308,8 +308,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestNearlySame: a record without the looks on which the ladder only moved is
-// replayed as far as it tells, and what differs is said.
+// TestNearlySame: a record without the looks on which the ladder only moved is replayed as
+// far as it goes, and the differences are listed.
 func TestNearlySame(t *testing.T) {
 	made, missed := 0, 0
 	for seed := range uint64(4) {

@@ -97,7 +97,7 @@ type Settings struct {
 
 // The values of --record that are no directory.
 const (
-	RecordAuto = "auto" // where it is fit, once there is something to tell
+	RecordAuto = "auto" // where it is fit, once there is something to record
 	RecordNone = "none"
 )
 

@@ -16,7 +16,7 @@ import (
 // Dropped is what a file had in the page cache before and after [Drop].
 type Dropped struct {
 	Before, After rss.Bytes
-	Measured      bool // false where the kernel does not tell: before 6.5, or not to us
+	Measured      bool // false where the kernel does not say: before 6.5, or not to us
 }
 
 var errOther = errors.New("another file is there now")

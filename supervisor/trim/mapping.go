@@ -267,7 +267,7 @@ func (h *header) readOnlyShared() bool { return string(h.Perms[:]) == "r--s" }
 // trimmable says that a mapping may be trimmed as far as its first line tells.
 func (h *header) trimmable() bool { return h.readOnlyShared() && h.Inode != 0 && ofFile(h.Path) }
 
-// mapping is what that line tells of it.
+// mapping is what that line says.
 func (h *header) mapping() Mapping {
 	path := string(bytes.ReplaceAll(h.Path, []byte(`\012`), []byte("\n")))
 	return Mapping{Lo: h.Start, Hi: h.End, Offset: h.Offset, Dev: h.Dev, Inode: h.Inode, Path: path}

@@ -145,7 +145,7 @@ func TestSmapsMalformed(t *testing.T) {
 			t.Errorf("%s: %d mappings, %v", name, len(got), err)
 		}
 	}
-	// The others are returned, and how many are not is said.
+	// The others are returned, with the number of those that are not.
 	bad := strings.NewReplacer("7f0000", "7f1000", "7f0001", "7f1001", "Rss:", "Rxx:").Replace(good())
 	got, err := smapsOf(strings.NewReader(good() + bad))
 	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "1 places of 2 records") {

@@ -46,7 +46,7 @@ func StartAttach(t *testing.T, change func(*exec.Cmd), args ...string) *Attach {
 	return w
 }
 
-// Await waits until that was said.
+// Await waits for a line with that text.
 func (w *Attach) Await(text string) {
 	w.t.Helper()
 	w.Stderr.Await(w.t, text, 1)

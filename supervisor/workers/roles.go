@@ -22,9 +22,9 @@ type roles struct {
 
 // assign completes the roles of the sample. hello says which processes have the hook.
 //
-// A process inherits the environment of who started it, so trainer, workers and helpers of
+// A process inherits the environment of its parent, so trainer, workers and helpers of
 // one rank all have its LOCAL_RANK. The trainer is the uppermost of them that said hello, or
-// of all where none did. Who started that one without a LOCAL_RANK is the agent, or rank 0
+// of all where none did. A process without a LOCAL_RANK that started it is the agent, or rank 0
 // where no other is.
 func (r *roles) assign(s *rss.Sample, hello func(rss.ProcID) bool) {
 	r.places.update(s)

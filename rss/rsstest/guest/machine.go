@@ -23,7 +23,7 @@ var errNoBoot = errors.New("the guest has not booted")
 type result struct {
 	output  string
 	exit    int
-	console string // all that was said, by kernel and init too
+	console string // all output, of kernel and init too
 }
 
 // run boots a guest with what it needs put into dir.

@@ -74,7 +74,7 @@ func (c *Comments) take(g *ast.GenDecl) {
 	}
 }
 
-// fields takes the comments of a struct. One above a field tells of those below it too
+// fields takes the comments of a struct. One above a field also documents those below it
 // whose names are in it.
 func (c *Comments) fields(name string, body *ast.StructType) {
 	above := ""

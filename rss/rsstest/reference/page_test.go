@@ -20,8 +20,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestComments: a comment tells of the fields that it stands above or behind, and of those
-// below that it names.
+// TestComments: a comment documents the fields that it is above or behind, and those below
+// that it names.
 func TestComments(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/a.go", []byte(`package a

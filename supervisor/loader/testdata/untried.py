@@ -1,4 +1,4 @@
-# Has the hook tell of this torch as of one whose text is not known.
+# Has the hook report this torch as one of unknown text.
 import sys
 import torch.utils.data.dataloader
 from _rsswarden import patch

@@ -18,7 +18,7 @@ import (
 // either.
 const plainUser = 65534
 
-// NodeExporter starts a node_exporter that tells of the textfiles of dir and of nothing
+// NodeExporter starts a node_exporter that exports the textfiles of dir and nothing
 // else. As root it is another user's.
 func NodeExporter(t testing.TB, addr, dir string) *Server {
 	t.Helper()

@@ -164,7 +164,7 @@ def unpicklable(iterator, context, filled):
 
 
 def refused(error):
-    """Returns what is said where a worker could not be started."""
+    """The text for a worker that could not be started."""
     return "fork refused: %s" % (getattr(error, "strerror", None) or "%s: %s" % (type(error).__name__, str(error)[:200]))
 
 
@@ -251,7 +251,7 @@ def press(process, pressed):
 
 
 def outcome(process, pressed):
-    """Returns what is said of a worker's end. pressed is how often it was made to.
+    """Describes a worker's end. pressed is how often it was made to end.
 
     torch's workers end with status 0 where their trainer terminates them. That a
     status is not known, as after a wait of the program's own, is not said to be 0.

@@ -46,7 +46,7 @@ class Start:
         return cls(method, by)
 
     def fields(self, workers, torch):
-        """Returns what iter tells of it, now that the workers have been started."""
+        """The fields of iter, now that the workers have been started."""
         took = (time.monotonic() - self._began) / max(len(workers), 1)
         written = _written()
         known = self._written >= 0 and written >= 0 and workers

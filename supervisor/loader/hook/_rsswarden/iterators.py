@@ -1,4 +1,4 @@
-"""The iterator that has workers: its methods, and what is said once one is made.
+"""The iterator that has workers: its methods, and the report when one is made.
 
 It is loaded with a process's first loader, see patch._load. What holds there of
 wrappers and guards holds here.

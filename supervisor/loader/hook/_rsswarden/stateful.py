@@ -372,7 +372,7 @@ def unknown(iterator, parts):
 
 
 def missing(state, iterator, module):
-    """Says that a worker's state does not tell its place in an iterable data set, or None."""
+    """Says that a worker's state does not hold its place in an iterable data set, or None."""
     if iterator._dataset_kind == 0:
         return None
     fetcher = state[module._FETCHER_STATE]

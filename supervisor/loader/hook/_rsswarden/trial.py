@@ -81,7 +81,7 @@ class Watcher:
             return []
 
     def answer(self):
-        """Returns what was said of a worker that was replaced, or None for not yet."""
+        """The report of a worker that was replaced, or None for not yet."""
         for said in self.said():
             if said.get("id") != self._waits or said["what"] not in ("recycled", "refused"):
                 continue
