@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -96,8 +98,8 @@ func TestStatusOfOneRank(t *testing.T) {
 	}
 }
 
-// TestOneSample: limits and processes are of one sample; a newer fast reading stands beside
-// it, and so does the greatest ever.
+// TestOneSample: limits and processes are of one sample; a newer fast reading is beside it. The
+// peak is that of the end of the run.
 func TestOneSample(t *testing.T) {
 	s := newStand(t)
 	s.Readers = Readers{
@@ -124,6 +126,10 @@ func TestOneSample(t *testing.T) {
 	}
 	if *l.Growth != 5*float64(rss.MiB) || st.Peak.Used != 90*rss.MiB {
 		t.Errorf("growth %v, peak %v", *l.Growth, st.Peak.Used)
+	}
+	exit, brief := s.Sum.End(&Ending{Said: true, Rate: s.Readers.Pace})
+	if *exit.Binding != *st.Peak || *brief.Peak != *st.Peak {
+		t.Errorf("at the end %+v and %+v, in the status %+v", exit.Binding, brief.Peak, st.Peak)
 	}
 }
 
@@ -153,6 +159,10 @@ func TestLedgerOfTheStatus(t *testing.T) {
 	}
 	if l := st.Saved; l.WorkerTrims != 6 || l.Recycled != 1 || l.Paused() != 0.25 {
 		t.Errorf("ledger %+v", l)
+	}
+	exit, _ := s.Sum.End(&Ending{Said: true, Rate: func(*event.Limit) float64 { return 0 }})
+	if diff := cmp.Diff(*st.Saved, exit.Saved); diff != "" {
+		t.Errorf("the ledger at the end differs: %s", diff)
 	}
 	recycled(2, 0)
 	if st.Saved.Recycled != 1 {
