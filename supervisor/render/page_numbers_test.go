@@ -41,6 +41,9 @@ func TestPageNumbersAreThoseOfTheReport(t *testing.T) {
 			page, _ := writeBoth(t, rep)
 			asJSON, err := json.Marshal(rep)
 			wardentest.NoError(t, err)
+			if head := Headline(&rep.Brief); values.Columns(head) > 60 {
+				t.Errorf("a headline of %d columns: %s", values.Columns(head), head)
+			}
 			if !strings.Contains(page, string(values.JSON(asJSON))) {
 				t.Error("the page has another report than report --json")
 			}
