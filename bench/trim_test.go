@@ -49,7 +49,7 @@ func measureTrim(b *bench) {
 	r.atMost("longest of all stops", slices.Max(stops), 2, "ms")
 	r.tell("95 of 100 stops are shorter than", quantile(stops, 0.95), "ms")
 	r.tell("median stop", quantile(stops, 0.5), "ms")
-	r.note("%d stops; all threads stand still in one, and a thread of the process reads all the time", len(stops))
+	r.note("%d stops; all threads stop in one, and a thread of the process reads all the time", len(stops))
 	b.add(r)
 	r = newRow("pages that the thread reads at random", "1000/s")
 	r.put("1 GiB trimmed each second", trimmed)

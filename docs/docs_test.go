@@ -139,7 +139,7 @@ func TestReferences(t *testing.T) {
 }
 
 // TestDependencies: the table of SECURITY.md has the modules of go.mod, in these
-// versions, with their licences as they stand in the modules and the programs that link
+// versions, with their licences in the modules and the programs that link
 // them.
 func TestDependencies(t *testing.T) {
 	type row struct{ version, licences, linked string }

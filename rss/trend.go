@@ -80,7 +80,7 @@ func (t *Trend) AddMapped(at time.Duration, v, mapped, most Bytes) {
 // age asks for. That leaves at most 36 + 36·ln(24 h / 36 s) = 317 and the
 // newest, so room is always made.
 func (t *Trend) thin(now time.Duration) {
-	w := trendCap // kept points stand at the end while this runs
+	w := trendCap // kept points are at the end while this runs
 	for i := trendCap - 1; i >= 0; i-- {
 		p := t.points[i]
 		age := now - p.at
@@ -209,7 +209,7 @@ func (t *Trend) sen(from, to int) (slope, low, high float64) {
 // middle is the point of medians of a stretch.
 func middle(xs, ys []float64) (x, y float64) {
 	var buf [trendBins]float64
-	x = sortedMedian(xs) // they stand in order of time
+	x = sortedMedian(xs) // they are in order of time
 	s := buf[:copy(buf[:], ys)]
 	slices.Sort(s)
 	return x, sortedMedian(s)

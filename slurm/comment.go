@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Comment marks what stands in a job's comment by us; all before it is the user's.
+// Comment marks our part of a job's comment; all before it is the user's.
 const Comment = "rsswarden: "
 
 const (

@@ -18,7 +18,7 @@ func shown(comment string) string {
 	return text + "   StdErr=/home/me/slurm-46.out\n   Power=\n   \n\n"
 }
 
-// TestSetComment: ours stands behind what the user has, in the place of what we wrote
+// TestSetComment: ours follows what the user has, in the place of what we wrote
 // before.
 func TestSetComment(t *testing.T) {
 	for name, test := range map[string]struct{ was, text, want string }{

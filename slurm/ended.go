@@ -214,8 +214,8 @@ func sizeOf(s string, alone int) uint64 {
 
 // ParseShowJob reads what `scontrol show job ID -o` prints: a line for each job,
 // "Name=Value" separated by blanks. A value may hold blanks too, and what looks
-// like a name: the job's name, which stands in front of all that is read here, is
-// taken out, and of the others the first stands.
+// like a name: the job's name, which comes before all that is read here, is
+// taken out, and of the others the first counts.
 func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
 	if err := bounded(b); err != nil {
 		return EndedJob{}, err

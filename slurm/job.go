@@ -93,7 +93,7 @@ func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
 		j.StepID = step
 		j.Tasks = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
 		j.Nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
-		if j.StepID == StepBatch { // from 26.05 on; what stands there of tasks is the job's
+		if j.StepID == StepBatch { // from 26.05 on; tasks are the job's there
 			j.Tasks, j.Nodes = j.jobTasks, j.jobNodes
 		}
 	} else {

@@ -17,7 +17,7 @@ const maxNodes = 1 << 17
 var ErrNodeList = errors.New("not a list of nodes")
 
 // ExpandNodes names each node of a list as Slurm writes it: "n[1-2,05-07],login".
-// What stands in brackets are numbers and ranges, with the zeros in front that
+// In brackets are numbers and ranges, with the zeros in front that
 // names have; a name may have several brackets.
 func ExpandNodes(list string) ([]string, error) {
 	var names []string

@@ -72,7 +72,7 @@ func TestOverlapArgs(t *testing.T) {
 			t.Errorf("no %s in %q", want, args)
 		}
 	}
-	// Behind the first word that is no option stands the command.
+	// The command follows the first word that is no option.
 	if i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }); i < 0 || !slices.Equal(args[i:], []string{"/opt/rsswarden", "status", "--as-node"}) {
 		t.Errorf("%q", args)
 	}

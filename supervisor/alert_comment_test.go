@@ -50,7 +50,7 @@ func (s *stand) written() error {
 	}
 }
 
-// TestAlertComment: a warning and the end stand behind what the user has in the
+// TestAlertComment: a warning and the end follow what the user has in the
 // job's comment.
 func TestAlertComment(t *testing.T) {
 	s, f := commentingStand(t, nil, nil)

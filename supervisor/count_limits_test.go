@@ -123,7 +123,7 @@ func TestWarnOfMappings(t *testing.T) {
 			t.Errorf("%s is %v, want %v", field, d[field], want)
 		}
 	}
-	// Which process it was stands in the sample before it.
+	// The sample before it names the process.
 	for i, e := range all {
 		if e["event"] != "decision" || e["seq"] != d["seq"] {
 			continue

@@ -71,7 +71,7 @@ func TestExecIsTold(t *testing.T) {
 	}
 }
 
-// TestExecAfter: what stands behind after was read when the command had ended.
+// TestExecAfter: the fields after were read when the command had ended.
 func TestExecAfter(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:exec=true") })
 	s.put(theCommand, theHolder, 30*rss.MiB, 0)

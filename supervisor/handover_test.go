@@ -114,7 +114,7 @@ func TestHandoverBeforeTheAct(t *testing.T) {
 	first.full()
 	first.acts.Ran(<-first.acts.Ended())
 	if b, err := os.ReadFile(out); err != nil || !strings.Contains(string(b), `:exec=cat`) {
-		t.Errorf("when the command ran there stood %q, %v", b, err)
+		t.Errorf("when the command ran there was %q, %v", b, err)
 	}
 	path := filepath.Join(first.node.Dir().Name(), "fired")
 	before, err := os.Stat(path)

@@ -59,7 +59,7 @@ func TestFastTickCallsForAFullOneAtTheRung(t *testing.T) {
 	}
 }
 
-// TestAboveTheLimitLooksStayFew: use may stand above --limit for hours.
+// TestAboveTheLimitLooksStayFew: use may be above --limit for hours.
 func TestAboveTheLimitLooksStayFew(t *testing.T) {
 	s := opened(t, nil)
 	s.put(theCommand, theHolder, 1500*rss.MiB, 0)

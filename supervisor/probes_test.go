@@ -71,7 +71,7 @@ func TestExpensiveLooksAfterReadings(t *testing.T) {
 	s.gap = 0
 	s.tick()
 	if s.view.Sample.Seq == looks || s.acts.Ladder.Uncertain(s.view.Limits) {
-		t.Errorf("%d looks, and use stands on either side of a rung: %v", s.view.Sample.Seq-looks, s.acts.Ladder.Uncertain(s.view.Limits))
+		t.Errorf("%d looks, and use is on either side of a rung: %v", s.view.Sample.Seq-looks, s.acts.Ladder.Uncertain(s.view.Limits))
 	}
 	if pause := s.pace.FullPause(s.paced(s.now())); pause <= 2*time.Second {
 		t.Errorf("the next look within %v, and nothing is to be seen", pause)

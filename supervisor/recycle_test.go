@@ -220,7 +220,7 @@ func TestSuccessorAndAnOldRecycle(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		said  string // by the trainer before the take-over
-		asked bool   // the old request stands after it
+		asked bool   // the old request remains after it
 		then  string // … what it says after that
 		until time.Duration
 	}{

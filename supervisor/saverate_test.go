@@ -76,7 +76,7 @@ type rateEnd struct {
 	budget       int           // trims that workers made by themselves to keep to a budget
 	recycles     int
 	late         int           // … of these after each worker had made three batches
-	stalls       time.Duration // in which the trainer stood still for recycles
+	stalls       time.Duration // in which the trainer paused for recycles
 	why          string        // the last line, and the memory then
 }
 
@@ -107,7 +107,7 @@ func simulate(t *testing.T, seed uint64, scale *saveratetest.Scale) (e rateEnd) 
 	return e
 }
 
-// why says how the job stood in the end.
+// why says the job's state in the end.
 func (r *rateStand) why() string {
 	w := r.world
 	m := w.memory()
@@ -183,7 +183,7 @@ func TestSaveRate(t *testing.T) {
 
 // TestSaveRateSteady: jobs that do not grow are left alone above the rungs too. Before
 // it is known what its workers need, one useless recycle of each place is allowed, and
-// trainers stand still for them for no more than a hundredth of the job.
+// trainers pause for them for no more than a hundredth of the job.
 func TestSaveRateSteady(t *testing.T) {
 	onTmpfs(t)
 	var table rateTable
@@ -194,13 +194,13 @@ func TestSaveRateSteady(t *testing.T) {
 		defer table.mu.Unlock()
 		late += e.late
 		if e.late > e.Spec.Workers {
-			t.Errorf("%d recycles of %d places in a job that stands still, %d in all: %v\n\t%s", e.late, e.Spec.Workers, e.recycles, e.Label, e.why)
+			t.Errorf("%d recycles of %d places in a job that does not change, %d in all: %v\n\t%s", e.late, e.Spec.Workers, e.recycles, e.Label, e.why)
 		}
 		if most := e.Spec.Duration() / 100; e.stalls > most {
-			t.Errorf("the trainer stood still for %v, want %v at most: %v", e.stalls, most, e.Label)
+			t.Errorf("the trainer paused for %v, want %v at most: %v", e.stalls, most, e.Label)
 		}
 	})
-	t.Logf("%v, %d of them when all stood still", &table, late)
+	t.Logf("%v, %d of them when nothing changed", &table, late)
 }
 
 // eachRate runs jobs of a scale, as many at a time as there are cores.

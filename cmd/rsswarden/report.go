@@ -79,7 +79,7 @@ func checkCombinations(c *cli.Context) error {
 
 type reportOptions struct {
 	json, csv, full, noSlurm bool
-	html, svg          string
+	html, svg                string
 }
 
 // printReport prints one report, or writes it to files.

@@ -96,7 +96,7 @@ func startCommand(t *testing.T, command ...string) *instance {
 	return d
 }
 
-// said is what stands on stderr.
+// said is the content of stderr.
 func (d *instance) said() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,7 +22,7 @@ var examples = []string{
 	"rsswardend --listen none --textfile /var/lib/prometheus/node-exporter",
 }
 
-// helpTemplate fits 24 lines of 80 columns: what each option is stands below it.
+// helpTemplate fits 24 lines of 80 columns, with each option's text below it.
 var helpTemplate = "Usage:\n   {{.UsageText}}\n\nOptions:\n{{range .VisibleFlags}}   {{.}}\n{{end}}\nE.g.:\n   " + strings.Join(examples, "\n   ") + "\n"
 
 func flags() []cli.Flag {

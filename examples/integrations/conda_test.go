@@ -56,7 +56,7 @@ while not os.path.exists("work/enough") and time.monotonic() < end:
 `
 
 // TestConda: the hook is in force in a conda environment, and so are its own
-// sitecustomize, what stood on PYTHONPATH and PYTHONNOUSERSITE. Where activating it overwrites
+// sitecustomize, what was on PYTHONPATH and PYTHONNOUSERSITE. Where activating it overwrites
 // PYTHONPATH behind rsswarden, a line says so.
 func TestConda(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 
 var link = regexp.MustCompile(`\(\.\./examples/integrations/([^/)]+)/([^)]+)\)`)
 
-// TestSnippets: each block of docs/integrations.md stands in a file beside those that its
+// TestSnippets: each block of docs/integrations.md is in a file beside those that its
 // section links to, and a section links to each folder here.
 func TestSnippets(t *testing.T) {
 	text, err := os.ReadFile("../../docs/integrations.md")

@@ -52,7 +52,7 @@ def make(path, records, size):
             txn.put(b"shape", b"%d %d" % (records, size))
         env.sync(True)
         env.close()
-        os.replace(part, path)  # the LMDB last: where it stands, all stands
+        os.replace(part, path)  # the LMDB last: where it is, all is
     finally:
         if os.path.exists(part):
             os.unlink(part)

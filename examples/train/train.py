@@ -91,7 +91,7 @@ class FastDataLoader(DataLoader):
 
 
 class Checkpoint:
-    """Where the training stands: the next batch, the checksum so far, the model."""
+    """The state of the training: the next batch, the checksum so far, the model."""
 
     def __init__(self, path, run):
         self.path, self.run = path, run
@@ -190,7 +190,7 @@ def train(args):
             chain = link(chain, epoch, batch, records, digests, features)
             batch += 1
             seen += len(records)
-            if batch == len(batches):  # workers that live for one epoch still stand
+            if batch == len(batches):  # workers that live for one epoch are still there
                 rss = summed_rss()
             if args.step_ms:
                 time.sleep(args.step_ms / 1000)

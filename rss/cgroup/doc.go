@@ -2,7 +2,7 @@
 // the leaf a process is in up to the root: nothing is written
 // and no privilege is needed.
 //
-// A limit may stand on any level, seldom on the leaf, and is compared with the
+// A limit may be on any level, seldom on the leaf, and is compared with the
 // usage of the same level. Three numbers describe a level, and only the last
 // kills:
 //

@@ -49,7 +49,7 @@ func onDisk(t *testing.T) string {
 	return filepath.Join(dir, "data")
 }
 
-// On a real kernel: the limit stands above the process, page cache fills the
+// On a real kernel: the limit is above the process, page cache fills the
 // charge up to it and stays reclaimable, tmpfs and anonymous memory do not.
 func TestRealCgroup(t *testing.T) {
 	g := rsstest.NewGroup(t, 128*rss.MiB)

@@ -39,7 +39,7 @@ const lagAtMost = 3 * time.Second
 func slack() int64 { return int64(8*rss.MiB + rss.Bytes(runtime.NumCPU())*192*4096) }
 
 // behind reports whether memory.stat is not of now: what it counts and what is
-// charged do not match, or it stands still while the limit is hit.
+// charged do not match, or it does not change while the limit is hit.
 func (l *Level) behind(m Memory) bool {
 	if l.flat { // has nothing below that could hide
 		return false

@@ -114,7 +114,7 @@ max
 	}
 }
 
-// On v2 the files stand beside those of memory.
+// On v2 the files are beside those of memory.
 func TestTasksV2(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch", "slurm-v2")
 	const top = "sys/fs/cgroup/system.slice/"

@@ -19,7 +19,7 @@ import (
 //	budget.Attach(procs)
 //
 // The largest mover comes first: the process whose PSS may have changed most,
-// one never read before all others of its size. What stands still comes round by its age.
+// one never read before all others of its size. A process that does not change comes round by its age.
 //
 // Where smaps_rollup would hold mmap_lock for more than 50 ms, as far as size
 // tells, a process is read in pieces. Where they have more than 50 GiB together

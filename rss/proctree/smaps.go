@@ -456,7 +456,7 @@ func (s *mappedSum) count(r *smapsRecord) {
 }
 
 // thin forgets the smaller half of the files, of which some mappings may then be
-// missing in Largest, never in By. Mappings of one file stand side by side as a rule.
+// missing in Largest, never in By. Mappings of one file are usually side by side.
 func (s *mappedSum) thin() {
 	for _, f := range s.sorted()[maxFiles/2:] {
 		delete(s.files, fileKey{f.Path, f.Shared})

@@ -307,7 +307,7 @@ func wait(t *testing.T, pid, what int) {
 	must(t, unix.Waitid(unix.P_PID, pid, &si, what|unix.WNOWAIT, nil))
 }
 
-// Both files tell the same of a child that stands still, and about the same of
+// Both files say the same about a stopped child, and about the same of
 // ourselves.
 func TestRealPSSInPieces(t *testing.T) {
 	c := mapper(t)

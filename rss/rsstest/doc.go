@@ -9,7 +9,7 @@
 //	slurm-v2       the same on v2, with memory.high below memory.max
 //	hybrid         v1 memory beside an empty v2, a mount point with a space
 //	namespaced-v1  a container's view: part of the hierarchy, the limit out of sight
-//	namespaced-v2  a cgroup namespace: the limit stands on what looks like the root
+//	namespaced-v2  a cgroup namespace: the limit is on what looks like the root
 //
 // A file in a temporary directory is no procfs: a process that ends takes its
 // directory along at once, not its open files.

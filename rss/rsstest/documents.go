@@ -43,7 +43,7 @@ var (
 )
 
 // Shown returns what a document shows to be typed or read: blocks within ```, lines that
-// are indented, and what stands between backticks in a text, with a space for each line
+// are indented, and what is between backticks in a text, with a space for each line
 // end. What one test leaves to another both see alike.
 func Shown(document string) (blocks, lines, spans []string) {
 	for _, m := range fencedBlock.FindAllStringSubmatch(document, -1) {

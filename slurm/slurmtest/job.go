@@ -24,7 +24,7 @@ type JobRun struct {
 	node   string // what to look at, all nodes where empty
 }
 
-// Result is how a job stands, as scontrol show job tells.
+// Result is the state of a job, as scontrol show job prints it.
 type Result struct {
 	State  string // JobState: "COMPLETED", "FAILED", "OUT_OF_MEMORY", …
 	Reason string // "None", "JobLaunchFailure", "OutOfMemory", …
@@ -126,7 +126,7 @@ func (run *JobRun) Until(t testing.TB, within time.Duration, condition func(Resu
 	}
 }
 
-// Now asks how the job stands.
+// Now asks for the job's state.
 func (run *JobRun) Now(ctx context.Context) (Result, error) {
 	out, err := run.c.admin(ctx, "scontrol", "show", "job", "-o", run.ID).Output()
 	if err != nil {

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // holdCluster starts a cluster with a job on all its nodes, prints the cluster's
-// folder, then each node and a PID of the job there, and stands still until it
+// folder, then each node and a PID of the job there, and sleeps until it
 // is killed.
 func holdCluster(nodes string) error {
 	n, err := strconv.Atoi(nodes)
@@ -77,7 +77,7 @@ func holdCluster(nodes string) error {
 }
 
 // hold is a process of a job. It takes memory as its arguments say, writes its
-// PID to a file of its name, and stands still until it is killed:
+// PID to a file of its name, and sleeps until it is killed:
 //
 //	hold NAME [anon=MIB] [map=FILE] [shm=MIB] [threads=N] [zombie=1] [virtual=MIB]
 //		[adopt=NAME,ARGUMENT,…] [exit=STATUS]

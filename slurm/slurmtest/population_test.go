@@ -159,7 +159,7 @@ func still(t *testing.T, run *slurmtest.JobRun, step string) (used, limit uint64
 			return used, limit, s
 		}
 	}
-	t.Fatal("the processes of the job do not stand still")
+	t.Fatal("the processes of the job keep changing")
 	return
 }
 

@@ -194,7 +194,7 @@ func kernelKills(t *testing.T, o slurmtest.Options) {
 	}
 }
 
-// TestPolledWhenAsked: with polling turned off a step may stand above its
+// TestPolledWhenAsked: with polling turned off a step may be above its
 // limit until it is asked for, if only by sstat.
 func TestPolledWhenAsked(t *testing.T) { eachSlurm(t, polledWhenAsked) }
 

@@ -45,7 +45,7 @@ type Result struct {
 	Reason event.Reason
 	Detail string // for people
 	PID    int    // the process acted on, 0 for several
-	// Paused is how long a trainer stood still for it, as the hook measured.
+	// Paused is how long a trainer paused for it, as the hook measured.
 	Paused time.Duration
 	// Stopped is how long a process was stopped for it at most, by ptrace.
 	Stopped time.Duration

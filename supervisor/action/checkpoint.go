@@ -123,7 +123,7 @@ func (a *Requeuing) wait(w World) {
 }
 
 const (
-	// fileStill is how long a checkpoint must stand as it is to count as written.
+	// fileStill is how long a checkpoint must be unchanged to count as written.
 	fileStill = time.Second
 	fileLook  = 100 * time.Millisecond
 )
@@ -151,7 +151,7 @@ func newFileWatch(stat func(string) (os.FileInfo, error)) *FileWatch {
 	return &FileWatch{stat: stat, still: fileStill, look: fileLook, stopped: make(chan struct{})}
 }
 
-// Ready says that it is known how the file stood at first.
+// Ready says that the file's first state is known.
 func (f *FileWatch) Ready() bool { return f.ready.Load() }
 
 // Written says that the file is another one since then, or has other contents,

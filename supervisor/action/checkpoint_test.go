@@ -194,7 +194,7 @@ func TestFileWatchStillWritten(t *testing.T) {
 		})
 		f.still = 0
 		if name == "grows" {
-			f.still = time.Hour // no look may come so late that it seems to stand still
+			f.still = time.Hour // no look may come so late that the file seems unchanged
 		}
 		f.run("x")
 		<-done

@@ -27,7 +27,7 @@ func (a recycling) Can(_ event.Rule, l *event.Limit) event.Feasibility {
 				return event.Feasibility{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
 		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && a.View.TimeLeft(l) == 0 {
-			return event.Feasibility{Reason: event.ReasonPause, Detail: "the trainer would stand still for about " + text.Span(pause)}
+			return event.Feasibility{Reason: event.ReasonPause, Detail: "the trainer would pause for about " + text.Span(pause)}
 		}
 	}
 	job, _ := a.Limits.Job()

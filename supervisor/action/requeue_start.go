@@ -172,5 +172,5 @@ func (p *putting) take(a putAnswer) {
 
 // whereTold says where to look up what is unknown.
 func (p *putting) whereTold() string {
-	return "scontrol show job " + p.plan.Job.ID + " tells how it stands"
+	return "scontrol show job " + p.plan.Job.ID + " shows its state"
 }

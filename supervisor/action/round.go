@@ -32,7 +32,7 @@ type Collector interface {
 
 // Collect asks the processes with those PIDs to run gc.collect and malloc_trim
 // and ends when each has answered or is gone. A process answers at its next
-// batch. The trainers among them stand still meanwhile; the longest pause counts.
+// batch. The trainers among them pause meanwhile; the longest pause counts.
 func Collect(c Collector, pids, trainers []int, now time.Duration) Running {
 	request, asked, err := c.GC(pids...)
 	a := newRound(event.LoaderCollected, request, asked, err, "%d of %d processes gave back %v of anonymous memory", now+CollectDeadline)

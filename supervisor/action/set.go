@@ -274,7 +274,7 @@ func (a *Set) TracesFor(l *event.Limit) bool { return trimming{a.Tracer}.tracesF
 // UntilTraced is by how much a limit grows until a trim by ptrace takes effect.
 func (a *Set) UntilTraced(l *event.Limit) rss.Bytes { return trimming{a.Tracer}.growthUntilTraced(l) }
 
-// Next is the use from which on a limit that stood at used is judged again: its
+// Next is the use from which on a limit with this use is judged again: its
 // next rung, or, where rungs were crossed, a little more: a worker that had
 // nothing to give back may have by then. It is always above used.
 func (a *Set) Next(l *event.Limit, used rss.Bytes) rss.Bytes {

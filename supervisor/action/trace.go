@@ -137,7 +137,7 @@ func (a *trace) Step(w World) (Result, bool) {
 	}
 }
 
-// enough says that the limit stands below the goal, which a reading must show
+// enough says that the limit is below the goal, which a reading must show
 // where one can.
 func (a *trace) enough() bool {
 	projected := a.used.Sub(a.since)
@@ -318,7 +318,7 @@ type Planned struct {
 type Taken struct {
 	Request uint64
 	Refused Refused
-	Stopped time.Duration // how long the process stood still
+	Stopped time.Duration // how long the process was stopped
 }
 
 // Refused says why a process is not touched; the zero value that it is.
@@ -337,13 +337,13 @@ type Traced struct {
 	ID      rss.ProcID
 	Pieces  int           // taken
 	Whole   bool          // there was no other
-	Stopped time.Duration // how long it stood still at most
+	Stopped time.Duration // how long it was stopped at most
 	Refused Refused
 }
 
 // Goal is the use of a limit, as it counts, that is enough.
 type Goal struct {
-	Used  rss.Bytes // where it stood
+	Used  rss.Bytes // its use then
 	Below rss.Bytes // where it is to come; 0: as far as that goes
 	// Lags says that readings of the limit do not tell in time what was given
 	// back, as those of PSS: then that alone is counted.

@@ -86,7 +86,7 @@ func TestTraceStopsAtTheGoal(t *testing.T) {
 		{w: before.with(2*ms, nil, gave(1, 1))},
 	})
 	if at := Wakes(a); at != 3*ms || len(f.taken) != 1 {
-		t.Fatalf("goes on at %v after %d pieces, want that the process runs for as long as it stood still", at, len(f.taken))
+		t.Fatalf("goes on at %v after %d pieces, want that the process runs for as long as it was stopped", at, len(f.taken))
 	}
 	follow(t, a, []look{
 		{w: before.with(3*ms, nil, nil)},

@@ -134,8 +134,8 @@ func (a trimming) begin(f *Flight, hooked []workers.Usage, used rss.Bytes, now t
 	return a.trace(f, f.Before.Accounting, used, now)
 }
 
-// trace begins the part of a trim that is done by ptrace, of a limit that stands
-// at used: nil where there is no need of it.
+// trace begins the part of a trim that is done by ptrace, of a limit with the use
+// used: nil where there is no need of it.
 func (a trimming) trace(f *Flight, of event.Accounting, used rss.Bytes, now time.Duration) Running {
 	goal := a.goalOf(f, used)
 	list, _ := a.Tracees(of)

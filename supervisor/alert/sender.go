@@ -89,7 +89,7 @@ type Standing struct {
 	Firing int // alerts
 	Counts
 	Dropped  int       // alerts that there was no room for
-	Untold   int       // alerts of which it does not know how they stand
+	Untold   int       // alerts whose state it does not know
 	Missed   int       // alerts whose last state was never sent to it
 	Asked    bool      // the last states were sent at the end, and the result is unknown
 	Held     bool      // nothing is sent now, see [None]
@@ -297,7 +297,7 @@ type receiver struct {
 	// near says that there may soon be no memory to send anything, and lasting that what
 	// was sent last was made to outlast that.
 	near, lasting bool
-	// missed are the alerts that it was never told how they stood, by ID.
+	// missed are the alerts whose state it never got, by ID.
 	missed map[string]bool
 	// asked says that the last states were sent, and the result is unknown.
 	asked bool
@@ -354,7 +354,7 @@ func (r *receiver) look(b *Store) {
 	}
 }
 
-// inherit takes it that who told before us has told what stands in the book.
+// inherit assumes that the sender before us has sent the state of the store.
 func (r *receiver) inherit(b *Store) {
 	r.look(b)
 	for id, e := range b.entries {

@@ -26,7 +26,7 @@ func at(rung string, percent float64) Alert {
 	}
 }
 
-// stand tells how the alerts of a book stand: "80% firing since 0s".
+// stand shows the alerts of a store: "80% firing since 0s".
 func stand(b *Store) (all []string) {
 	for _, e := range b.sorted() {
 		text := fmt.Sprintf("%s %s since %v", e.Rung, Firing, e.Since.Sub(noon))

@@ -41,7 +41,7 @@ var (
 
 // ParseTarget reads what a user wrote. "alertmanager+" or "webhook+" in front says
 // what is there. Without it a URL that has no path, or one that ends in
-// /api/v2/alerts, is Alertmanager's, and every other a webhook's. Behind it may stand
+// /api/v2/alerts, is Alertmanager's, and every other a webhook's. It may be followed by
 // what that receiver is to know us by: "token=TOKEN" or "token-file=FILE".
 func ParseTarget(text string) (t Target, err error) {
 	text, behind, _ := strings.Cut(strings.TrimSpace(text), " ")

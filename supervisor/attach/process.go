@@ -1,4 +1,4 @@
-// Package attach stands in for the holder of a command that we did not start, and says what
+// Package attach replaces the holder for a command that we did not start, and says what
 // cannot be done to that from outside.
 package attach
 
@@ -14,7 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
-// Process stands in for the holder of a process, or of a job, that we did not start: it
+// Process replaces the holder of a process, or of a job, that we did not start: it
 // tells that this has ended, and nothing more. Only its parent learns how, and what a holder
 // does as an ancestor of the command cannot be done. The process is not touched: it is
 // neither traced nor stopped nor waited for.

@@ -96,7 +96,7 @@ type Pace struct {
 
 // Acts says when a limit is judged again, and what is acted on by ptrace.
 type Acts interface {
-	// Next is the use from which on a limit that stood at used is judged again.
+	// Next is the use from which on a limit with this use is judged again.
 	Next(l *event.Limit, used rss.Bytes) rss.Bytes
 	// TracesFor says that a limit counts what is trimmed by ptrace.
 	TracesFor(l *event.Limit) bool

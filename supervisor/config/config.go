@@ -2,8 +2,8 @@
 // named as the flags are, no tables.
 //
 // It knows what a file is and nothing of what the options mean: the caller says which keys
-// there are and of what kind, and gets each value with the place where it stands, so that
-// whatever is wrong with it can be told as FILE:LINE:COLUMN. Text is taken as it stands:
+// there are and of what kind, and gets each value with its place, so that
+// an error can be reported as FILE:LINE:COLUMN. Text is taken literally:
 // nothing in a file is executed, expanded or included. Every problem of a file is reported,
 // not only the first, and what is readable beside it is returned: a job must not be kept
 // from running by a file that its user did not write.
@@ -11,7 +11,7 @@ package config
 
 import "fmt"
 
-// Kind is what may stand behind a key.
+// Kind is the kind of a key's value.
 type Kind int
 
 const (
@@ -35,7 +35,7 @@ type Key struct {
 // LockKey names the keys whose values only the file decides: lock = ["trim-private"].
 const LockKey = "lock"
 
-// Place is where something stands in a file, both from 1. Columns count bytes.
+// Place is a place in a file, both from 1. Columns count bytes.
 // The zero value means the file as a whole.
 type Place struct {
 	Line, Col int

@@ -177,7 +177,7 @@ func unknown(name string, value any, keys []Key) string {
 
 // malformed is what the parser says of text that is no TOML.
 func malformed(path string, err error) *Problem {
-	p := &Problem{Path: path, Says: err.Error(), Hint: `a line is NAME = VALUE: limit = "3G", quiet = true, at = ["85%:trim"]; text stands in quotes`}
+	p := &Problem{Path: path, Says: err.Error(), Hint: `a line is NAME = VALUE: limit = "3G", quiet = true, at = ["85%:trim"]; text is in quotes`}
 	var bad *toml.DecodeError
 	if errors.As(err, &bad) {
 		p.Line, p.Col = bad.Position()
@@ -186,7 +186,7 @@ func malformed(path string, err error) *Problem {
 	return p
 }
 
-// places finds out where the keys of the outermost level stand: a reader that
+// places finds the places of the keys of the outermost level: a reader that
 // knows none of them complains of each, with its place.
 func places(text []byte) map[string]Place {
 	found := map[string]Place{}

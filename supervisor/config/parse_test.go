@@ -73,7 +73,7 @@ func TestParse(t *testing.T) {
 			},
 		},
 		{name: "unquoted", text: "quiet = true\nlimit = 3G\n", want: map[string]Value{}, problems: []string{
-			`2:10 strings must be quoted | a line is NAME = VALUE: limit = "3G", quiet = true, at = ["85%:trim"]; text stands in quotes`,
+			`2:10 strings must be quoted | a line is NAME = VALUE: limit = "3G", quiet = true, at = ["85%:trim"]; text is in quotes`,
 		}},
 		{name: "a user's file may not lock", text: "lock = ['limit']\nquiet = true", want: map[string]Value{"quiet": {[]string{"true"}, Place{2, 1}}}, problems: []string{
 			"1:1 only the site's own file may lock options | leave this line out",
@@ -126,7 +126,7 @@ func TestProblemNamesThePlace(t *testing.T) {
 	}
 }
 
-// FuzzParse: nothing panics, and whatever stands in a file is either a value of
+// FuzzParse: nothing panics, and whatever is in a file is either a value of
 // a known key or a problem.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{

@@ -144,7 +144,7 @@ func (h *head) requestLine(line string) *problem {
 	}
 	// A client that writes ?pid=5 means less than all.
 	if strings.ContainsAny(h.path, "?#") {
-		return malformed("there are no parameters in a path here; what a command needs stands in its body")
+		return malformed("there are no parameters in a path here; what a command needs is in its body")
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package control lets people and programs ask the watcher that leads on a node:
-// what stands, what happens, and to recycle, trim or checkpoint now. It speaks
+// the state, events, and to recycle, trim or checkpoint now. It speaks
 // HTTP/1.1 with JSON over a unix socket (mode 0600, other users are turned away
 // by SO_PEERCRED), so that curl can:
 //
@@ -282,7 +282,7 @@ func (s *Server) serve(c *os.File, a asked) *problem {
 	})
 }
 
-// status writes what stands. Lists are never null.
+// status writes the state. Lists are never null.
 func (s *Server) status(c *os.File, st *Status) *problem {
 	if st == nil {
 		return &problem{status: 503, text: "nothing has been read yet", hint: "ask again in a moment"}

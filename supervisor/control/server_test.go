@@ -368,7 +368,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// ourGoroutines are the stacks in which a function of this package's stands that
+// ourGoroutines are the stacks that have a function of this package that
 // is not a test's.
 func ourGoroutines() string {
 	buf := make([]byte, 1<<20)

@@ -14,7 +14,7 @@ import (
 // only ever added.
 const Version = 1
 
-// Status is what stands on one node, as the leader saw it last. GET /v1/status
+// Status is the state of one node, as the leader saw it last. GET /v1/status
 // answers it.
 type Status struct {
 	V    int       `json:"v"`
@@ -83,7 +83,7 @@ type Alerts struct {
 	Failed    int    `json:"failed"`   // … that were not
 	Overtaken int    `json:"overtaken"`
 	Lost      int    `json:"lost"`
-	// Untold counts the alerts of which it does not know yet how they stand;
+	// Untold counts the alerts whose state it does not know yet;
 	// Overtaken those states that a newer one took the place of, and Lost those that
 	// were given up, before it took them.
 	Untold int `json:"untold"`
@@ -103,7 +103,7 @@ type Rank struct {
 	Step     string    `json:"step,omitempty"`
 	PID      int       `json:"pid"`     // of the command
 	Holder   int       `json:"holder"`  // of rsswarden run
-	Watcher  int       `json:"watcher"` // of what stands by, or leads
+	Watcher  int       `json:"watcher"` // the one that follows, or leads
 	Leads    bool      `json:"leads,omitempty"`
 	Command  string    `json:"command"` // its first words
 	Since    time.Time `json:"since"`   // when the command was started
@@ -225,7 +225,7 @@ type Result struct {
 	Detail string       `json:"detail,omitempty"`
 	// Freed is what the process gave back, in RSS.
 	Freed    rss.Bytes `json:"freed_bytes,omitempty"`
-	Paused   float64   `json:"paused_s,omitempty"` // how long a trainer stood still
+	Paused   float64   `json:"paused_s,omitempty"` // how long a trainer paused
 	Duration float64   `json:"duration_s,omitempty"`
 	// Done is the last line: OK then says that every process did it.
 	Done bool `json:"done,omitempty"`

@@ -60,9 +60,9 @@ func TestWhenCountsAreTaken(t *testing.T) {
 		step      time.Duration
 		maps, fds [2]int // how often, at least and at most
 	}{
-		{"a trainer that stands still", rss.RoleTrainer, nil, func(Kind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{295, 301}},
+		{"a trainer that does not change", rss.RoleTrainer, nil, func(Kind, time.Duration) int { return 300 }, time.Second, [2]int{3, 3}, [2]int{295, 301}},
 		{"one that maps and unmaps a little", rss.RoleTrainer, func(now time.Duration) rss.Bytes { return rss.Bytes(now/time.Second) % 7 * rss.MiB }, func(Kind, time.Duration) int { return 300 }, time.Second, [2]int{10, 12}, [2]int{295, 301}},
-		{"one that stands still at 15 % of the mappings", rss.RoleTrainer, nil, func(k Kind, _ time.Duration) int {
+		{"one that stays at 15 % of the mappings", rss.RoleTrainer, nil, func(k Kind, _ time.Duration) int {
 			if k == kindFDs {
 				return 30
 			}

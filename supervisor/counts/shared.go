@@ -75,7 +75,7 @@ const (
 	usersFar  = 0.4
 )
 
-// Read returns these limits as they stand now, on a clock that starts anywhere. pids are
+// Read returns these limits now, on a clock that starts anywhere. pids are
 // those whose /dev/shm is meant. All counts all that can be counted, whatever it costs.
 func (s *Shared) Read(now time.Duration, pids []int, all bool) []event.Limit {
 	var out []event.Limit

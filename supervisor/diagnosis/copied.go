@@ -89,7 +89,7 @@ func (p *pssTrack) copied() (rss.Bytes, bool) {
 const leastCopied = 32 * rss.MiB
 
 // copyOnWrite finds pages that a fork had shared and workers write to: reference
-// counts stand in the objects themselves.
+// counts are in the objects themselves.
 func copyOnWrite(s *State) {
 	var g, byPSS group
 	workers := 0

@@ -133,7 +133,7 @@ func (s *State) wantFiles(role rss.Role) (wish, bool) {
 }
 
 const (
-	// soon is when a loader's queue is full, and how long what was read stands
+	// soon is when a loader's queue is full, and how long a reading counts
 	// where much has come since.
 	soon = 10 * time.Second
 	// stale is how old the filling of a /dev/shm may be: it costs one statvfs(3).

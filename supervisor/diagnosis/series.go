@@ -82,7 +82,7 @@ func (s *series) settled(m int, time time.Duration) rss.Bytes {
 	return least
 }
 
-// most returns the most that stood there from one time on and before another.
+// most returns the largest value from one time on and before another.
 func (s *series) most(m int, from, before time.Duration) (most rss.Bytes) {
 	for _, p := range s.points[:s.n] {
 		if p.at >= from && p.at < before {
@@ -95,7 +95,7 @@ func (s *series) most(m int, from, before time.Duration) (most rss.Bytes) {
 type growth struct {
 	gain rss.Bytes
 	over time.Duration
-	end  rss.Bytes // where it stood in the last quarter
+	end  rss.Bytes // its value in the last quarter
 }
 
 func (g growth) perMinute() rss.Bytes {
@@ -163,7 +163,7 @@ func (s *series) steady(m int, from time.Duration, lax bool) (growth, bool) {
 		return growth{}, false
 	}
 	if !lax {
-		// A phase that is not quite as long as the window has stood still before or after.
+		// A phase that is not quite as long as the window was flat before or after.
 		head := s.last.at - over + over/8
 		tail := s.last.at - over/8
 		x, y := s.last, ps[0]

@@ -45,7 +45,7 @@ var Features = []Feature{
 	{Name: "pagemap-scan", Since: "6.7", Where: "PAGEMAP_SCAN of /proc/self/pagemap", probe: probeScan,
 		Without: "--trim auto and --trim ptrace read smaps and pagemap instead, which takes longer, and cut long mappings evenly"},
 	{Name: "procmap-query", Since: "6.11", Where: "PROCMAP_QUERY of /proc/self/maps", probe: probeQuery,
-		Without: "--trim auto and --trim ptrace read /proc/PID/maps while a process stands still: its stops are longer"},
+		Without: "--trim auto and --trim ptrace read /proc/PID/maps while a process is stopped: its stops are longer"},
 }
 
 // probeFeatures tries each of [Features].

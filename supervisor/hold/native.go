@@ -76,7 +76,7 @@ func shown(entry string) string {
 	return entry
 }
 
-// child is a hold_child and the C memory it stands on.
+// child is a hold_child and its C memory.
 type child struct {
 	c    *C.struct_hold_child
 	free []unsafe.Pointer

@@ -39,7 +39,7 @@ static long long figure(const char *path, int proc) {
 }
 
 // node says that neither the node nor the user's RLIMIT_NPROC, which counts a
-// part of the node's tasks, stands against n more.
+// part of the node's tasks, forbids n more.
 static int node(long long n) {
 	char buf[128];
 	struct rlimit r;
@@ -52,7 +52,7 @@ static int node(long long n) {
 	return n < figure("/proc/sys/kernel/threads-max", 1) && n < figure("/proc/sys/kernel/pid_max", 1);
 }
 
-// levels says that no pids.max from dir up to its first root characters stands
+// levels says that no pids.max from dir up to its first root characters is
 // against n more. dir is changed.
 static int levels(char *dir, size_t root, long long n) {
 	char path[PATH_MAX + 16];
@@ -63,7 +63,7 @@ static int levels(char *dir, size_t root, long long n) {
 		size_t length = strlen(dir);
 		if (max < 0 && access(path, F_OK) == 0) return 0;
 		// The root has no limit. One there is that of a container, and of what
-		// stands above it nothing can be seen.
+		// is above it nothing can be seen.
 		if (length <= root) return max < 0;
 		if (max >= 0 && max != LLONG_MAX) {
 			snprintf(path, sizeof path, "%s/pids.current", dir);

@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// killCount is what a level's OOM counters stood at when the set was made.
+// killCount are a level's OOM counters when the set was made.
 type killCount struct {
 	level *cgroup.Level
 	was   cgroup.Events

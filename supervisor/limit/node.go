@@ -43,7 +43,7 @@ func (s *node) update() {
 // keeps the job from exhausting the node.
 const nearAll = 0.95
 
-// limits returns the node's own limit where no cgroup stands before it.
+// limits returns the node's own limit where no cgroup comes before it.
 func (s *node) limits(found []event.Limit, holdsTree func(dir string) bool) []event.Limit {
 	if !s.memOK {
 		return nil

@@ -32,7 +32,7 @@ type step struct {
 	inStep bool // slurmstepd counts us
 	end    time.Time
 	stepd  int // slurmstepd, 0 where none is above us
-	task   int // its child that is us or stands above us
+	task   int // its child that is us or above us
 	rules  slurm.Enforcement
 	asked  bool // all who could tell the rules were asked
 	given  []slurm.Memory

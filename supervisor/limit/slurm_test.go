@@ -357,7 +357,7 @@ func TestRealSlurmstepd(t *testing.T) {
 				all := usedLine.FindAllStringSubmatch(run.Log(), -1)
 				if len(all) > 0 && word == string(acc) && max == 500<<20 && source == "RLIMIT_RSS" {
 					theirs, _ = strconv.ParseUint(all[len(all)-1][1], 10, 64)
-					// Both stand at the peak: 20 and 30 MiB at the least.
+					// Both are at the peak: 20 and 30 MiB at the least.
 					if theirs > 50<<20 && diff(ours, theirs) <= 1<<20 {
 						t.Logf("%s: slurmstepd %d, ours %d", strings.TrimSpace(seen), theirs, ours)
 						return

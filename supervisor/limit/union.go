@@ -19,7 +19,7 @@ type Part struct {
 }
 
 // Union is the limits of one process, or of all steps that a job has on this
-// node: what two steps have in common, such as the job's cgroup, stands in it
+// node: what two steps have in common, such as the job's cgroup, is in it
 // once. It belongs to one goroutine.
 type Union struct {
 	parts   []Part
@@ -102,7 +102,7 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 			}
 		}
 	}
-	// The node's own limit holds where no cgroup stands before it: one step's
+	// The node's own limit holds where no cgroup comes before it: one step's
 	// cgroup is the job's.
 	if n := seen[event.LimitNode]; n > 0 && n < len(u.parts) {
 		out = slices.DeleteFunc(out, func(l event.Limit) bool { return l.Name == event.LimitNode })

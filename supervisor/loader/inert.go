@@ -1,6 +1,6 @@
 // # What differs in a Python of the job
 //
-// A Python under rsswarden differs from a bare one in what stands here, and in
+// A Python under rsswarden differs from a bare one in this list, and in
 // nothing else that testdata/probe.py sees: its tests compare the two, key by
 // key, and with this list. An asterisk stands for any text.
 //

@@ -20,7 +20,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 )
 
-// listed reads the keys that stand in inert.go under a heading that contains text.
+// listed reads the keys in inert.go under a heading that contains text.
 func listed(t testing.TB, text string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "inert.go", nil, parser.ParseComments|parser.PackageClauseOnly)
@@ -336,7 +336,7 @@ func TestOtherSiteCustomize(t *testing.T) {
 				}
 				os.RemoveAll(dir)
 			}
-			// One that stands before ours, as where a program is started by
+			// One that comes before ours, as where a program is started by
 			// such another within the run.
 			mine := filepath.Join(p.dir, "mine")
 			must(t, errors.Join(os.Mkdir(mine, 0o700), os.WriteFile(filepath.Join(mine, "sitecustomize.py"), []byte(stepsOn), 0o600)))

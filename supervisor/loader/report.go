@@ -60,7 +60,7 @@ type Said struct {
 }
 
 // Bounds on what is believed: the files are written by the user's process,
-// and a watcher must survive whatever stands in them.
+// and a watcher must survive any content of them.
 const (
 	maxLine     = 64 << 10 // bytes of a line or of a hello
 	maxWorkers  = 4096     // workers of one loader

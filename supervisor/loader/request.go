@@ -122,7 +122,7 @@ func (c *Control) Trim(pids ...int) (id uint64, asked []int, err error) {
 // GC asks the processes with these PIDs, or all that own a loader or fetch data
 // where none is given, to collect reference cycles and to give free memory back
 // to the system at their next batch. It returns the id that the answers carry,
-// one collected or refused for each of asked. A trainer stands still meanwhile;
+// one collected or refused for each of asked. A trainer pauses meanwhile;
 // its answer says for how long.
 func (c *Control) GC(pids ...int) (id uint64, asked []int, err error) {
 	return c.askSeveral(event.ActionGC, (*trainer).collectable, pids)
@@ -270,7 +270,7 @@ type inherited struct {
 	answered bool
 }
 
-// inherit reads what stands in the control file of a trainer that was just met. It
+// inherit reads the control file of a trainer that was just met. It
 // says whether there is anything that the trainer may not have heard of yet.
 func (t *trainer) inherit() bool {
 	data, _, err := readSmall(filepath.Join(t.dir, nodedir.FileOf("ctl", t.ID)))

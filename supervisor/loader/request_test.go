@@ -128,7 +128,7 @@ func TestInheritedRequests(t *testing.T) {
 	}
 }
 
-// TestInheritedAfterAll is read: what was accepted may stand behind megabytes.
+// TestInheritedAfterAll: what was accepted may follow megabytes.
 func TestInheritedAfterAll(t *testing.T) {
 	s := script(t)
 	s.hello(s.id)

@@ -44,7 +44,7 @@ func (s *Set) Add(m *Metric, at Place, v float64, labels ...string) {
 	s.Put(m, at, v+s.series[m][m.key(at, labels)], labels...)
 }
 
-// key is what stands between the name and the value.
+// key is the part between the name and the value.
 func (m *Metric) key(at Place, labels []string) string {
 	if len(labels) != len(m.Labels) {
 		panic(fmt.Sprintf("internal error: %s has %d labels, not %d", m.Name, len(m.Labels), len(labels)))

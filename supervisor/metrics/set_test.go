@@ -186,7 +186,7 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// FuzzText: whatever stands in a label, what is written parses, and says the same.
+// FuzzText: for any label the text parses, and says the same.
 func FuzzText(f *testing.F) {
 	f.Add("46", "batch", "n1", "v1", 1.5)
 	f.Add("", "", "", "", math.NaN())

@@ -44,7 +44,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestClosedLists: every value of a label stands in its list, and every metric has
+// TestClosedLists: every value of a label is in its list, and every metric has
 // been put.
 func TestClosedLists(t *testing.T) {
 	families := parse(t, full().Text())

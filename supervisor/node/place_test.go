@@ -298,7 +298,7 @@ func TestKillLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// TestStopOfTheEnded: the status of a command that ended by itself stands.
+// TestStopOfTheEnded: the status of a command that ended by itself is kept.
 func TestStopOfTheEnded(t *testing.T) {
 	for _, c := range []struct {
 		err    error

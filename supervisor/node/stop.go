@@ -48,7 +48,7 @@ func (s *ownStop) begin(now time.Duration, command rss.ProcID, o *Order, opt *Op
 	if s.inForce() {
 		return
 	}
-	// The status of a command that ended by itself, or that we cannot stop, stands.
+	// The status of a command that ended by itself, or that we cannot stop, is kept.
 	if err := opt.Kill(command, 0); err != nil {
 		if !errors.Is(err, syscall.ESRCH) {
 			n.fault("stop", err)

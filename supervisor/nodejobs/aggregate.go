@@ -64,7 +64,7 @@ func (n *notices) jobAt(path string) *watchedDir {
 	return s
 }
 
-// note has the kills of a step stand in its directory or, where all are listed and it is
+// note adds the kills of a step to its directory or, where all are listed and it is
 // not among them, its job's, which it returns; nil for one that is not followed.
 func (n *Node) note(t *news, listed bool) (job *dir) {
 	for _, tree := range n.trees {

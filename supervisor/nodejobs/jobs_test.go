@@ -36,7 +36,7 @@ func TestForecast(t *testing.T) {
 		t.Errorf("at the limit for %v", u.Near)
 	}
 	if st := snap.Jobs[0].Steps[0]; st.Forecast || st.Growing {
-		t.Errorf("the step stands still: %+v", st)
+		t.Errorf("the step does not change: %+v", st)
 	}
 }
 

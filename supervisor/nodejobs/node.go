@@ -29,7 +29,7 @@
 // of jobs and steps are read by one pread of a kept descriptor each, as far as there are
 // descriptors. cgroup.procs is opened again, since a kept descriptor of v1 never shows
 // new members. memory.stat, which costs ten times a counter, and cgroup.procs are left as
-// they were while the charge stands still, and far from the limit for two looks of three
+// they were while the charge does not change, and far from the limit for two looks of three
 // while it moves by little.
 //
 // # OOM kills

@@ -220,7 +220,7 @@ func TestQuietStep(t *testing.T) {
 	if late == 0 {
 		t.Error("all is read again at each look")
 	}
-	// A limit that is lowered, and a charge that stands at it, are never taken for quiet.
+	// A limit that is lowered, and a charge at the limit, are never taken for quiet.
 	s.v1("slurm/uid_1/job_7/step_0", 101, 110, 0)
 	s.look()
 	s.Replace("sys/fs/cgroup/memory/slurm/uid_1/job_7/step_0/memory.stat", "total_rss 101", "total_rss 1\ntotal_inactive_file 100")

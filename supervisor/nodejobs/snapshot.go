@@ -33,7 +33,7 @@ type Snapshot struct {
 	Failure  error
 }
 
-// Job is a job as it stands on this node.
+// Job is the part of a job on this node.
 type Job struct {
 	ID   string // a number, or the SLUID where directories are named by it and no slurmstepd tells the number
 	Node string

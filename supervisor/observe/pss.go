@@ -19,7 +19,7 @@ type PSS struct {
 	budget proctree.PSSBudget
 
 	// wakes is what wakes for readings may take, and what they lead to. Where they
-	// lead to nothing, a job may stand where they are wanted for days.
+	// lead to nothing, a job may stay where they are wanted for days.
 	wakes probe.Bucket
 	woken bool // the loop woke for the reading that is under way
 }

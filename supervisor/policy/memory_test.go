@@ -158,7 +158,7 @@ func TestHandOverForecast(t *testing.T) {
 	if got := grow(h, &use, 20*time.Minute); len(got) > 0 {
 		t.Errorf("fired %q again at %.0f %%", got, use)
 	}
-	// It stands still for long: then the rule is armed again.
+	// It does not change for long: then the rule is armed again.
 	for range 60 {
 		h.at(time.Minute, slurm(use))
 	}
@@ -229,7 +229,7 @@ func TestChanges(t *testing.T) {
 	moved(false)
 }
 
-// TestRestoreAlias: a limit that stands under two names has one rung.
+// TestRestoreAlias: a limit with two names has one rung.
 func TestRestoreAlias(t *testing.T) {
 	c := newScript(t, "85%:signal=USR2")
 	l := slurm(86)
@@ -260,7 +260,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzParseMemory: whatever stands in the file, the ladder keeps what it promises.
+// FuzzParseMemory: with any content of the file, the ladder keeps its promises.
 func FuzzParseMemory(f *testing.F) {
 	for _, text := range []string{
 		"", "null", "{}", "[]", `{"v":2}`, `{"v":1,"at_ns":5}`, `{"v":1,"rungs":[{}]}`, strings.Repeat("[", 1000),

@@ -202,7 +202,7 @@ func (s *State) done(o event.Outcome) bool {
 	case action.Frees(), action == event.ActionStop && !o.OK:
 		g.next = s.now + s.opts.Repeat
 		if of.BacksOff && o.OK && !helped {
-			// Trainers stand still for it: less and less often where there is
+			// Trainers pause for it: less and less often where there is
 			// no garbage.
 			g.wait = min(max(2*g.wait, s.opts.Repeat), time.Hour)
 			g.next = s.now + g.wait

@@ -139,7 +139,7 @@ type flight struct {
 	key   rungKey
 	at    time.Duration
 	rule  event.Rule
-	limit event.Limit // as it stood
+	limit event.Limit // as it was
 	lead  bool        // … before the rung was crossed
 	begun bool        // it goes on without us
 	under *flight     // what a stop has overtaken

@@ -16,7 +16,7 @@ import (
 )
 
 // unmanagedSteps finds, on the side, the tasks that srun has started on this node without
-// us before them: where the prefix stands in the batch script they are no descendants of
+// us before them: where the prefix is in the batch script they are no descendants of
 // its command. A step whose tasks have a rsswarden of their own, one with other options,
 // is counted, for the limit counts it, and left to that one.
 type unmanagedSteps struct {

@@ -19,7 +19,7 @@ import (
 //	procs  = gone, came, then of each that changed: how many are passed over,
 //	         mask and what the mask names; ended by passing over the rest
 //
-// A job that stands still costs some ten bytes a sample, whatever its size.
+// A job that does not change costs some ten bytes a sample, whatever its size.
 
 const (
 	// blockSize is how large a block may grow: with LMDB's 16 bytes of header a

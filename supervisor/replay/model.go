@@ -249,7 +249,7 @@ type unreplayedGain struct {
 	amount     rss.Bytes
 	whose      map[int]bool // the workers that lived then; nil where none was seen
 	risen      rss.Bytes    // by how much use has risen since, by the record
-	last       rss.Bytes    // what it stood at
+	last       rss.Bytes    // its last use
 }
 
 // unreplayedGains are what recorded actions freed that are not taken. high says that what

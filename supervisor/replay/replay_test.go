@@ -117,7 +117,7 @@ func TestSeedWithFour(t *testing.T) {
 	}
 }
 
-// TestHostileRecords: whatever stands in any field of a record, a replay of it for people
+// TestHostileRecords: with any content of a record's fields, a replay of it for people
 // lets none of it steer a terminal.
 func TestHostileRecords(t *testing.T) {
 	const length = 2 * time.Minute

@@ -245,7 +245,7 @@ func (d *recordedDecision) instant() bool { return d.doneAt-d.at <= instant }
 
 // settled passes a recorded outcome on. The watcher judges again at once, but
 // for what has ended within the step that began it: where no sample of that look
-// was kept, what the limit stood at is in the outcome.
+// was kept, the limit's use is in the outcome.
 func (p *simulation) settled(f *flight) {
 	o := *f.recorded.outcome
 	o.Decision = f.id
@@ -371,7 +371,7 @@ func (p *recording) readings(to []event.Limit, s *record.Sample) []event.Limit {
 	return to
 }
 
-// precise is what a limit stood at to the byte, where a decision says so: the
+// precise is a limit's use to the byte, where a decision says so: the
 // rung may lie within the KiB that the sample has.
 func (p *recording) precise(at time.Duration, r *record.Reading) rss.Bytes {
 	for _, d := range p.near(at, sameLook) {

@@ -25,7 +25,7 @@ type Title struct {
 // Page is a page in the making.
 type Page struct {
 	b     strings.Builder
-	begun bool // something stands below the last heading
+	begun bool // there is text below the last heading
 }
 
 // New begins a page. It bears no date: two builds of one version are the same.

@@ -3,7 +3,7 @@
 //
 // sitecustomize.py is what every Python of the job runs at its start; it
 // parses from 2.7 on, does nothing below 3.8, and hands on to the
-// sitecustomize it stands before. The package _rsswarden is loaded only when
+// sitecustomize it precedes. The package _rsswarden is loaded only when
 // torch.utils.data.dataloader is, and only in a process that the run directory
 // was made for. Every line of it that runs in the user's call path is guarded:
 // an exception turns the hook off, and the user's code goes on.

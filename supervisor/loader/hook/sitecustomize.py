@@ -3,7 +3,7 @@
 It parses on every Python from 2.7 on and does nothing but to step aside below
 3.8, and on any other than CPython. It leaves sys.path and sys.modules as they would be without it, puts one
 finder in front that waits for torch.utils.data.dataloader and torchdata's stateful one, and runs the
-sitecustomize that it stands before. It never imports torch, and a failure of
+sitecustomize that it precedes. It never imports torch, and a failure of
 its own is silent: the program runs as it would without it.
 """
 import os

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 
-# What stands around ours to keep it from the program: there is nothing around these.
+# The guards that keep our errors from the program: there is nothing around these.
 GUARDS = {"patch._guarded", "patch._Before.__get__", "patch._Fetch.__get__", "patch._Fetch._watched",
           "trim.Watched.__iter__", "stateful.Gate.put", "stateful.Gate._ask", "stateful.Gate.__getattr__",
           "stateful.Parts.is_answer", "stateful.Recycler.abandon", "stateful.Recycler.reopen"}

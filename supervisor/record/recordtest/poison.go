@@ -9,7 +9,7 @@ import (
 )
 
 // Poison puts a text in front of every string of the values, one kind of string at a
-// time, and calls do while it stands there: a kind is the way to it by names of fields,
+// time, and calls do while it is there: a kind is the way to it by names of fields,
 // "Meta.Command", "Events.Detail". At last all of them have it at once, and the kind is
 // "". Every view of runs must cope with it: a record's owner chose its content.
 // The values are pointers, or slices of them.

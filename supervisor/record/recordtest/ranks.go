@@ -62,7 +62,7 @@ func Rising(length time.Duration, from, to float64) func(time.Duration) float64 
 	return func(at time.Duration) float64 { return from + (to-from)*float64(at)/float64(length) }
 }
 
-// Unwatched stands in the place of an outcome where the watcher was not there all the time.
+// Unwatched takes the place of an outcome where the watcher was not there all the time.
 const Unwatched event.RunOutcome = ""
 
 // Ended is the exit event of a rank with that status, or signal.

@@ -55,7 +55,7 @@ def _read(path):
 def nofile():
     """Returns how far the soft RLIMIT_NOFILE may be raised, 0 for not at all.
 
-    It stands in a file for the whole run: a child of multiprocessing says hello no
+    It is in a file for the whole run: a child of multiprocessing says hello no
     sooner than it owns a loader, too late for a ctl file of its own.
     """
     try:

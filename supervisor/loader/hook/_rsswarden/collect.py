@@ -6,7 +6,7 @@ malloc_trim (musl) the first half is done alone, and said. Neither the collector
 thresholds nor what it has frozen are touched. Finalizers of the program run here
 as they would in any collection: what they raise is Python's to report.
 
-A trainer stands still meanwhile, a worker's next batch waits: pause_ms says how
+A trainer pauses meanwhile, a worker's next batch waits: pause_ms says how
 long. A forked worker shares its trainer's heap until it writes there, and the
 collector writes into every object it looks at: a fifth to nearly half of a
 shared heap was seen to become the worker's own by it. A worker that has less

@@ -1,9 +1,9 @@
 """The places in torch where the hook is called, see iterators for the rest.
 
 What is called once a batch is met where it is looked up (see _Before), so that
-no frame of ours stands in the program's tracebacks. Each other wrapper calls
+no frame of ours is in the program's tracebacks. Each other wrapper calls
 what it wraps with the program's own arguments, once, and outside of any guard;
-what is ours stands before and after it, guarded.
+our code comes before and after it, guarded.
 """
 import functools
 import multiprocessing
@@ -189,7 +189,7 @@ def _guarded(function, *arguments):
 class _Before:
     """A method of torch's, with a look of ours each time it is looked up on an object, which is before each call.
 
-    A wrapper would stand in every traceback of a program whose dataset raises.
+    A wrapper would be in every traceback of a program whose dataset raises.
     """
 
     def __init__(self, method, look):

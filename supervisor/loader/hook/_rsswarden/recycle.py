@@ -43,7 +43,7 @@ class Task:
 def _skip(cycle, worker_id):
     """Returns the cycle of worker ids without one of them. There must be others.
 
-    It is made of C alone: torch runs it, where no guard of ours stands.
+    It is made of C alone: torch runs it, without a guard of ours.
     """
     return itertools.filterfalse(functools.partial(operator.eq, worker_id), cycle)
 

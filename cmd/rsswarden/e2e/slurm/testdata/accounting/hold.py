@@ -1,5 +1,5 @@
 """hold.py NAME ANON_MB FILE: holds so much memory of its own and maps FILE, in
-two processes; writes the file NAME when that stands, and stands still."""
+two processes; writes the file NAME when it is there, and sleeps."""
 import mmap
 import os
 import sys
