@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -263,6 +264,24 @@ func resultOf(why event.Reason) Result {
 		return Refused
 	}
 	return Failed
+}
+
+// ended is a line of [Runs].
+var ended = regexp.MustCompile(`(?m)^` + Runs.Name + `\{[^}]*outcome="([a-z-]+)"\} ([0-9]+)$`)
+
+// RunEnded returns how many runs have ended: as the text of an earlier set says, and one more.
+func RunEnded(before []byte, at Place, o event.RunOutcome) *Set {
+	s := NewSet()
+	for _, v := range ByEnd.Values {
+		s.Put(&Runs, at, 0, v)
+	}
+	for _, m := range ended.FindAllSubmatch(before, -1) {
+		if n, err := strconv.ParseUint(string(m[2]), 10, 32); err == nil && slices.Contains(ByEnd.Values, string(m[1])) {
+			s.Put(&Runs, at, float64(n), string(m[1]))
+		}
+	}
+	s.Add(&Runs, at, 1, string(o))
+	return s
 }
 
 // Self puts what rsswarden's own processes cost.

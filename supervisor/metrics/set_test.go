@@ -85,6 +85,7 @@ func full() *Set {
 	s.Self(here, []event.Cost{{RSS: 20, CPU: 1.5}, {RSS: 7, CPU: 0.5}})
 	s.Put(&OOMKills, here, 0)
 	s.Put(&OOMUnheard, here, 0)
+	s.Put(&Runs, here, 1, "slurm-kill")
 	s.Put(&Ranks, here, 1)
 	s.Put(&LastLook, here, 1.7e9)
 	s.Put(&BuildInfo, here, 1, "v0.9")
@@ -158,6 +159,7 @@ func TestFill(t *testing.T) {
 		`pages_dropped_bytes_total{action="trim"} 80`, `pages_dropped_bytes_total{action="worker_trim"} 627`,
 		`processes{role="other"} 1`, `processes{role="trainer"} 1`, `processes{role="worker"} 2`,
 		`ranks{} 1`,
+		`runs_total{outcome="slurm-kill"} 1`,
 		`self_cpu_seconds_total{} 2`,
 		`self_memory_bytes{} 27`,
 		`step_limit_ratio{limit="cgroup",level="step"} 0.25`, `step_limit_ratio{limit="cgroup",level="task"} 0.2`, `step_limit_ratio{limit="slurm",level="step"} 0.7`,
@@ -171,6 +173,27 @@ func TestFill(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRunEnded: each run adds one to its outcome, whatever lay in the file before.
+func TestRunEnded(t *testing.T) {
+	at := Place{Node: "n1", Run: "user"}
+	text := []byte("rsswarden_runs_total{outcome=\"no such\"} 3\nrsswarden_runs_total{outcome=\"ok\"} -1\nrubbish")
+	for _, o := range []event.RunOutcome{event.RunOK, event.RunSlurmKill, event.RunOK} {
+		text = RunEnded(text, at, o).Text()
+	}
+	family := parse(t, text)[Runs.Name]
+	got := map[string]float64{}
+	for _, m := range family.Metric {
+		for _, l := range m.Label {
+			if l.GetName() == "outcome" && m.Counter.GetValue() > 0 {
+				got[l.GetValue()] = m.Counter.GetValue()
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]float64{"ok": 2, "slurm-kill": 1}, got); diff != "" || len(family.Metric) != len(event.RunOutcomes)-1 {
+		t.Errorf("%d series\n%s", len(family.Metric), diff)
 	}
 }
 

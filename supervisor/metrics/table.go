@@ -62,7 +62,7 @@ var (
 	Step  = Label{Name: "step", Help: "a number, `batch`, `interactive`, `extern`"}
 	Node  = Label{Name: "node", Help: "SLURMD_NODENAME, else the host name"}
 	// Run tells files apart: two runs of one node may have no job, or be of one step.
-	Run = Label{Name: "run", Help: "textfile alone: tells one run from any other of the job, or outside Slurm"}
+	Run = Label{Name: "run", Help: "textfile alone: tells one run from any other of the job, or outside Slurm; of `rsswarden_runs_total` one user from another"}
 )
 
 // Common are the labels of every series, in the order in which they are written.
@@ -77,6 +77,7 @@ var (
 	ByRole    = Label{"role", "what processes are in a training job", names(rss.Roles)}
 	ByAction  = Label{"action", "what a rule asks for; `worker_trim`: what workers trim by themselves to keep to their budget", append(names(event.Actions), WorkerTrim)}
 	ByOutcome = Label{"outcome", "the result", names(Outcomes)}
+	ByEnd     = Label{"outcome", "of a run: how it ended", names(slices.DeleteFunc(slices.Clone(event.RunOutcomes), func(o event.RunOutcome) bool { return o == event.RunRunning }))}
 	ByVersion = Label{Name: "version", Help: "of rsswarden"}
 )
 
@@ -158,6 +159,8 @@ var (
 		"What actions gave back, measured by the accounting of the limit that they were about.", ByAction)
 	PagesDropped = counter("rsswarden_pages_dropped_bytes_total",
 		"Mapped file pages that trims dropped. A page that is read and dropped again counts again: this is no amount of memory.", ByAction)
+	Runs = counter("rsswarden_runs_total",
+		"Runs with --textfile that have ended on this node, by how they ended: those of one user in one file, which stays. Of several ranks those count that led at their end.", ByEnd)
 	SelfMemory = gauge("rsswarden_self_memory_bytes",
 		"RSS of rsswarden itself, its processes in this run summed.")
 	SelfCPU = counter("rsswarden_self_cpu_seconds_total",
@@ -181,14 +184,14 @@ var near = slices.Concat(OfJob.of(), OfStep.of(), Former.of())
 
 // All lists every metric in the order of the documentation.
 var All = append(slices.Clone(near),
-	&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &OOMUnheard, &Ranks, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
+	&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &OOMUnheard, &Ranks, &Runs, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
 
 // OfNode lists those that rsswardend tells of all jobs of a node, OfRun those that a run
 // tells of itself.
 var (
 	OfNode = append(slices.Clone(near), &Processes, &MemoryRSS, &OOMKills, &OOMUnheard, &LastLook, &BuildInfo)
 	OfRun  = append(slices.Clone(near),
-		&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &Ranks, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
+		&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &Ranks, &Runs, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
 )
 
 // Unit is what its values are in, by its name, which ends in it as Prometheus's all do.

@@ -94,7 +94,7 @@ func TestReference(t *testing.T) {
 	p.Table([]string{"metric", "type", "unit", "labels", "told by", "what it is"}, rows)
 	p.Section("Labels")
 	rows = nil
-	for _, l := range append(append([]Label{}, Common...), ByLimit, ByLevel, ByScope, ByRole, ByAction, ByOutcome, ByVersion) {
+	for _, l := range append(append([]Label{}, Common...), ByLimit, ByLevel, ByScope, ByRole, ByAction, ByOutcome, ByEnd, ByVersion) {
 		rows = append(rows, []string{"`" + l.Name + "`", l.Help, strings.Join(l.Values, ", ")})
 	}
 	p.Text("The first four are those of every series, as far as they have a value. Of rsswardend there is no run, and of what it tells of itself neither job, step nor node; " +

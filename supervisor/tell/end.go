@@ -38,10 +38,15 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	closing.Go(func() {
 		f.Record.Close(out.Outcome != event.RunOK, flush)
 	})
+	counted := f.Textfile.Ended(out.Outcome)
 	closing.Go(func() {
-		select {
-		case <-f.Textfile.Removed():
-		case <-time.After(flush):
+		late := time.After(flush)
+		for _, done := range []<-chan struct{}{f.Textfile.Removed(), counted} {
+			select {
+			case <-done:
+			case <-late:
+				return
+			}
 		}
 	})
 	f.CloseStream(flush)

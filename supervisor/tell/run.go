@@ -104,8 +104,10 @@ func (r *Run) Took(since time.Time) time.Duration {
 }
 
 // Label is a short word for the run, made of its name.
-func (r *Run) Label() string {
-	sum := sha256.Sum256([]byte(r.ID))
+func (r *Run) Label() string { return label(r.ID) }
+
+func label(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:4])
 }
 

@@ -3,6 +3,9 @@ package tell
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm"
@@ -95,6 +98,26 @@ func (x *Textfile) Close() {
 		x.removed = x.file.Close()
 		x.file = nil
 	}
+}
+
+// Ended counts the run among those that have ended, in a file that stays. It returns a
+// channel that is closed when that is done.
+func (x *Textfile) Ended(o event.RunOutcome) <-chan struct{} {
+	done := make(chan struct{})
+	dir, uid := x.out.set.Textfile, os.Geteuid()
+	if dir == "" || o == event.RunRunning {
+		close(done)
+		return done
+	}
+	// Files of two users must not have the same series.
+	at := metrics.Place{Node: x.place.Node, Run: label("user " + strconv.Itoa(uid))}
+	probe.Run(func() {
+		defer close(done)
+		_ = textfile.Update(filepath.Join(dir, textfile.OfUser(uid, at.Node)), func(old []byte) []byte {
+			return metrics.RunEnded(old, at, o).Text()
+		})
+	})
+	return done
 }
 
 // Removed returns a channel that is closed when [Textfile.Close] has come to an end.

@@ -7,6 +7,7 @@ package textfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +40,11 @@ type Name struct {
 
 // Suffix is that of the files which node_exporter reads.
 const Suffix = ".prom"
+
+// OfUser is the name of the file that all runs of a user on a node share.
+func OfUser(uid int, node string) string {
+	return fmt.Sprintf("%sruns_%d_%s%s", prefix, uid, clean(node, "none"), Suffix)
+}
 
 const (
 	prefix    = "rsswarden_"
@@ -214,6 +220,59 @@ func Replace(path string, text []byte) error {
 		return fmt.Errorf("cannot write to %s: %w", filepath.Dir(path), nodedir.WithoutPath(err))
 	}
 	return nil
+}
+
+// mostShared is the size of a file that [Update] reads.
+const mostShared = 64 << 10
+
+// Update replaces the text of the file at path by what change makes of it. Programs of the
+// user that do so at once take turns. A file of another user's is left alone. It may hang.
+func Update(path string, change func(old []byte) []byte) error {
+	for {
+		f, err := lock(path)
+		if err != nil {
+			return nodedir.WithoutPath(err)
+		}
+		is, err := f.Stat()
+		now, err2 := os.Lstat(path)
+		if err == nil && (err2 != nil || !os.SameFile(is, now)) {
+			f.Close()
+			continue // another has replaced it meanwhile
+		}
+		var old []byte
+		if err == nil {
+			old, err = io.ReadAll(io.LimitReader(f, mostShared))
+		}
+		if err == nil {
+			err = Replace(path, change(old))
+		}
+		f.Close()
+		return nodedir.WithoutPath(err)
+	}
+}
+
+// lock opens a file of ours, made where it is missing, and waits for its lock.
+func lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || int(st.Uid) != os.Geteuid() {
+			err = unix.EPERM
+		}
+	}
+	for err == nil {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); err == nil {
+			return f, nil
+		}
+		if errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+	}
+	f.Close()
+	return nil, err
 }
 
 // Remove removes the file of a run, and what was left of it half written.

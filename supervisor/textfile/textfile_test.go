@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -319,5 +320,46 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestUpdate: of many that count at once none is lost, and a file of another user's, a link
+// or a pipe is left alone.
+func TestUpdate(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, OfUser(os.Geteuid(), "n1"))
+	if _, ok := ParseName(filepath.Base(path)); ok {
+		t.Error("it is taken for the file of a run")
+	}
+	const all = 50
+	var counting sync.WaitGroup
+	for range all {
+		counting.Go(func() {
+			must(t, Update(path, func(old []byte) []byte {
+				n, _ := strconv.Atoi(strings.TrimSpace(string(old)))
+				return fmt.Appendln(nil, n+1)
+			}))
+		})
+	}
+	counting.Wait()
+	if b, err := os.ReadFile(path); err != nil || string(b) != fmt.Sprintln(all) {
+		t.Errorf("%q, %v; want %d", b, err, all)
+	}
+	if names := list(t, dir); len(names) != 1 {
+		t.Errorf("left: %q", names)
+	}
+	never := func([]byte) []byte { t.Error("changed"); return nil }
+	must(t, os.Symlink(path, dir+"/link"))
+	must(t, syscall.Mkfifo(dir+"/pipe", 0o600))
+	for _, name := range []string{"link", "pipe", "gone/x"} {
+		if Update(filepath.Join(dir, name), never) == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(path, 65534, 65534))
+		if Update(path, never) == nil {
+			t.Error("another user's was taken")
+		}
 	}
 }

@@ -86,6 +86,13 @@ func TestTextfileNodeExporter(t *testing.T) {
 	for _, r := range runs {
 		r.EndsWith(0)
 	}
+	ended := 0.0
+	for _, m := range scrape()["rsswarden_runs_total"].Metric {
+		ended += m.Counter.GetValue()
+	}
+	if ended != float64(len(runs)) {
+		t.Errorf("%v runs have ended, want %d", ended, len(runs))
+	}
 	if left := promFiles(t, dir); len(left) > 0 {
 		t.Errorf("left at the end: %q", left)
 	}
@@ -98,8 +105,7 @@ func TestTextfileFollowsTheLead(t *testing.T) {
 	var runs [2]*textRun
 	file := func(i int) string {
 		names, _ := filepath.Glob(fmt.Sprintf("%s/rsswarden_46_0_n1_%d_*.prom", dir, runs[i].Cmd.Process.Pid))
-		all, _ := filepath.Glob(dir + "/*")
-		if len(names) != 1 || len(all) != 1 {
+		if len(names) != 1 || len(promFiles(t, dir)) != 1 {
 			return ""
 		}
 		b, _ := os.ReadFile(names[0])
@@ -298,17 +304,19 @@ while sys.stdin.buffer.raw.read(1):
 // shownFiles are the files that node_exporter reads: others are being written.
 func shownFiles(dir string) []string {
 	names, _ := filepath.Glob(dir + "/*.prom")
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(filepath.Base(name), "rsswarden_runs_") })
 }
 
-// promFiles is all that there is in a directory.
+// promFiles is all that there is in a directory, but for the counts of what has ended.
 func promFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	wardentest.NoError(t, err)
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if !strings.HasPrefix(e.Name(), "rsswarden_runs_") {
+			names = append(names, e.Name())
+		}
 	}
 	return names
 }
