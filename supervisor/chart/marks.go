@@ -65,7 +65,7 @@ func writeMarks(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries)
 		first, x, n := &s.Marks[i], timeAt(t, s.Marks[i].At), 0
 		from := x
 		for ; i < len(s.Marks) && timeAt(t, s.Marks[i].At)-from < apart; i, n = i+1, n+1 {
-			if m := &s.Marks[i]; graver(m.Kind, first.Kind) {
+			if m := &s.Marks[i]; Weight(m) > Weight(first) {
 				first, x = m, timeAt(t, m.At)
 			}
 		}
@@ -115,10 +115,20 @@ func timeAt(t *analysis.Timeline, at time.Duration) float64 {
 	return plotLeft + (plotRight-plotLeft)*float64(at)/float64(max(t.Length, 1))
 }
 
-// graver says that of two marks in one place this is the one to show.
-func graver(k, than analysis.MarkKind) bool {
-	order := []analysis.MarkKind{analysis.MarkLimit, analysis.MarkDecision, analysis.MarkFinding, analysis.MarkFault, analysis.MarkSignal, analysis.MarkRank, analysis.MarkExit, analysis.MarkOOM}
-	return slices.Index(order, k) > slices.Index(order, than)
+// kinds are in the order of what is shown where there is room for one.
+var kinds = []analysis.MarkKind{analysis.MarkLimit, analysis.MarkDecision, analysis.MarkFinding, analysis.MarkFault, analysis.MarkSignal, analysis.MarkRank, analysis.MarkExit, analysis.MarkOOM}
+
+// Weight orders the marks of one place: the one that weighs most is shown. What worked is
+// before what did not, and a hard action before a mild one.
+func Weight(m *analysis.Mark) int {
+	weight := 4 * slices.Index(kinds, m.Kind) * len(event.RecordedActions)
+	if action := m.Action(); action != "" {
+		weight += action.Severity()
+	}
+	if !m.Refused() {
+		weight += 2 * len(event.RecordedActions)
+	}
+	return weight
 }
 
 func markText(m *analysis.Mark, n int) string {
@@ -157,6 +167,23 @@ func writeLegend(b *strings.Builder, s *analysis.RunSeries, pieces [][]column) {
 		if has(pieces, analysis.Working) {
 			item("working", "working set", true)
 		}
+	}
+	sign := func(class, glyph, text string) {
+		fmt.Fprintf(b, `<path %s d="%s" transform="translate(%.0f %.0f)"/>`, svgClass("mark "+class+"decision"), Glyphs[glyph], x+7, y-4)
+		fmt.Fprintf(b, `<text %s x="%.0f" y="%.0f" font-size="11">%s</text>`, svgClass("axis"), x+19, y, text)
+		x += 19 + 6.4*float64(len(text)) + 14
+	}
+	x, y = plotLeft, legendAt+16
+	seen, refused := map[string]bool{}, false
+	for i := range s.Marks {
+		m := &s.Marks[i]
+		if refused = refused || m.Refused(); m.Action() != "" && !seen[Glyph(m)] {
+			seen[Glyph(m)] = true
+			sign("", Glyph(m), Glyph(m))
+		}
+	}
+	if refused {
+		sign("hollow ", "trim", "no effect")
 	}
 }
 

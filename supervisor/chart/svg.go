@@ -32,7 +32,7 @@ const (
 	marksLane   = plotTop + plotHeight + 34 // the middle of what happened
 	trimsLane   = marksLane + 24            // … and of workers' own trims
 	legendAt    = trimsLane + 24
-	PanelHeight = legendAt + 10
+	PanelHeight = legendAt + 26 // the legend's second row has the signs
 	headHeight  = 36.0
 	mostPanels  = 8
 )

@@ -45,7 +45,7 @@ func TestOwnMemoryInTheStack(t *testing.T) {
 }
 
 // TestMarksInLanes: what was done has a glyph of its kind below the axis, hollow where it
-// had no effect; workers' own trims are a strip, and those that a rule requested are not in
+// had no effect, and the legend has the signs; workers' own trims are a strip, and those that a rule requested are not in
 // it again.
 func TestMarksInLanes(t *testing.T) {
 	trimmed := func(at time.Duration, count int, reason string) record.Entry {
@@ -59,7 +59,7 @@ func TestMarksInLanes(t *testing.T) {
 	s.Events = append(s.Events, record.Entry{At: 5 * time.Minute, Value: &event.Outcome{Action: event.ActionTrim, Reason: event.ReasonNoWorker}},
 		trimmed(6*time.Minute, 2, ""), trimmed(6*time.Minute, 3, ""), trimmed(7*time.Minute, 9, event.TrimRequested), trimmed(8*time.Minute, 1, ""))
 	svg, line := drawn(t, s)
-	for want, times := range map[string]int{Glyphs["recycle"]: 2, Glyphs["trim"]: 1, `class="mark hollow decision"`: 2, `class="mark decision"`: 1, `class="strip-trim"`: 2, "trim skipped": 1} {
+	for want, times := range map[string]int{Glyphs["recycle"]: 3, Glyphs["trim"]: 3, `class="mark hollow decision"`: 3, `class="mark decision"`: 3, `class="strip-trim"`: 2, "trim skipped": 1} {
 		if got := strings.Count(svg, want); got != times {
 			t.Errorf("%q is there %d times, not %d", want, got, times)
 		}

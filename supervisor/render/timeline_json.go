@@ -63,7 +63,7 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 		r.Levels = append(levels, ']')
 		for k := range s.Marks {
 			m := &s.Marks[k]
-			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, values.Plain(string(m.Action())), chart.Glyph(m), m.Refused(),
+			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, values.Plain(string(m.Action())), chart.Glyph(m), m.Refused(), chart.Weight(m),
 				values.Plain(chart.Happened(m)), values.Plain(chart.CameOf(m))})
 		}
 		for k := range s.Procs {
@@ -117,6 +117,7 @@ type markJSON struct {
 	Action string            `json:"action,omitempty"`
 	Glyph  string            `json:"glyph"`
 	Hollow bool              `json:"hollow,omitempty"` // the action could not help, or did not work
+	Weight int               `json:"weight"`           // of marks in one place the greatest is shown
 	Text   string            `json:"text"`
 	Result string            `json:"result,omitempty"`
 }

@@ -157,8 +157,6 @@ function countOf(list) {
   return n;
 }
 
-const RANK = { limit: 1, decision: 2, finding: 3, fault: 4, signal: 5, rank: 6, exit: 7, oom: 8 };
-
 function laneTitle(c, name, at) {
   el('svg:text', { class: 'axis', x: c.left - 8, y: at + 3, 'font-size': 10, 'text-anchor': 'end' }, c.svg, name);
 }
@@ -175,7 +173,7 @@ function drawMarks(c, g, data) {
     const last = groups[groups.length - 1];
     if (last && at - last.from < 20) {
       last.n++;
-      if (RANK[m.kind] > RANK[last.m.kind]) { last.m = m; last.at = at; }
+      if (m.weight > last.m.weight) { last.m = m; last.at = at; }
     } else groups.push({ at, from: at, m, n: 1 });
   }
   for (const { at, m, n } of groups) {
