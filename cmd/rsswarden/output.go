@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -84,17 +83,9 @@ func buffered(to io.Writer, write func(io.Writer) error) error {
 	return errnoOf(err)
 }
 
-// columns is the width of a terminal, 80 elsewhere.
-func columns(f *os.File) int {
-	if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && ws.Col >= 40 {
-		return int(min(ws.Col, 160))
-	}
-	return 80
-}
-
 // styleOf is how standard output shows text.
 func styleOf(p process) text.Style {
-	return text.Style{Color: colours(p), ASCII: !utf8Locale(p), Width: columns(p.stdout)}
+	return text.Style{Color: colours(p), ASCII: !utf8Locale(p), Width: paperWidth(p)}
 }
 
 // colours says whether to colour: on a terminal, unless NO_COLOR is set (no-color.org).
@@ -116,15 +107,10 @@ func paperWidth(p process) int {
 
 // textOf is a frame as standard output shows it.
 func textOf(p process, f *screen.Frame) string {
-	if term.IsTerminal(int(p.stdout.Fd())) && p.get("TERM") != "dumb" {
+	if styleOf(p).Color || term.IsTerminal(int(p.stdout.Fd())) && p.get("TERM") != "dumb" {
 		return f.Styled()
 	}
 	return f.Text()
-}
-
-// lookOf is what the terminal can show.
-func lookOf(p process) screen.Look {
-	return screen.Look{Unicode: utf8Locale(p), Colour: p.get("NO_COLOR") == ""}
 }
 
 // utf8Locale says whether the locale is one of UTF-8, locale(7).

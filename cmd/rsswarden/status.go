@@ -72,7 +72,7 @@ func printStatus(p process, c *cli.Context, t remote.Target) error {
 		for i, st := range all {
 			list[i] = *st
 		}
-		for i, f := range screen.Status(list, paperWidth(p), lookOf(p), time.Local, t.Job != "" || c.IsSet("pid")) {
+		for i, f := range screen.Status(list, styleOf(p), time.Local, t.Job != "" || c.IsSet("pid")) {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}

@@ -76,7 +76,7 @@ const leastAcross = 2 * time.Second
 
 // topModel reads the options.
 func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) {
-	m := screen.New(80, 24, lookOf(p))
+	m := screen.New(80, 24, styleOf(p))
 	m.Job, m.Interval = t.Job, time.Second
 	least := 200 * time.Millisecond
 	if t.Job != "" {

@@ -38,17 +38,10 @@ var blank = cell{' ', Plain}
 type Frame struct {
 	W, H  int
 	cells []cell
-	look  Look
+	look  text.Style
 }
 
-// Look is what a terminal can show.
-type Look struct {
-	// Unicode says that the locale is UTF-8, Colour that colours are welcome.
-	// Without Colour there are bold, dim and reverse cells still.
-	Unicode, Colour bool
-}
-
-func newFrame(w, h int, look Look) *Frame {
+func newFrame(w, h int, look text.Style) *Frame {
 	f := &Frame{W: w, H: h, cells: make([]cell, w*h), look: look}
 	for i := range f.cells {
 		f.cells[i] = blank
@@ -65,7 +58,7 @@ func (f *Frame) put(x, y, end int, style Style, s string) int {
 		return x
 	}
 	end = min(end, f.W)
-	s = clean(s, f.look.Unicode)
+	s = clean(s, !f.look.ASCII)
 	if x+len(s) > end && x+text.Columns(s) > end {
 		s = f.cut(s, end-x)
 	}
@@ -88,7 +81,7 @@ func (f *Frame) put(x, y, end int, style Style, s string) int {
 func (f *Frame) cut(s string, columns int) string { return text.CutWith(s, columns, f.ellipsis()) }
 
 func (f *Frame) ellipsis() string {
-	if f.look.Unicode {
+	if !f.look.ASCII {
 		return "…"
 	}
 	return "~"
@@ -96,7 +89,7 @@ func (f *Frame) ellipsis() string {
 
 // right writes a text so that it ends before column end.
 func (f *Frame) right(x, y, end int, style Style, s string) {
-	s = clean(s, f.look.Unicode)
+	s = clean(s, !f.look.ASCII)
 	f.put(max(x, end-text.Columns(s)), y, end, style, s)
 }
 

@@ -40,7 +40,7 @@ func FuzzPut(f *testing.F) {
 		f.Add(s, 7)
 	}
 	f.Fuzz(func(t *testing.T, s string, end int) {
-		for _, look := range []Look{{}, {Unicode: true}} {
+		for _, look := range []text.Style{{ASCII: true}, {}} {
 			frame := newFrame(12, 1, look)
 			end = max(3, min(end, 12))
 			last := frame.put(3, 0, end, Plain, s)
@@ -50,11 +50,11 @@ func FuzzPut(f *testing.F) {
 					t.Fatalf("%q: %q at %d, outside 3 to %d of %d", s, c.r, x, last, end)
 				case c.r == 0 && (x == 0 || text.Width(frame.line(0)[x-1].r) != 2):
 					t.Fatalf("%q: half a character at %d", s, x)
-				case c.r != 0 && !unicode.IsPrint(c.r), !look.Unicode && c.r > '~':
+				case c.r != 0 && !unicode.IsPrint(c.r), look.ASCII && c.r > '~':
 					t.Fatalf("%q: %q at %d", s, c.r, x)
 				}
 			}
-			for _, line := range folded(clean(s, look.Unicode), 10) {
+			for _, line := range folded(clean(s, !look.ASCII), 10) {
 				if text.Columns(line) > 10 {
 					t.Fatalf("%q: folded to %q", s, line)
 				}

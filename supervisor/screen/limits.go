@@ -244,17 +244,16 @@ func (d *drawing) bar(x int, l *event.Limit) {
 	if l.Limit == 0 {
 		return
 	}
-	style := text.Style{ASCII: !d.look.Unicode}
-	d.put(x, d.y, x+barWidth, severity(l), style.Bar(l.Ratio(), barWidth))
+	d.put(x, d.y, x+barWidth, severity(l), d.look.Bar(l.Ratio(), barWidth))
 	from, to := int(math.Ceil(min(1, l.Ratio())*barWidth)), int(math.Round(min(1, l.UsedMax.Of(l.Limit))*barWidth))
 	if from < to {
-		d.put(x+from, d.y, x+to, severity(l), strings.Repeat(d.look.either("▒", ":"), to-from))
+		d.put(x+from, d.y, x+to, severity(l), strings.Repeat(either(d.look, "▒", ":"), to-from))
 	}
 }
 
 // either chooses by what the locale can show.
-func (l Look) either(unicode, ascii string) string {
-	if l.Unicode {
+func either(look text.Style, unicode, ascii string) string {
+	if !look.ASCII {
 		return unicode
 	}
 	return ascii

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Model is all that a screen knows. It is a value: what it points to is never
@@ -14,7 +15,7 @@ type Model struct {
 	// W and H are the terminal's columns and lines. H of 0 is as many as there is
 	// something to show on.
 	W, H int
-	Look Look
+	Look text.Style
 	// Zone is the time zone of what is shown.
 	Zone *time.Location
 	// Interval is the pause between two questions to the nodes.
@@ -75,7 +76,7 @@ const (
 )
 
 // New makes a model without data.
-func New(w, h int, look Look) Model {
+func New(w, h int, look text.Style) Model {
 	m := Model{W: w, H: h, Look: look, Zone: time.Local, Interval: time.Second}
 	m.tables[ranksView].sort, m.tables[procsView].sort = "rank", "rss"
 	return m

@@ -419,9 +419,9 @@ func (d *drawing) titles(v view, list []column) {
 		title, style := c.title, Dim
 		if c.key == t.sort {
 			style = Bold
-			mark := d.look.either("▲", "^")
+			mark := either(d.look, "▲", "^")
 			if c.most != t.reverse {
-				mark = d.look.either("▼", "v")
+				mark = either(d.look, "▼", "v")
 			}
 			if c.left {
 				title += mark

@@ -13,13 +13,13 @@ import (
 
 // Status is what the command status prints: of several runs a line each, unless all of each
 // is asked for; else of each run the front of its frame, and the rules.
-func Status(statuses []control.Status, width int, look Look, zone *time.Location, details bool) []*Frame {
+func Status(statuses []control.Status, look text.Style, zone *time.Location, details bool) []*Frame {
 	if len(statuses) > 1 && !details {
-		return []*Frame{runs(statuses, width, look)}
+		return []*Frame{runs(statuses, look)}
 	}
 	var all []*Frame
 	for _, st := range statuses {
-		m := New(width, 0, look)
+		m := New(look.Columns(), 0, look)
 		m.Zone = zone
 		m, _ = m.Update(Answer{Statuses: []control.Status{st}, At: st.Time})
 		all = append(all, m.status())
@@ -92,7 +92,8 @@ func alerts(a *control.Alerts, zone *time.Location) string {
 }
 
 // runs draws a table of several runs.
-func runs(statuses []control.Status, width int, look Look) *Frame {
+func runs(statuses []control.Status, look text.Style) *Frame {
+	width := look.Columns()
 	m := New(width, 0, look)
 	m, _ = m.Update(Answer{Statuses: statuses})
 	titles := []string{"", "JOB", "NODE", "RANKS", "LIMIT", "USED", "", "PEAK", "TREND", "LAST ACTION"}
@@ -134,8 +135,8 @@ func runs(statuses []control.Status, width int, look Look) *Frame {
 }
 
 // line is one run in the table of several.
-func (n *node) line(look Look) []string {
-	line := []string{look.either("…", ">"), cmp.Or(n.Job, "-"), n.Node, n.rankNumbers(), "none found", "-", "", "-", "-", "-"}
+func (n *node) line(look text.Style) []string {
+	line := []string{look.Glyph("…"), cmp.Or(n.Job, "-"), n.Node, n.rankNumbers(), "none found", "-", "", "-", "-", "-"}
 	if rows := limitRows([]node{*n}); len(rows) > 0 {
 		l := rows[0].Limit
 		_, size, _ := strings.Cut(uses(&l.Limit), " of ")

@@ -111,7 +111,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
-			for i, f := range Status(tt.statuses, tt.width, Look{Unicode: !tt.ascii}, time.UTC, tt.details) {
+			for i, f := range Status(tt.statuses, text.Style{ASCII: tt.ascii, Width: tt.width}, time.UTC, tt.details) {
 				if i > 0 {
 					b.WriteByte('\n')
 				}

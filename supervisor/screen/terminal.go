@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // terminal is a terminal whose modes can be changed and are given back.
@@ -167,7 +169,7 @@ func (p *painter) draw(f *Frame) []byte {
 	return p.buf
 }
 
-func (p *painter) drawLine(y int, old, new []cell, look Look) {
+func (p *painter) drawLine(y int, old, new []cell, look text.Style) {
 	end := len(new) // from here on all is blank
 	for end > 0 && new[end-1] == blank {
 		end--
@@ -207,7 +209,7 @@ func (p *painter) drawLine(y int, old, new []cell, look Look) {
 // cell writes one character and returns how many columns it took. Terminals
 // disagree on how wide some are: below a wide one are blanks, and the cursor is
 // put behind it.
-func (p *painter) cell(x, y int, line []cell, look Look) int {
+func (p *painter) cell(x, y int, line []cell, look text.Style) int {
 	c := line[x]
 	p.setStyle(c.style, look)
 	if x+1 < len(line) && line[x+1].r == 0 {
@@ -231,17 +233,17 @@ func (p *painter) move(x, y int) {
 	p.buf = append(p.buf, 'H')
 }
 
-func (p *painter) setStyle(s Style, look Look) {
+func (p *painter) setStyle(s Style, look text.Style) {
 	if s == p.style {
 		return
 	}
 	p.style = s
-	p.buf = append(p.buf, look.sequence(s)...)
+	p.buf = append(p.buf, sequence(look, s)...)
 }
 
 // sequence selects a style, and ends the one before.
-func (l Look) sequence(s Style) string {
-	if !l.Colour {
+func sequence(look text.Style, s Style) string {
+	if !look.Color {
 		switch s {
 		case Red, Amber:
 			s = Bold

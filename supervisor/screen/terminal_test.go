@@ -634,7 +634,7 @@ func TestPaintFewBytes(t *testing.T) {
 func TestNoColour(t *testing.T) {
 	for _, colour := range []bool{false, true} {
 		m := shown(200, 60, twoNodes())
-		m.Look.Colour = colour
+		m.Look.Color = colour
 		e := newEmulator(200, 60)
 		var p painter
 		e.shown(t, p.draw(m.View()), m.View())

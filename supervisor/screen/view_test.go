@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // TestFrames holds what a user sees, a file a frame.
@@ -31,7 +32,7 @@ func TestFrames(t *testing.T) {
 		return m
 	}
 	ascii := func(m Model) Model {
-		m.Look.Unicode = false
+		m.Look.ASCII = true
 		return m
 	}
 	paper := func(m Model) Model {
@@ -189,7 +190,7 @@ func limitsOf(list ...event.Limit) (all []control.Limit) {
 	return all
 }
 
-var plainLook = Look{Unicode: true}
+var plainLook = text.Style{}
 
 // shown is a live screen with an answer.
 func shown(w, h int, statuses []control.Status, errs ...error) Model {
@@ -277,7 +278,7 @@ func TestMain(m *testing.M) {
 
 // fakeScreen shows a scene that grows ten times a second.
 func fakeScreen(how string, args []string) int {
-	m := New(80, 24, Look{Unicode: true, Colour: true})
+	m := New(80, 24, text.Style{Color: true})
 	m.Interval = 100 * time.Millisecond
 	s, n := scene("n1", 0, 4, 8), 0
 	s.Time = time.Now()
