@@ -64,6 +64,7 @@ var scenes = map[string]func(*testing.T) *stand{
 		s.put(worker1, id.PID, 700*rss.MiB, 10*rss.MiB)
 		s.full()
 		s.log(id, `"what":"refused","id":2,"n":1,"worker":5000011,"why":"the loader ends"`)
+		s.later(2 * time.Second) // by now nothing grows, however fast the test is
 		s.full()
 		s.end(&hold.Exit{})
 		return s
@@ -187,7 +188,7 @@ var scenes = map[string]func(*testing.T) *stand{
 }
 
 // TestScenes compares the output of whole runs, on stderr and by events, with
-// testdata/scenes, so that no restructuring changes it unseen. Times, sizes of this
+// testdata/scenes, so that no restructuring changes it unseen. Times, rates, sizes of this
 // process and names of its folders are left out; of samples, all but the first are.
 func TestScenes(t *testing.T) {
 	for name, play := range scenes {
@@ -261,7 +262,7 @@ var (
 	listedPIDs = regexp.MustCompile(`"pids?":\[?([0-9,]{2,})`)
 	// This machine may have a slurm.conf, or none.
 	slurmOfHere = regexp.MustCompile(`(?m)^.*cannot tell whether slurmstepd kills on memory.*\n`)
-	lengths     = regexp.MustCompile(`-?\b\d+(\.\d+)? (ms|s|min|h|d)\b( \d\d (s|min|h)\b)?`)
+	lengths     = regexp.MustCompile(`-?\b\d+(\.\d+)? (ms|s|min|h|d|[KMG]iB/s)\b( \d\d (s|min|h)\b)?`)
 	digests     = regexp.MustCompile(`\b[0-9a-f]{16,}\b`)
 )
 
