@@ -24,10 +24,9 @@ type Ending struct {
 	InJob        bool
 	Requeued     *Requeued // nil where the job is not in the queue again
 	Left         []event.Left
-	Limits       []event.Limit              // as read last
-	Rate         func(*event.Limit) float64 // by how many bytes a second one grows
-	Read, Now    time.Duration              // when that was, and now
-	Kills        []limit.Kills              // by the kernel, and those of the whole node
+	Limits       []event.Limit // as read last
+	Read, Now    time.Duration // when that was, and now
+	Kills        []limit.Kills // by the kernel, and those of the whole node
 	NodeKills    uint64
 	Findings     []event.Diagnosis // the weightiest first
 	Rank         int               // ours among those that go on or followed, -1 where we are alone
@@ -125,8 +124,8 @@ func (s *Summary) facts(e *Ending) analysis.RunFacts {
 		if l == nil {
 			continue
 		}
-		if rate := e.Rate(l); rate*60 >= float64(l.Limit)*event.SteadyShare {
-			f.Growing[l.ID()] = rss.Bytes(rate)
+		if g := s.grown[l.ID()]; e.Now-g.at <= lately && g.rate*60 >= float64(l.Limit)*event.SteadyShare {
+			f.Growing[l.ID()] = rss.Bytes(g.rate)
 		}
 	}
 	seen := s.looks >= 2 && s.Watched && e.Said
@@ -136,6 +135,9 @@ func (s *Summary) facts(e *Ending) analysis.RunFacts {
 	f.Partial = !seen || s.unread > 0 && (summed(s.nearest) || summed(s.ends))
 	return f
 }
+
+// lately is how long before the end a peak may be for its growth to have gone on to the end.
+const lately = 5 * time.Second
 
 // endSignals ask for an end; termToKill is how long before it one counts: KillWait of
 // slurm.conf is 30 s by default.

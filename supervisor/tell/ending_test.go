@@ -36,7 +36,7 @@ func TestEnd(t *testing.T) {
 	} {
 		s, e := c.sum, c.end
 		s.Watched, s.nearest, s.looks = true, &size, 2
-		e.Took, e.Rate = time.Second, func(*event.Limit) float64 { return 0 }
+		e.Took = time.Second
 		out, brief := s.End(&e)
 		if out.By != c.by || !same(out.Code, c.code) || !same(out.Signal, c.signal) || (out.Next.Size != 0) != c.advice || out.Outcome != c.want {
 			t.Errorf("%s: %+v", name, out)

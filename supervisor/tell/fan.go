@@ -57,6 +57,7 @@ type Readers struct {
 func (f *Fan) See(v *view.View) {
 	f.Status.growth.add(v)
 	f.Sum.Peak(&v.Sample, v.Limits, f.Readers.Pace)
+	f.Sum.Grew(v, &f.Status.growth)
 	f.Sum.Apart(&v.Sample, v.Limits, f.Readers.Outside)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 // Summary is what is remembered of a whole run, for its last lines and the exit event.
@@ -20,10 +21,31 @@ type Summary struct {
 	limitsSeen
 	sharing sharing
 	endedBy string // the rule that stopped or requeued the job
+	grown   map[event.LimitID]growthAtPeak
 	asked   string // the last signal from outside that asks for an end, and when it came
 	askedAt time.Duration
 	// whole is at most what a limit would count with all that workers have mapped in memory.
 	whole map[event.LimitID]rss.Bytes
+}
+
+// growthAtPeak is how fast a limit grew as it reached its highest use.
+type growthAtPeak struct {
+	used rss.Bytes
+	rate float64 // bytes a second
+	at   time.Duration
+}
+
+// Grew takes in how fast the limits grow that are at their highest use.
+func (s *Summary) Grew(v *view.View, measured *growth) {
+	if s.grown == nil {
+		s.grown = map[event.LimitID]growthAtPeak{}
+	}
+	for i := range v.Limits {
+		l := &v.Limits[i]
+		if rate := measured.ofLimit(l.ID()); rate != nil && l.Used > s.grown[l.ID()].used {
+			s.grown[l.ID()] = growthAtPeak{l.Used, *rate, v.Now}
+		}
+	}
 }
 
 // treeSeen is what was seen of the processes.
