@@ -127,7 +127,7 @@ func TestOneSample(t *testing.T) {
 	if *l.Growth != 5*float64(rss.MiB) || st.Peak.Used != 90*rss.MiB {
 		t.Errorf("growth %v, peak %v", *l.Growth, st.Peak.Used)
 	}
-	exit, brief := s.Sum.End(&Ending{Said: true, Rate: s.Readers.Pace})
+	exit, brief := s.Sum.End(&Ending{Said: true})
 	if *exit.Binding != *st.Peak || *brief.Peak != *st.Peak {
 		t.Errorf("at the end %+v and %+v, in the status %+v", exit.Binding, brief.Peak, st.Peak)
 	}
