@@ -160,7 +160,7 @@ func TestLedgerOfTheStatus(t *testing.T) {
 	if l := st.Saved; l.WorkerTrims != 6 || l.Recycled != 1 || l.Paused() != 0.25 {
 		t.Errorf("ledger %+v", l)
 	}
-	exit, _ := s.Sum.End(&Ending{Said: true, Rate: func(*event.Limit) float64 { return 0 }})
+	exit, _ := s.Sum.End(&Ending{Said: true})
 	if diff := cmp.Diff(*st.Saved, exit.Saved); diff != "" {
 		t.Errorf("the ledger at the end differs: %s", diff)
 	}
