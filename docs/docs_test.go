@@ -133,7 +133,7 @@ func TestReferences(t *testing.T) {
 			return err == nil && strings.Contains(string(b), m[2])
 		})
 	}
-	if found < 300 {
+	if found < 250 {
 		t.Errorf("only %d references found", found)
 	}
 }
