@@ -33,7 +33,7 @@ func Analyze(in Input) *Result {
 	}
 	runs = AlignClocks(runs)
 	last := restarts(runs)
-	looks, timeline := scanAll(stints(runs), in.Timeline)
+	looks, timeline := scanAll(leaderPeriods(runs), in.Timeline)
 	rep.Timeline = timeline
 	handOver(looks)
 	cases := casesOf(looks)
@@ -81,7 +81,7 @@ func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, timeline *Timelin
 	if draw {
 		d = newDrawing(runs)
 	}
-	several(len(runs), func(i int) {
+	parallel(len(runs), func(i int) {
 		looks[i] = newRunScan(runs[i])
 		to := []observer{looks[i]}
 		if o := d.ofRun[runs[i]]; o != nil {
@@ -98,7 +98,7 @@ func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, timeline *Timelin
 
 // Gather scans runs for advice alone.
 func Gather(runs []*record.Run) []*RunScan {
-	looks, _ := scanAll(stints(Distinct(runs)), false) // a run's journal is no second run
+	looks, _ := scanAll(leaderPeriods(Distinct(runs)), false) // a run's journal is no second run
 	handOver(looks)
 	return looks
 }

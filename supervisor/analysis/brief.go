@@ -32,7 +32,7 @@ type Brief struct {
 	LackedLimit *event.Limit `json:"lacked_limit,omitempty"`
 	// At is the last moment of a record that has no end.
 	At       time.Time `json:"time,omitzero"`
-	Probably bool      `json:"probably,omitempty"` // the outcome is inferred, nobody saw the end
+	Probably bool      `json:"probably,omitempty"` // the outcome is inferred, the end was not seen
 	Recorded bool      `json:"-"`                  // there is a record that a report can read
 }
 

@@ -11,9 +11,9 @@ import (
 // another time namespace, not a clock that was set.
 const mostShift = time.Hour
 
-// AlignClocks puts runs of one boot on one clock: where somebody set the time of day
-// between their starts, CLOCK_MONOTONIC tells how far apart they were, and the
-// last one's time of day is taken for right. Runs that move are copied.
+// AlignClocks puts runs of one boot on one clock: where the time of day was set between
+// their starts, CLOCK_MONOTONIC says how far apart they were, and the last one's time of
+// day counts. Runs that move are copied.
 func AlignClocks(runs []*record.Run) []*record.Run {
 	type boot struct{ node, id string }
 	last := map[boot]*record.Meta{}
@@ -45,8 +45,8 @@ func AlignClocks(runs []*record.Run) []*record.Run {
 	return out
 }
 
-// worthSkew is from where on a start before the job's own is told of. Slurm's times
-// are whole seconds.
+// worthSkew is from where on a start before the job's own is noted. Slurm's times are
+// whole seconds.
 const worthSkew = time.Second
 
 // clock says what the times of these runs are worth.

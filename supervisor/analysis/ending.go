@@ -69,7 +69,7 @@ const (
 	SlurmOverrules
 )
 
-// WorthTelling is the share of a limit from which on it is told how near it was.
+// WorthTelling is the share of a limit from which on its nearness is worth a line.
 const WorthTelling = 0.5
 
 // Case looks for why one run ended. What the record has comes first, Slurm's
@@ -209,8 +209,8 @@ func (q *Case) ended() Ending {
 	return seen(EndCrash, event.CauseCrash)
 }
 
-// endsAbruptly finds out why a record has no end, or one that nobody told the watcher
-// of: SIGKILL took the holder and most often the watcher too, as slurmstepd's
+// endsAbruptly finds out why a record has no end, or one that the watcher did not
+// learn: SIGKILL took the holder and most often the watcher too, as slurmstepd's
 // OverMemoryKill, a cgroup with memory.oom.group and the end of KillWait do, or the
 // node is gone.
 func (q *Case) endsAbruptly() Ending {
@@ -258,8 +258,8 @@ func (q *Case) memory(b LimitState) Ending {
 }
 
 // KernelKills counts what the kernel's OOM killer ended of this run: a level
-// above the job is others' too. Of several ranks, one that failed first is told by
-// itself; what was counted for all of them is not laid to the others as well.
+// above the job is others' too. Of several ranks, the one that failed first is listed
+// by itself; what was counted for all of them is not attributed to the others as well.
 func (q *Case) KernelKills() (n uint64) {
 	if e := q.Exit; q.Run.Meta.Job == nil && e.Code != nil && *e.Code == 0 && e.Outcome != event.RunOOM {
 		return 0 // others', as the run itself saw it
@@ -498,8 +498,8 @@ func (q *Case) handedOver() bool {
 	return q.Handing != nil && q.Exit == nil && q.Rank == nil
 }
 
-// Death is how the command ended, as the exit event has it. The zero value is
-// that nobody saw it.
+// Death is how the command ended, as the exit event has it. The zero value is an end that
+// was not seen.
 type Death struct {
 	Seen   bool
 	Code   int

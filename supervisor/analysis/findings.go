@@ -25,8 +25,8 @@ type findingSeen struct {
 	first, At time.Duration
 }
 
-// diagnosed takes in what was told at a moment. It is told again where it has
-// become more certain or weighs more, and by a second watcher from the start.
+// diagnosed takes in a finding at a moment. A finding comes again where it has become
+// more certain or weighs more, and from a second watcher from the start.
 func (g *findingsSeen) diagnosed(at time.Duration, d *event.Diagnosis) {
 	i := slices.IndexFunc(g.Found, func(t findingSeen) bool { return t.Finding == d.Finding && t.Role == d.Role })
 	switch {

@@ -6,9 +6,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// forecasts judges the forecasts of a run by what came of them. One is judged
-// when its limit was reached, or when something happened after which nobody can
-// tell: an action that freed memory, a limit that moved, the end.
+// forecasts judges the forecasts of a run by what followed. One is judged when its limit
+// was reached, or when it can no longer be checked: after an action that freed memory, a
+// limit that moved, the end.
 type forecasts struct {
 	limits             []pending
 	made               int

@@ -60,7 +60,7 @@ func handOver(looks []*RunScan) {
 			a.exitAt = max(a.End, ended.Sub(a.Run.Meta.Start))
 			a.End = a.exitAt
 			if f := b.fallen; f != nil && f.RankSeen == r {
-				b.fallen = nil // it is told with the record that saw it
+				b.fallen = nil // it is reported with the record that saw it
 			}
 		}
 	}
@@ -88,10 +88,10 @@ func leadChanges(looks []*RunScan, zone *time.Location) (out []LeadChange) {
 	return out
 }
 
-// stints cuts the record of a rank that led more than once where another rank led in
-// between: each part is told as what it is, one of several that follow each other.
-// Where nobody else is known to have led the record stays whole.
-func stints(runs []*record.Run) (out []*record.Run) {
+// leaderPeriods cuts the record of a rank that led more than once where another rank led in
+// between, into several that follow each other. Where no other is known to have led the
+// record stays whole.
+func leaderPeriods(runs []*record.Run) (out []*record.Run) {
 	for _, r := range runs {
 		from := time.Duration(math.MinInt64)
 		leads := r.Leads()
@@ -150,7 +150,7 @@ type leadership struct {
 	start        time.Time // when its rank began, which may be long before it led
 	began, ended time.Time // of its leading
 	live         bool
-	ranks        []RankKey // whom it knew, its own first
+	ranks        []RankKey // that it knew, its own first
 }
 
 // successions returns for each tenure the index of the one that it went on from, -1

@@ -185,7 +185,7 @@ func (c *CountScan) follow(n CountUse) {
 }
 
 // reach says whether none would have been left by the end at the rate of the
-// last two countings, and that rate. A counting is told a look or two after it was
+// last two countings, and that rate. A count is reported a look or two after it was
 // made.
 func (c *CountScan) reach(end time.Duration) (rate float64, ok bool) {
 	gap, since := c.last.At-c.before.At, end-c.last.At
@@ -212,9 +212,9 @@ func sameLimit(a, b *Limit) bool {
 	return a.ID() == b.ID() && (a.Run == b.Run || a.line != nil && a.line == b.line)
 }
 
-// raise takes in the most that the run itself told of: it looks more often than it keeps
-// a sample, and the two must not differ on one page. When that was is told no nearer than
-// by the greatest sample.
+// raise takes in the maximum that the run itself reported: it looks more often than it keeps
+// a sample, and the two must not differ on one page. Its time is that of the greatest
+// sample.
 func (l *Limit) raise(b *event.Limit) {
 	if b == nil || b.ID() != l.ID() || b.Used <= l.Used {
 		return

@@ -169,7 +169,7 @@ func (o *JobNeed) Least() rss.Bytes {
 
 // Observe is what the job's runs come to: of several nodes the fullest, of several
 // tasks under one limit that, of tasks with each its own their sum. Leaders that
-// followed each other had one limit for all whom they led.
+// followed each other had one limit for all their ranks.
 func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 	type place struct {
 		node string
@@ -184,7 +184,7 @@ func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 		}
 		p := place{node: f.Run.Meta.Node}
 		if l.Scope == event.ScopeTree && key.Name == event.LimitUser {
-			p.line = cmp.Or(f.Line, f.Run) // where nobody else led it is a limit of the run's own
+			p.line = cmp.Or(f.Line, f.Run) // where no other led it is a limit of the run's own
 		}
 		one := &JobNeed{Fate: f.Fate(l), Peak: l.Used, Size: l.Limit, Limit: l, Facts: f, Open: f, Runs: 1}
 		if n := byPlace[p]; n != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestRankTrees: a process is its nearest rank's, however deep below it, with a PID
-// that was used before too; what is rsswarden's own is nobody's.
+// that was used before too; rsswarden's own processes have none.
 func TestRankTrees(t *testing.T) {
 	r := &record.Run{Meta: record.Meta{Holder: 10, Process: rss.ProcID{PID: 12}, Job: &record.Job{ID: "1", Step: "0", Task: 0}}}
 	add := func(pid, parent int, start uint64, comm string) int {
@@ -26,7 +26,7 @@ func TestRankTrees(t *testing.T) {
 	want[add(22, 20, 2, "sh")] = 1
 	want[add(23, 22, 3, "python")] = 1
 	want[add(24, 23, 9, "worker")] = 1
-	want[add(23, 1, 50, "cron")] = noRank    // 23 again, of somebody else's
+	want[add(23, 1, 50, "cron")] = noRank    // 23 again, in another tree
 	want[add(25, 23, 60, "script")] = noRank // the second one's child
 	want[add(26, 20, 9, "orphan")] = 1
 	want[add(30, 31, 9, "a")] = noRank // a circle, in a damaged record

@@ -35,8 +35,8 @@ type Run struct {
 	Start     time.Time   `json:"start"`
 	End       time.Time   `json:"end"`
 	Cause     event.Cause `json:"cause"`
-	Code      *int        `json:"code"`   // nil where it died by a signal, or nobody told us
-	Signal    *string     `json:"signal"` // nil where it exited, or nobody told us
+	Code      *int        `json:"code"`   // nil where it died by a signal or is unknown
+	Signal    *string     `json:"signal"` // nil where it exited or is unknown
 	Samples   int         `json:"samples"`
 	Decisions int         `json:"decisions"`
 	// Sources are the files that were read, JournalOnly says that the full
@@ -231,8 +231,7 @@ type Rank struct {
 	// PID is the command's, Comm its name; 0 and empty where not known.
 	PID  int    `json:"pid,omitempty"`
 	Comm string `json:"comm,omitempty"`
-	// Start is when it was first told of, End when it ended; zero where nobody
-	// told.
+	// Start is when it was first reported, End when it ended; zero where unknown.
 	Start time.Time `json:"start,omitzero"`
 	End   time.Time `json:"end,omitzero"`
 	// Code and Signal are both nil where it is not known.
@@ -310,7 +309,7 @@ type LeadChange struct {
 	ToStep   string `json:"to_step,omitempty"`
 	To       int    `json:"to_task"`
 	// Time is when the next one took it, Gap the seconds since the last of the
-	// record before, in which nobody recorded.
+	// record before, in which nothing was recorded.
 	Time time.Time `json:"time"`
 	Gap  float64   `json:"gap_s"`
 	// Lost says that the watcher before was gone, or its holder and the watch with it;
@@ -369,7 +368,7 @@ func widen(start, end *time.Time, from, to time.Time) {
 	}
 }
 
-// RankKey names one rank on its node. Who has no task is told apart by its holder.
+// RankKey names one rank on its node. Its holder distinguishes those without a task.
 type RankKey struct {
 	Step   string
 	Task   int

@@ -179,7 +179,7 @@ func (p *peakSeen) raise(v rss.Bytes, at time.Duration) {
 	}
 }
 
-// The accountings that a peak is told by.
+// The accountings of a peak.
 const (
 	byRSS = iota
 	byPSS

@@ -78,7 +78,7 @@ type RunScan struct {
 
 	// The other ranks of the node.
 	Ranks   RanksSeen
-	Line    *record.Run // that of the first of the leaders that followed each other, nil for who led nobody
+	Line    *record.Run // that of the first of the leaders that followed each other, nil for one without followers
 	Follows bool        // what was before it is in another record
 	Handing *Handover   // to another rank's record, nil where none goes on from this one
 	fallen  *failedRank // the first rank but its own that failed
@@ -214,7 +214,7 @@ func (k *RunScan) left(at time.Duration, left float64) {
 }
 
 // takePeaks takes the peaks of the exit event, which has those between two
-// samples too. When they were is told only where a sample shows nearly as much.
+// samples too. Their time is known only where a sample shows nearly as much.
 func (k *RunScan) takePeaks() {
 	p := &k.Exit.Peaks
 	for i, v := range [accountings]*rss.Bytes{byRSS: p.RSS, byPSS: p.PSS, byNoShared: p.NoShared, byCgroup: p.Cgroup} {
@@ -242,8 +242,8 @@ func Seconds(s float64) time.Duration {
 	return time.Duration(min(max(s, 0), most) * float64(time.Second))
 }
 
-// several does something for each of n, a few at a time.
-func several(n int, do func(i int)) {
+// parallel does something for each of n, a few at a time.
+func parallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	free := make(chan bool, min(runtime.GOMAXPROCS(0), mostAtOnce))
 	for i := range n {
@@ -375,7 +375,7 @@ func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
 type Handover struct {
 	Next *RunScan
 	At   time.Time     // when the next one's watcher took the lead
-	gap  time.Duration // in which nobody recorded
+	gap  time.Duration // in which nothing was recorded
 	lost bool          // the watcher or the holder before was gone, else its rank had ended
 }
 

@@ -31,7 +31,7 @@ func Requested(s *SlurmSays) rss.Bytes {
 
 // causeOf is what Slurm's word for the end of a run stands for, empty where it
 // stands for many things. That a step is CANCELLED says only that a signal ended
-// it, unless somebody is named: sacct has the same for SIGSEGV, and where the
+// it, unless a user is named: sacct has the same for SIGSEGV, and where the
 // job ran into its time limit.
 func causeOf(s *SlurmSays, step *StepSays) event.Cause {
 	if step != nil {

@@ -18,7 +18,7 @@ import (
 // [Level].
 type Timeline struct {
 	// Start is the earliest moment of all runs. Every other moment of a timeline
-	// is told from there.
+	// counts from there.
 	Start  time.Time
 	Length time.Duration
 	Runs   []RunSeries
@@ -186,7 +186,7 @@ func newDrawing(runs []*record.Run) *drawing {
 func (d *drawing) finish() *Timeline {
 	t := &d.line
 	t.Runs = make([]RunSeries, len(d.runs))
-	several(len(d.runs), func(i int) {
+	parallel(len(d.runs), func(i int) {
 		if d.runs[i].also != nil {
 			scan(d.runs[i].Run, d.seen[i])
 		}

@@ -22,7 +22,7 @@ const mostKinds = 5
 // Advise says what to ask for next, from one run or many: --mem first, then what
 // the loaders could do with less. Runs of one program with one script are of one
 // kind, whatever the script's own arguments; of several kinds the one that ran
-// last is told first. Each line has what it rests on, and there is none for
+// last comes first. Each line has what it rests on, and there is none for
 // which the records have nothing.
 func Advise(runs []*record.Run) []analysis.AdviceLine {
 	var all []analysis.AdviceLine
@@ -103,7 +103,7 @@ func sources(k *analysis.Program) string {
 }
 
 // adviseFinding is what to write instead of what the newest job was found to do, the
-// weightiest finding alone: what older jobs did may have been mended since.
+// weightiest finding alone: what older jobs did may have been fixed since.
 func adviseFinding(k *analysis.Program) (analysis.AdviceLine, bool) {
 	newest := k.Newest()
 	for i := range k.Jobs {
@@ -180,8 +180,8 @@ func (m *memAdvice) superseded(i int) bool {
 
 // line is the line on --mem.
 //
-// One run is told as its exit event told it: one truth. Several that tell the
-// whole of what they need are told by how they differ. A run that a limit
+// For one run it is that of its exit event: one truth. For several that show all that
+// they need it depends on how they differ. A run that a limit
 // ended, or that actions carried, and that used as much as any other, decides:
 // what is needed then is not known.
 func (m *memAdvice) line() analysis.AdviceLine {
@@ -306,7 +306,7 @@ func (m *memAdvice) growing() string {
 	return fmt.Sprintf("it was growing still, by %v an hour: a run that is longer by an hour needs so much more", g.PerHour())
 }
 
-// hourly is the least length of a run of which a growth by the hour is told.
+// hourly is the least length of a run whose growth is given by the hour.
 const hourly = 10 * time.Minute
 
 // peakOf is "2970 of 3000 MiB (99 %)", with what it is.
@@ -487,7 +487,7 @@ func freshWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLi
 	}
 	return analysis.AdviceLine{
 		Line: "persistent_workers=False",
-		Why: fmt.Sprintf("%s that stayed for most of the run had %v in its first third, %v in the second and %v in the last, in %s; workers that end with each epoch begin anew",
+		Why: fmt.Sprintf("%s that stayed for most of the run had %v in its first third, %v in the second and %v in the last, in %s; workers that end with each epoch start fresh",
 			values.Count(n, "worker"), g.Thirds[0], g.Thirds[1], g.Thirds[2], what),
 		Evidence: fmt.Sprintf("%s of the workers in thirds of %s, the highest of each", of, values.Span(g.Third)),
 	}, true

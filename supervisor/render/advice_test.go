@@ -184,7 +184,7 @@ func TestAdviceOnMem(t *testing.T) {
 		{"no exit event, and room", []scenetest.Made{{Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(3.9, 0, 0)}}, ""},
 		{"still going on", []scenetest.Made{{Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Live: true}}, ""},
 		{"crashed", []scenetest.Made{{Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(1, event.RunFailed)}}, ""},
-		{"killed by somebody", []scenetest.Made{{Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.KilledBy("SIGKILL", event.RunKilled)}}, ""},
+		{"killed from outside", []scenetest.Made{{Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.KilledBy("SIGKILL", event.RunKilled)}}, ""},
 		{"carried", []scenetest.Made{saved("a", 4)}, "4G"},
 		{"carried inside --limit", []scenetest.Made{{Limit: user, Trainer: scenetest.Steady(3.8, 0, 0), Exit: scenetest.Ended(0, event.RunKept)}}, ""},
 		{"trimmed by hand with room", []scenetest.Made{byHand(0.5)}, "4608M"},
@@ -231,8 +231,8 @@ func adviceText(what string, lines []analysis.AdviceLine) string {
 	return text
 }
 
-// TestSeveralRuns: a risk is told, never less than the greatest is advised, and
-// what differs more gets more.
+// TestSeveralRuns: a risk is named, never less than the greatest is advised, and larger
+// differences get more.
 func TestSeveralRuns(t *testing.T) {
 	for _, c := range []struct {
 		peaks []float64
@@ -345,13 +345,13 @@ func TestFindingIsAdvisedOnce(t *testing.T) {
 	if n := strings.Count(b.String(), last.Line); n != 1 {
 		t.Errorf("the report tells it %d times", n)
 	}
-	mended := scenetest.GrownScene()
-	mended.Job.ID = "13"
-	mended.Events = mended.Events[len(mended.Events)-1:]
-	later := mended.Run()
+	fixed := scenetest.GrownScene()
+	fixed.Job.ID = "13"
+	fixed.Events = fixed.Events[len(fixed.Events)-1:]
+	later := fixed.Run()
 	later.Meta.ID, later.Meta.Start = "later", scenetest.Noon.Add(time.Hour)
 	if lines := Advise([]*record.Run{r, later}); slices.ContainsFunc(lines, func(l analysis.AdviceLine) bool { return l.Line == last.Line }) {
-		t.Errorf("it was mended since: %+v", lines)
+		t.Errorf("it was fixed since: %+v", lines)
 	}
 }
 

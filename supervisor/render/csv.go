@@ -83,8 +83,8 @@ func (t *csvTable) write(kind string, from int, of []string, values ...string) e
 	return t.w.Write(t.row)
 }
 
-// safeCell is a text that somebody may have chosen: what begins like a formula is one to a
-// spreadsheet, with functions that fetch and start things.
+// safeCell is a text that another user may have chosen, as a cell: what begins like a formula
+// is one to a spreadsheet, with functions that fetch and start things.
 func safeCell(s string) string {
 	s = values.Plain(s)
 	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {

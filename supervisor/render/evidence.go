@@ -102,7 +102,7 @@ func (q *caseText) signalLines() (out []string) {
 func (q *caseText) deedLine(d *event.Decision) string {
 	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.Actions.LastAt), values.Plain(d.Rule), d.Limit)
 	if d.Asked() {
-		line = fmt.Sprintf("%s: somebody asked for %s (process %d), limit %s", q.clockOf(q.Actions.LastAt), d.Action, d.By, d.Limit)
+		line = fmt.Sprintf("%s: %s requested by process %d, limit %s", q.clockOf(q.Actions.LastAt), d.Action, d.By, d.Limit)
 	}
 	if d.LimitSize > 0 {
 		line += " at " + phrase.Fill(d.Limit, d.Used, d.LimitSize)
@@ -126,7 +126,7 @@ func (q *caseText) exitLine() string {
 	}
 	line := "the command ended with " + howDied(q.Death())
 	if !q.Death().Seen {
-		line = "rsswarden's holder was gone; how the command ended, or whether it did, nobody saw"
+		line = "rsswarden's holder was gone; whether and how the command ended is unknown"
 	}
 	switch e.By {
 	case "rsswarden":

@@ -1,8 +1,8 @@
 // Package render puts what package analysis found into words, tables and pages.
 //
-// A sentence never says more than is known. What the record shows is told as
-// seen; what follows from it as likely, with what it follows from; what Slurm
-// says as Slurm's.
+// A sentence never says more than is known. What the record shows is called
+// seen; what follows from it likely, with what it follows from; what Slurm
+// says is Slurm's.
 package render
 
 import (
@@ -236,7 +236,7 @@ func notes(looks []*analysis.RunScan, zone *time.Location) (out []string) {
 	return out
 }
 
-// outgrown leaves out what is told again, with more that went wrong behind it.
+// outgrown leaves out what comes again later with further failures.
 func outgrown(all []string) (out []string) {
 	faults := make([]string, len(all))
 	for i, f := range all {

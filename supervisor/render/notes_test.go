@@ -57,8 +57,8 @@ func TestNotesOfTheStart(t *testing.T) {
 	}
 }
 
-// TestNotesOfTheUnreached: that the hook did not reach a training is told once for each
-// cause, whatever number of processes it met.
+// TestNotesOfTheUnreached: a training that the hook did not reach gives one note for each
+// cause, for any number of processes.
 func TestNotesOfTheUnreached(t *testing.T) {
 	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()
 	for pid, why := range []string{"its environment", "its environment", "its namespace"} {

@@ -162,7 +162,7 @@ func (t *textReport) ranks(rep *analysis.Result) {
 	}
 }
 
-// eachNode writes what is told of single nodes where there are several.
+// eachNode writes the lines of single nodes where there are several.
 func (t *textReport) eachNode(rep *analysis.Result) {
 	if !nodeByNode(rep) {
 		return

@@ -19,8 +19,8 @@ type caseText struct {
 	now  time.Time
 }
 
-// sentence is why the run ended, without a full stop; under a reserve where nobody saw
-// it. What is not known needs none.
+// sentence is why the run ended, without a full stop; "probably" where it was not seen.
+// What is unknown needs none.
 func (q *caseText) sentence(f *analysis.Ending) string {
 	text := q.ending(f)
 	switch f.Slurm {
@@ -109,11 +109,11 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndAsked:
 		return q.asked(f)
 	case analysis.EndAskedDirectly:
-		return fmt.Sprintf("asked to end by somebody: %s %s, sent to the command and not to rsswarden", died, q.after())
+		return fmt.Sprintf("asked to end from outside: %s %s, sent to the command and not to rsswarden", died, q.after())
 	case analysis.EndTimeLimit:
 		return q.timeLimitText()
 	case analysis.EndSIGKILL:
-		return fmt.Sprintf("killed by somebody's SIGKILL (%s) at %s; the kernel counted no OOM kill; %s", died, q.clock(q.End), q.nearestText())
+		return fmt.Sprintf("killed by an external SIGKILL (%s) at %s; the kernel counted no OOM kill; %s", died, q.clock(q.End), q.nearestText())
 	case analysis.EndSIGKILLSlurm:
 		return fmt.Sprintf("killed by SIGKILL, watcher and all, at or after %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
 	case analysis.EndCrash:
@@ -124,7 +124,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		return fmt.Sprintf("killed by slurmstepd (OverMemoryKill): Slurm saw %v (MaxRSS) where %s was asked for; the record breaks off at %s and does not show it",
 			rss.Bytes(q.Step.MaxRSS), askedFor(q.Said), q.clock(q.End))
 	case analysis.EndHolderKilled:
-		return fmt.Sprintf("somebody's SIGKILL ended rsswarden's holder at %s, and the watch with it: whether the command was killed too or ran on unwatched is not in the record; %s", q.clock(q.End), q.nearestText())
+		return fmt.Sprintf("an external SIGKILL ended rsswarden's holder at %s, and the watch with it: whether the command was killed too or ran on unwatched is not in the record; %s", q.clock(q.End), q.nearestText())
 	case analysis.EndAbrupt:
 		how := ""
 		if q.Run.Meta.Job != nil {
@@ -330,14 +330,14 @@ func (q *caseText) timeLimitText() string {
 }
 
 // nearestText says how near the nearest limit was: that none was near is part of an
-// answer. That of --limit ends nobody, and is told where it was nearest.
+// answer. --limit kills nothing, and is named where it was nearest.
 func (q *caseText) nearestText() string {
 	b, ok := q.Fullest()
 	user, own := q.Fullest(event.LimitUser)
 	if own && (!ok || user.Ratio() > b.Ratio()) && (!ok || b.Ratio() < analysis.MayBe) {
 		text := "the nearest limit, user, was " + q.describeUse(user)
 		if user.Ratio() >= analysis.MayBe {
-			return "no limit that somebody else enforces was near: " + text
+			return "no limit that kills was near: " + text
 		}
 		return "no limit was near: " + text
 	}
@@ -512,11 +512,11 @@ func (q *caseText) breaksOff() string {
 func howDied(d analysis.Death) string {
 	switch {
 	case !d.Seen:
-		return "a status that nobody saw"
+		return "unknown exit status"
 	case d.Signal != "":
 		return d.Signal
 	case d.Code > 128 && d.Code < 128+65:
-		return fmt.Sprintf("exit status %d, with which a shell tells of signal %d", d.Code, d.Code-128)
+		return fmt.Sprintf("exit status %d, a shell's for signal %d", d.Code, d.Code-128)
 	}
 	return fmt.Sprintf("exit status %d", d.Code)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 )
 
-// TestBuildOfRanks: what ended one ends the others, and it is the one that is told.
+// TestBuildOfRanks: what ended one ends the others, and the report names that one.
 func TestBuildOfRanks(t *testing.T) {
 	runs := scenetest.Ranks()
 	slices.Reverse(runs)
@@ -200,7 +200,7 @@ var deaths = []dying{
 	{name: "shm, a worker", cause: event.CauseSHM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob, scenetest.LimitSHM}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem, 64 * rss.MiB},
 			Used: scenetest.Standing([]rss.Bytes{scenetest.Mem, 64 * rss.MiB}, 0.5, 0.995), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
-	{name: "killed by somebody", cause: event.CauseKilled,
+	{name: "killed from outside", cause: event.CauseKilled,
 		scene: scenetest.Using(0.2, 0.6, scenetest.Exits(scenetest.Minutes, "", 137))},
 	{name: "kernel oom between two samples", cause: event.CauseKernelOOM,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Standing([]rss.Bytes{scenetest.Mem}, 0.6),
@@ -211,7 +211,7 @@ var deaths = []dying{
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
 			Used:   scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 0.08),
 			Events: []record.Entry{{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command"}}}}},
-	{name: "a crash with all of --limit used, which ends nobody", cause: event.CauseCrash,
+	{name: "a crash with all of --limit used, which kills nothing", cause: event.CauseCrash,
 		scene: scenetest.Scene{Limits: []event.Limit{scenetest.LimitNode, scenetest.LimitUser}, Length: scenetest.Minutes, Sizes: []rss.Bytes{64 * rss.GiB, rss.GiB},
 			Used: scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 1.08), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
 	{name: "node lost", cause: event.CauseUnknown, said: ofSlurm("NODE_FAIL", "0:0", "", "", ""),

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
@@ -63,17 +62,4 @@ func b2i(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// mood is the class of a page for how a job ended.
-func mood(rep *analysis.Result) string {
-	switch rep.Brief.Outcome.Grade() {
-	case event.GradeGood:
-		return "good"
-	case event.GradeOpen:
-		return "open"
-	case event.GradeWarning:
-		return "warn"
-	}
-	return "bad"
 }
