@@ -99,7 +99,7 @@ func BenchmarkTrim(b *testing.B) { run(b, measureTrim) }
 // BenchmarkRecord is the record: bytes a process and sample, of a real run and of a made-up
 // hour; the time of a sample in the watcher's loop and in its writer, beside lines of JSON and
 // text, and a look at the same tree; what recording adds to holder and watcher; a report of a
-// full record.
+// full record; the list of 10,000 runs.
 func BenchmarkRecord(b *testing.B) { run(b, measureRecord) }
 
 // BenchmarkCounts is the limits on numbers: counting mappings and descriptors of 64 trainers

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ func measureRecord(b *bench) {
 	b.scope(func() { recordTime(b) })
 	b.scope(func() { recordWeight(b) })
 	b.scope(func() { recordReport(b) })
+	b.scope(func() { recordList(b) })
 }
 
 // recordPackage has the benchmarks that see into a record.
@@ -189,4 +191,51 @@ func recordReport(b *bench) {
 	size.put("ours", []float64{float64(info.Size()) / (1 << 20)})
 	size.atMost("the page", size.series[0].median(), 3, size.unit)
 	b.add(size)
+}
+
+// recordList is the time of the list of 10,000 runs: from the index of a node, with a journal
+// of each beside it, and summed up.
+func recordList(b *bench) {
+	const runs = 10000
+	dir := path("state/rsswarden/journals")
+	check(os.MkdirAll(dir, 0o700))
+	var index strings.Builder
+	for n := range runs {
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(n) * 13 * time.Minute)
+		id := fmt.Sprintf("%s-%d.0.0-n1-%d", start.Format("20060102T150405Z"), 100000+n, 1000+n)
+		fmt.Fprintf(&index, `{"v":1,"id":%q,"start":%q,"job":"%d","outcome":"kept","exit":0,"seconds":7200,"limit":"cgroup","peak":0.94,`+
+			`"limit_bytes":1153433600,"user":"user%d","node":"n1","command":"python3 train.py --epochs 4 --data /data/images.lmdb"}`+"\n",
+			id, start.Format(time.RFC3339), 100000+n, n%40)
+		check(os.WriteFile(filepath.Join(dir, id+".jsonl"), nil, 0o600))
+	}
+	file := filepath.Join(dir, "index-n1.jsonl")
+	check(os.WriteFile(file, []byte(index.String()), 0o600))
+	ways := []struct {
+		name string
+		args []string
+		took []float64
+	}{
+		{name: "ours: the newest 15", args: []string{program(), "report"}},
+		{name: "ours: all, as JSON", args: []string{program(), "report", "--since", "520w", "--json"}},
+		{name: "ours: by user", args: []string{program(), "report", "--by", "user"}},
+		{name: "Python's json, the index alone", args: []string{python, "-c", "import json, sys; print(sorted((json.loads(l) for l in open(sys.argv[1])), key=lambda r: r['start'])[-15:])", file}},
+	}
+	for range pick(b, 10, 2) {
+		for i := range ways {
+			cmd := command(ways[i].args...)
+			cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+path("state"), "RSSWARDEN_RUNTIME="+path("state"))
+			began := time.Now()
+			output(cmd)
+			ways[i].took = append(ways[i].took, time.Since(began).Seconds())
+		}
+	}
+	r := newRow("list of 10,000 runs", "s")
+	for _, w := range ways {
+		r.put(w.name, w.took)
+		if what, ok := strings.CutPrefix(w.name, "ours: "); ok {
+			r.atMost(what, quantile(w.took, 0.5), 0.3, r.unit)
+		}
+	}
+	r.note("an index of %.1f MiB, and a journal of each run beside it", float64(index.Len())/(1<<20))
+	b.add(r)
 }

@@ -20,8 +20,12 @@ type EndedJob struct {
 	// keeps no accounting.
 	Source string `json:"source"`
 	// ID is the number of the job, JobIDRaw: of an array task its own.
-	ID    string `json:"-"`
-	State string `json:"state"` // one word: "COMPLETED", "OUT_OF_MEMORY"
+	ID   string `json:"-"`
+	Name string `json:"name,omitempty"`
+	// Dir is the directory that it ran in, NodeList its nodes as Slurm writes them: "n[1-3]".
+	Dir      string `json:"work_dir,omitempty"`
+	NodeList string `json:"node_list,omitempty"`
+	State    string `json:"state"` // one word: "COMPLETED", "OUT_OF_MEMORY"
 	// By is the user id in "CANCELLED by 1000", empty elsewhere.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"` // empty where Slurm says None
@@ -68,6 +72,16 @@ func (j *EndedJob) Step(job, step string) *EndedStep {
 	return &j.Steps[i]
 }
 
+// Largest is the step whose task used most, as far as was polled; nil where none was.
+func (j *EndedJob) Largest() (most *EndedStep) {
+	for i := range j.Steps {
+		if s := &j.Steps[i]; s.MaxRSS > 0 && (most == nil || s.MaxRSS > most.MaxRSS) {
+			most = s
+		}
+	}
+	return most
+}
+
 // KilledBySlurmstepd says that the step was ended the way OverMemoryKill does
 // it: by SIGKILL, on root's behalf.
 func (j *EndedJob) KilledBySlurmstepd(step *EndedStep) bool {
@@ -86,7 +100,7 @@ var ErrNoJob = errors.New("slurm knows no such job")
 const maxSaid = 4 << 20
 
 // EndedFormat is the value of sacct's --format that [ParseSacct] reads.
-const EndedFormat = "JobIDRaw,JobID,State,Reason,ExitCode,DerivedExitCode,ReqMem,MaxRSS,Start,End,Timelimit"
+const EndedFormat = "JobIDRaw,JobID,State,Reason,ExitCode,DerivedExitCode,ReqMem,MaxRSS,Start,End,Timelimit,NodeList,WorkDir,JobName"
 
 // Ask runs a command of Slurm's and returns its stdout; it bounds how long that may take.
 type Ask = func(ctx context.Context, name string, args ...string) ([]byte, error)
@@ -142,6 +156,14 @@ func known(s string) string {
 	return s
 }
 
+// assigned is a list without what sacct writes for a job that never started.
+func assigned(list string) string {
+	if list = known(list); strings.HasPrefix(list, "None") {
+		return ""
+	}
+	return list
+}
+
 // stateWord splits "CANCELLED by 1000". A "+" marks what a narrow column cut.
 func stateWord(s string) (state, by string) {
 	state, by, _ = strings.Cut(known(s), " by ")
@@ -165,7 +187,7 @@ func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
 	columns := strings.Count(EndedFormat, ",") + 1
 	j := EndedJob{Source: "sacct"}
 	for line := range strings.Lines(string(b)) {
-		f := strings.Split(strings.TrimRight(line, "\n"), "|")
+		f := strings.SplitN(strings.TrimRight(line, "\n"), "|", columns) // a job's name may have any character
 		if len(f) != columns {
 			continue
 		}
@@ -187,6 +209,7 @@ func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
 		j.State, j.By = stateWord(f[2])
 		j.Reason, j.ExitCode, j.DerivedExit, j.ReqMem = known(f[3]), known(f[4]), known(f[5]), known(f[6])
 		j.Start, j.End, j.TimeLimit = slurmTime(f[8], zone), slurmTime(f[9], zone), known(f[10])
+		j.NodeList, j.Dir, j.Name = assigned(f[11]), f[12], f[13]
 		j.Steps = nil
 	}
 	if j.ID == "" || j.State == "" {
@@ -232,7 +255,7 @@ func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
 			Source: "scontrol show job", ID: f["JobId"], State: state, By: by,
 			Reason: known(f["Reason"]), ExitCode: known(f["ExitCode"]), DerivedExit: known(f["DerivedExitCode"]),
 			ReqMem: known(f["MinMemoryNode"]), Start: slurmTime(f["StartTime"], zone), End: slurmTime(f["EndTime"], zone),
-			TimeLimit: known(f["TimeLimit"]),
+			TimeLimit: known(f["TimeLimit"]), NodeList: assigned(f["NodeList"]), Dir: known(f["WorkDir"]),
 		}
 		if each := known(f["MinMemoryCPU"]); j.ReqMem == "" && each != "" {
 			j.ReqMem = each + "c"

@@ -77,11 +77,17 @@ func TestParseSacct(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseSacct([]byte(test.text), test.job, time.UTC)
 			must(t, err)
-			test.want.Source = "sacct"
+			test.want.Source, test.want.Name, test.want.Dir = "sacct", "train.sh", "/home/u/work"
+			if test.text != sacctNeverRan {
+				test.want.NodeList = "n1"
+			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+	if got, err := ParseSacct([]byte(strings.TrimSuffix(sacctCompleted[:strings.Index(sacctCompleted, "\n")], "train.sh")+"a|b"), "1", time.UTC); err != nil || got.Name != "a|b" {
+		t.Errorf("a name with a bar: %q, %v", got.Name, err)
 	}
 	if _, err := ParseSacct([]byte(sacctArray), "9999", time.UTC); !errors.Is(err, ErrNoJob) {
 		t.Errorf("of a job that is not there: %v", err)
@@ -97,23 +103,23 @@ func TestParseShowJob(t *testing.T) {
 		want            EndedJob
 	}{
 		{"failed, with a name that looks like fields", "2", showFailed, EndedJob{
-			ID: "2", State: "FAILED", Reason: "NonZeroExitCode", ExitCode: "3:0", ReqMem: "100Mc",
+			ID: "2", Dir: "/home/u/job2/work", State: "FAILED", Reason: "NonZeroExitCode", ExitCode: "3:0", ReqMem: "100Mc",
 			Start: clock("00:44:48"), End: clock("00:44:48"), TimeLimit: "01:00:00",
 		}},
 		{"killed by the kernel", "4", showOOM, EndedJob{
-			ID: "4", State: "OUT_OF_MEMORY", Reason: "OutOfMemory", ExitCode: "0:125", ReqMem: "100M",
+			ID: "4", Dir: "/home/u/job4/work", State: "OUT_OF_MEMORY", Reason: "OutOfMemory", ExitCode: "0:125", ReqMem: "100M",
 			Start: clock("00:44:50"), End: clock("00:44:51"), TimeLimit: "01:00:00",
 		}},
 		{"array task by its number", "8", showArray, EndedJob{
-			ID: "8", State: "FAILED", Reason: "NonZeroExitCode", ExitCode: "1:0", ReqMem: "100M",
+			ID: "8", Dir: "/home/u/job6/work", State: "FAILED", Reason: "NonZeroExitCode", ExitCode: "1:0", ReqMem: "100M",
 			Start: clock("00:44:53"), End: clock("00:44:53"), TimeLimit: "01:00:00",
 		}},
 		{"array task by its index", "6_0", showArray, EndedJob{
-			ID: "7", State: "COMPLETED", ExitCode: "0:0", ReqMem: "100M",
+			ID: "7", Dir: "/home/u/job6/work", State: "COMPLETED", ExitCode: "0:0", ReqMem: "100M",
 			Start: clock("00:44:52"), End: clock("00:44:52"), TimeLimit: "01:00:00",
 		}},
 		{"time limit", "9", showTimeout, EndedJob{
-			ID: "9", State: "TIMEOUT", Reason: "TimeLimit", ExitCode: "0:15", ReqMem: "100M",
+			ID: "9", Dir: "/home/u/job7/work", State: "TIMEOUT", Reason: "TimeLimit", ExitCode: "0:15", ReqMem: "100M",
 			Start: clock("00:44:57"), End: clock("00:46:16"), TimeLimit: "00:01:00",
 		}},
 	} {
@@ -163,7 +169,7 @@ func TestEnded(t *testing.T) {
 }
 
 func FuzzParseEnded(f *testing.F) {
-	for _, text := range []string{sacctSteps, sacctArray, sacctTimeout, sacctStepKilled, showFailed, showArray, "1|1|||||||||", "JobId=1 JobName= UserId= JobState=X"} {
+	for _, text := range []string{sacctSteps, sacctArray, sacctTimeout, sacctStepKilled, showFailed, showArray, "1|1||||||||||||a|b", "JobId=1 JobName= UserId= JobState=X"} {
 		f.Add([]byte(text), "6")
 	}
 	f.Fuzz(func(t *testing.T, b []byte, job string) {
@@ -182,40 +188,40 @@ func FuzzParseEnded(f *testing.F) {
 // What sacct and scontrol of Slurm 22.05.8 printed of real jobs: names of nodes
 // and folders were changed, and of scontrol's lines the middle was left out.
 const (
-	sacctCompleted = `1|1|COMPLETED|None|0:0|0:0|102400K||2026-11-22T00:51:32|2026-11-22T00:51:34|01:00:00
-1.batch|1.batch|COMPLETED||0:0|||220K|2026-11-22T00:51:32|2026-11-22T00:51:34|
+	sacctCompleted = `1|1|COMPLETED|None|0:0|0:0|102400K||2026-11-22T00:51:32|2026-11-22T00:51:34|01:00:00|n1|/home/u/work|train.sh
+1.batch|1.batch|COMPLETED||0:0|||220K|2026-11-22T00:51:32|2026-11-22T00:51:34||n1||batch
 `
-	sacctNeverRan = `3|3|CANCELLED by 65534|None|0:0|0:0|102400K||2026-11-22T00:51:32|2026-11-22T00:51:32|Partition_Limit
+	sacctNeverRan = `3|3|CANCELLED by 65534|None|0:0|0:0|102400K||2026-11-22T00:51:32|2026-11-22T00:51:32|Partition_Limit|None assigned|/home/u/work|train.sh
 `
-	sacctTimeout = `4|4|TIMEOUT|None|0:0|0:0|102400K||2026-11-22T00:51:33|2026-11-22T00:52:59|00:01:00
-4.batch|4.batch|CANCELLED||0:15|||220K|2026-11-22T00:51:33|2026-11-22T00:53:00|
+	sacctTimeout = `4|4|TIMEOUT|None|0:0|0:0|102400K||2026-11-22T00:51:33|2026-11-22T00:52:59|00:01:00|n1|/home/u/work|train.sh
+4.batch|4.batch|CANCELLED||0:15|||220K|2026-11-22T00:51:33|2026-11-22T00:53:00||n1||batch
 `
-	sacctOOM = `5|5|OUT_OF_MEMORY|None|0:125|0:0|102400K||2026-11-22T00:51:35|2026-11-22T00:51:35|01:00:00
-5.batch|5.batch|OUT_OF_MEMORY||0:125|||0|2026-11-22T00:51:35|2026-11-22T00:51:35|
+	sacctOOM = `5|5|OUT_OF_MEMORY|None|0:125|0:0|102400K||2026-11-22T00:51:35|2026-11-22T00:51:35|01:00:00|n1|/home/u/work|train.sh
+5.batch|5.batch|OUT_OF_MEMORY||0:125|||0|2026-11-22T00:51:35|2026-11-22T00:51:35||n1||batch
 `
-	sacctSteps = `6|6|FAILED|None|0:11|0:125|102400K||2026-11-22T00:51:36|2026-11-22T00:51:39|01:00:00
-6.batch|6.batch|CANCELLED||0:11|||3660K|2026-11-22T00:51:36|2026-11-22T00:51:39|
-6.0|6.0|COMPLETED||0:0|||23276K|2026-11-22T00:51:36|2026-11-22T00:51:39|
-6.1|6.1|FAILED||4:0|||0|2026-11-22T00:51:39|2026-11-22T00:51:39|
-6.2|6.2|OUT_OF_MEMORY||0:125|||0|2026-11-22T00:51:39|2026-11-22T00:51:39|
+	sacctSteps = `6|6|FAILED|None|0:11|0:125|102400K||2026-11-22T00:51:36|2026-11-22T00:51:39|01:00:00|n1|/home/u/work|train.sh
+6.batch|6.batch|CANCELLED||0:11|||3660K|2026-11-22T00:51:36|2026-11-22T00:51:39||n1||batch
+6.0|6.0|COMPLETED||0:0|||23276K|2026-11-22T00:51:36|2026-11-22T00:51:39||n1||0
+6.1|6.1|FAILED||4:0|||0|2026-11-22T00:51:39|2026-11-22T00:51:39||n1||1
+6.2|6.2|OUT_OF_MEMORY||0:125|||0|2026-11-22T00:51:39|2026-11-22T00:51:39||n1||2
 `
-	sacctArray = `9|7_0|COMPLETED|None|0:0|0:0|102400K||2026-11-22T00:51:40|2026-11-22T00:51:40|01:00:00
-9.batch|7_0.batch|COMPLETED||0:0|||0|2026-11-22T00:51:40|2026-11-22T00:51:40|
-7|7_1|FAILED|None|1:0|0:0|102400K||2026-11-22T00:51:41|2026-11-22T00:51:41|01:00:00
-7.batch|7_1.batch|FAILED||1:0|||0|2026-11-22T00:51:41|2026-11-22T00:51:41|
-7|7_1|FAILED|None|1:0|0:0|102400K||2026-11-22T00:51:41|2026-11-22T00:51:41|01:00:00
-7.batch|7_1.batch|FAILED||1:0|||0|2026-11-22T00:51:41|2026-11-22T00:51:41|
+	sacctArray = `9|7_0|COMPLETED|None|0:0|0:0|102400K||2026-11-22T00:51:40|2026-11-22T00:51:40|01:00:00|n1|/home/u/work|train.sh
+9.batch|7_0.batch|COMPLETED||0:0|||0|2026-11-22T00:51:40|2026-11-22T00:51:40||n1||batch
+7|7_1|FAILED|None|1:0|0:0|102400K||2026-11-22T00:51:41|2026-11-22T00:51:41|01:00:00|n1|/home/u/work|train.sh
+7.batch|7_1.batch|FAILED||1:0|||0|2026-11-22T00:51:41|2026-11-22T00:51:41||n1||batch
+7|7_1|FAILED|None|1:0|0:0|102400K||2026-11-22T00:51:41|2026-11-22T00:51:41|01:00:00|n1|/home/u/work|train.sh
+7.batch|7_1.batch|FAILED||1:0|||0|2026-11-22T00:51:41|2026-11-22T00:51:41||n1||batch
 `
-	sacctOverMemory = `10|10|FAILED|None|0:9|0:0|102400K||2026-11-22T00:55:39|2026-11-22T00:55:41|01:00:00
-10.batch|10.batch|CANCELLED by 0||0:9|||931340K|2026-11-22T00:55:39|2026-11-22T00:55:41|
+	sacctOverMemory = `10|10|FAILED|None|0:9|0:0|102400K||2026-11-22T00:55:39|2026-11-22T00:55:41|01:00:00|n1|/home/u/work|train.sh
+10.batch|10.batch|CANCELLED by 0||0:9|||931340K|2026-11-22T00:55:39|2026-11-22T00:55:41||n1||batch
 `
-	sacctCancelled = `11|11|CANCELLED by 65534|None|0:0|0:0|102400K||2026-11-22T00:55:39|2026-11-22T00:55:41|01:00:00
-11.batch|11.batch|CANCELLED||0:15|||3276K|2026-11-22T00:55:39|2026-11-22T00:55:42|
+	sacctCancelled = `11|11|CANCELLED by 65534|None|0:0|0:0|102400K||2026-11-22T00:55:39|2026-11-22T00:55:41|01:00:00|n1|/home/u/work|train.sh
+11.batch|11.batch|CANCELLED||0:15|||3276K|2026-11-22T00:55:39|2026-11-22T00:55:42||n1||batch
 `
-	sacctStepKilled = `12|12|FAILED|None|9:0|0:9|102400K||2026-11-22T00:55:43|2026-11-22T00:55:47|01:00:00
-12.batch|12.batch|FAILED||9:0|||10764K|2026-11-22T00:55:43|2026-11-22T00:55:47|
-12.0|12.0|CANCELLED by 0||0:9|||212936K|2026-11-22T00:55:43|2026-11-22T00:55:44|
-12.1|12.1|CANCELLED by 65534||0:9|||2864K|2026-11-22T00:55:44|2026-11-22T00:55:47|
+	sacctStepKilled = `12|12|FAILED|None|9:0|0:9|102400K||2026-11-22T00:55:43|2026-11-22T00:55:47|01:00:00|n1|/home/u/work|train.sh
+12.batch|12.batch|FAILED||9:0|||10764K|2026-11-22T00:55:43|2026-11-22T00:55:47||n1||batch
+12.0|12.0|CANCELLED by 0||0:9|||212936K|2026-11-22T00:55:43|2026-11-22T00:55:44||n1||0
+12.1|12.1|CANCELLED by 65534||0:9|||2864K|2026-11-22T00:55:44|2026-11-22T00:55:47||n1||1
 `
 	showFailed = `JobId=2 JobName=x JobState=COMPLETED UserId=1 UserId=nobody(65534) GroupId=nogroup(65534) MCS_label=N/A Priority=4294901758 Nice=0 Account=(null) QOS=(null) JobState=FAILED Reason=NonZeroExitCode Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=3:0 RunTime=00:00:00 TimeLimit=01:00:00 TimeMin=N/A SubmitTime=2026-11-22T00:44:47 EligibleTime=2026-11-22T00:44:47 AccrueTime=2026-11-22T00:44:47 StartTime=2026-11-22T00:44:48 EndTime=2026-11-22T00:44:48 Deadline=N/A MinCPUsNode=1 MinMemoryCPU=100M MinTmpDiskNode=0 Features=(null) DelayBoot=00:00:00 OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null) Command=/home/u/job2/script WorkDir=/home/u/job2/work StdErr=/home/u/job2/err StdIn=/dev/null StdOut=/home/u/job2/out Power=
 `

@@ -141,10 +141,19 @@ func shownNodes(out []byte, job string) string {
 	return ""
 }
 
-// assigned is a list without what sacct writes for a job that never started.
-func assigned(list string) string {
-	if list = known(list); strings.HasPrefix(list, "None") {
-		return ""
+// NodeMemory is what the job had asked for on a node, in bytes; 0 where that is not known.
+func (j *EndedJob) NodeMemory() uint64 {
+	size, each := strings.CutSuffix(j.ReqMem, "n") // before 21.08
+	if strings.HasSuffix(size, "c") {
+		return 0 // how many CPUs it had on a node is not asked
 	}
-	return list
+	nodes, err := ExpandNodes(j.NodeList)
+	bytes := sizeOf(size, 20)
+	switch {
+	case each, j.Source != "sacct":
+		return bytes
+	case err != nil || len(nodes) == 0:
+		return 0
+	}
+	return bytes / uint64(len(nodes))
 }

@@ -172,14 +172,14 @@ var variables = [][2]string{
 	{"RSSWARDEN_RUNTIME", "Where files of running watches are, the same for all ranks of a job; else TMPDIR, else /tmp."},
 	{"RSSWARDEN_EVENT", "Given to the command of an exec= rule."},
 	{"XDG_STATE_HOME, XDG_CACHE_HOME", "Where records outside Slurm are, and the files of the loader hook."},
-	{"NO_COLOR, TERM, COLUMNS, LC_ALL", "status, top: no colour where NO_COLOR is set or TERM is dumb; the width where stdout is no terminal; whether UTF-8 may be shown."},
+	{"NO_COLOR, CLICOLOR_FORCE, TERM, COLUMNS, LC_ALL", "status, top, report: no colour where NO_COLOR is set or TERM is dumb; the width where stdout is no terminal;\nwhether UTF-8 may be shown. The list of runs has colour where CLICOLOR_FORCE is set."},
 	{"SLURM_JOB_ID, SLURM_PROCID, …", "Which job, step and rank this is."},
 }
 
 var manFiles = [][2]string{
 	{"/etc/rsswarden.toml", "Options for every job of a site, and which of them users may not change."},
 	{"$TMPDIR/rsswarden-UID/", "Of running watches: sockets, and under Slurm the records. /tmp where TMPDIR is not set."},
-	{".rsswarden/", "In the directory a job was submitted from: the journals of its runs."},
+	{".rsswarden/", "In the directory a job was submitted from: the journals of its runs, and the list of runs of each node."},
 	{"$XDG_STATE_HOME/rsswarden/", "Records and journals outside Slurm; ~/.local/state where XDG_STATE_HOME is not set."},
 	{"$XDG_CACHE_HOME/rsswarden/", "The loader hook, and verdicts on PyTorch; ~/.cache where XDG_CACHE_HOME is not set."},
 	{"/var/cache/rsswarden/torch/", "Verdicts on PyTorch of root's doctor --torch, for all users of the machine."},

@@ -83,9 +83,11 @@ func buffered(to io.Writer, write func(io.Writer) error) error {
 	return errnoOf(err)
 }
 
-// styleOf is how standard output shows text.
+// styleOf is how standard output shows text: in colour on a terminal unless NO_COLOR
+// (no-color.org) or TERM=dumb says otherwise, or where CLICOLOR_FORCE does.
 func styleOf(p process) text.Style {
-	return text.Style{Color: colours(p), ASCII: !utf8Locale(p), Width: paperWidth(p)}
+	forced := p.get("CLICOLOR_FORCE")
+	return text.Style{Color: colours(p) || forced != "" && forced != "0", ASCII: !utf8Locale(p), Width: paperWidth(p)}
 }
 
 // colours says whether to colour: on a terminal, unless NO_COLOR is set (no-color.org).

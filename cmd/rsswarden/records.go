@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,8 +35,8 @@ func exporter() *exec.Cmd {
 
 const (
 	// recordStatus is the exit status of what reads records.
-	recordStatus = "Exit status: 0 when it was told, 1 when a record could not be read or a file not\n" +
-		"written, 2 when no record is where it was looked for, or for bad usage.\n"
+	recordStatus = "Exit status: 0 when it could tell, 1 when a record could not be read or a file\n" +
+		"not written, 2 when nothing is known of the run, or for bad usage.\n"
 	hintNoRecord = "a run leaves a record once it has lasted a minute or a rule has fired; or say --record DIR"
 )
 
@@ -62,27 +60,6 @@ func notRead(err error) error {
 		hint = "name the directory of a record, a journal (.jsonl) or a Slurm job"
 	}
 	return recordFailure(err, hint)
-}
-
-// loadRuns reads the runs that a user names by files, directories or a Slurm job; by
-// nothing, the newest. The error is about those that could not be read.
-func loadRuns(p process, args []string) ([]*record.Run, error) {
-	found, err := findRuns(p, args)
-	if err != nil {
-		return nil, err
-	}
-	var many error
-	if n := len(found) - maxRuns; n > 0 {
-		found = found[:maxRuns]
-		many = fmt.Errorf("the %d newest records are read, %d older ones are left out", maxRuns, n)
-	}
-	runs, err := readRuns(found)
-	if len(args) < 2 {
-		var other error
-		runs, other = newestCluster(runs)
-		many = errors.Join(many, other)
-	}
-	return runs, errors.Join(err, many)
 }
 
 const (
@@ -187,101 +164,6 @@ func newestCluster(runs []*record.Run) ([]*record.Run, error) {
 	return runs, nil
 }
 
-// slurmOutput is the default name of a job's output.
-var slurmOutput = regexp.MustCompile(`^slurm-([0-9]+(?:_[0-9]+)?)\.out$`)
-
-// findRuns finds what the arguments name. Those of one job belong together.
-func findRuns(p process, args []string) ([]record.Found, error) {
-	if len(args) == 0 {
-		all := record.Find(recordPlaces(p)...)
-		if len(all) == 0 {
-			return nil, usagef(hintNoRecord, "no record was found in %s", listed(recordPlaces(p)))
-		}
-		return runsOfJob(all, all[0]), nil
-	}
-	var found []record.Found
-	for _, arg := range args {
-		some, err := findRun(p, arg)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range some {
-			found = withFound(found, f)
-		}
-	}
-	return found, nil
-}
-
-// withFound adds to the list. A run may be named by its record and by its journal.
-func withFound(list []record.Found, f record.Found) []record.Found {
-	fits := func(a, b string) bool { return a == "" || b == "" || a == b }
-	for i := range list {
-		if o := &list[i]; o.ID == f.ID && fits(o.Record, f.Record) && fits(o.Journal, f.Journal) {
-			o.Record, o.Journal = cmp.Or(o.Record, f.Record), cmp.Or(o.Journal, f.Journal)
-			return list
-		}
-	}
-	return append(list, f)
-}
-
-func findRun(p process, arg string) ([]record.Found, error) {
-	const hint = "name a record's path, or a Slurm job where it was submitted from"
-	if arg == "" {
-		return nil, usagef(hint, "the name of a record is empty; is a variable not set?")
-	}
-	f, err := record.At(arg)
-	switch {
-	case err == nil:
-		return withOthers(p, []record.Found{f}), nil
-	case errors.Is(err, record.ErrNone):
-		return findIn(p, arg)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)))
-	}
-	list := findByName(p, arg)
-	if len(list) == 0 && strings.Contains(arg, "/") {
-		return nil, recordFailure(fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)), hint)
-	}
-	word := ""
-	if len(list) == 0 {
-		if job, err := askSlurm(slurm.Ended, arg); err == nil {
-			// Of an array task, 12_3, records have the number.
-			list = findByName(p, job.ID)
-			word = fmt.Sprintf("; %s says that the job is %s, exit code %s", job.Source, job.State, job.ExitCode)
-		}
-	}
-	if len(list) == 0 {
-		if m := slurmOutput.FindStringSubmatch(filepath.Base(arg)); m != nil {
-			return nil, usagef("that is the name of a job's output; the job itself: "+programName+" report "+m[1], "no record of %q in %s", arg, listed(recordPlaces(p)))
-		}
-		return nil, usagef(hint, "no record of %q in %s%s", arg, listed(recordPlaces(p)), word)
-	}
-	return list, nil
-}
-
-// findByName finds what one job, one step or one run has left.
-func findByName(p process, name string) []record.Found {
-	var list []record.Found
-	for _, f := range record.Find(recordPlaces(p)...) {
-		if f.Job != "" && (f.Job == name || strings.HasPrefix(name, f.Job+".")) || f.ID == name {
-			list = append(list, f)
-		}
-	}
-	return list
-}
-
-// findIn finds the newest job in a directory.
-func findIn(p process, dir string) ([]record.Found, error) {
-	all := record.Find(recordDirs(dir)...)
-	if len(all) == 0 {
-		if err := whyUnreadable(dir); err != nil {
-			return nil, notRead(fmt.Errorf("cannot read records in %s: %w", dir, err))
-		}
-		return nil, usagef("name the directory of --record, or one with .rsswarden in it", "no record in %s", dir)
-	}
-	return withOthers(p, runsOfJob(all, all[0])), nil
-}
-
 // recordDirs are the directories below dir in which records may be.
 func recordDirs(dir string) []string {
 	return []string{dir, filepath.Join(dir, ".rsswarden"), filepath.Join(dir, "records"), filepath.Join(dir, "journals")}
@@ -314,40 +196,6 @@ func listed(dirs []string) string {
 		names = append(names, d)
 	}
 	return strings.Join(names, ", ")
-}
-
-// withOthers finds the records of journals, and the journals of records. It looks through
-// each directory once.
-func withOthers(p process, list []record.Found) []record.Found {
-	dirs := recordPlaces(p)
-	for _, f := range list {
-		dirs = append(dirs, filepath.Dir(f.Record), filepath.Dir(f.Journal))
-	}
-	slices.Sort(dirs)
-	others := map[string]record.Found{}
-	for _, o := range record.Find(slices.Compact(dirs)...) {
-		others[o.ID] = o
-	}
-	for i := range list {
-		o := others[list[i].ID]
-		list[i].Record = cmp.Or(list[i].Record, o.Record)
-		list[i].Journal = cmp.Or(list[i].Journal, o.Journal)
-	}
-	return list
-}
-
-// runsOfJob are the runs of one job, or one run outside Slurm.
-func runsOfJob(all []record.Found, one record.Found) []record.Found {
-	if one.Job == "" {
-		return []record.Found{one}
-	}
-	var list []record.Found
-	for _, f := range all {
-		if f.Job == one.Job {
-			list = append(list, f)
-		}
-	}
-	return list
 }
 
 // recordPlaces are the directories that are looked through.

@@ -71,7 +71,7 @@ func replayOptions(c *cli.Context) (opt replay.Options, err error) {
 
 // replayRun replays one run and prints the result.
 func replayRun(p process, args []string, opt replay.Options, asJSON bool) error {
-	runs, err := loadRuns(p, args)
+	runs, err := loadRuns(p, args, true)
 	switch {
 	case len(runs) == 0:
 		return notRead(err)

@@ -21,16 +21,18 @@ func reportCommand(p process) *cli.Command {
 		Name:      "report",
 		Category:  "After",
 		Usage:     "list past runs; why one died; what to ask for next",
-		UsageText: "rsswarden report [RECORD | DIR | JOBID]... [OPTIONS]\nrsswarden report --advise DIR...",
+		UsageText: "rsswarden report [--since TIME] [--outcome WORD] [--by WHAT] [DIR]...\nrsswarden report last | ID | JOBID | PATH [OPTIONS]\nrsswarden report --advise DIR...",
 		Args:      true,
-		Description: "Of the newest run, or of a Slurm job with all its nodes and ranks. Records are\n" +
-			"looked for in .rsswarden below this directory and the one the job was submitted\n" +
-			"from, in $XDG_STATE_HOME/rsswarden, and where a run keeps them on its node.\n" +
-			"sacct and scontrol are asked how the job ended, where they are there.\n" +
+		Description: "Lists runs, newest first; an ID of the list, a job or a path shows one. Looks in\n" +
+			".rsswarden here and where the job was submitted, $XDG_STATE_HOME/rsswarden, and\n" +
+			"where a run keeps its record on its node. Asks sacct, scontrol how a job ended.\n" +
 			recordStatus,
 		Flags: []cli.Flag{
 			jsonFlag(),
 			&cli.BoolFlag{Name: "full", Usage: "all that was found: limits, processes, evidence"},
+			&cli.StringFlag{Name: "since", Usage: "list all runs of that `TIME`: 12h, 7d or 4w"},
+			&cli.StringFlag{Name: "outcome", Usage: "list runs that ended so: a `WORD` of the column OUTCOME"},
+			&cli.StringFlag{Name: "by", Usage: "sum up the runs of each command, node or user: `WHAT`"},
 			&cli.BoolFlag{Name: "csv", Usage: "every sample of every process, as CSV"},
 			&cli.StringFlag{Name: "html", Usage: "write a page to `FILE`: a timeline to zoom into, in one file"},
 			&cli.StringFlag{Name: "svg", Usage: "write the timeline to `FILE` as an image"},
@@ -38,9 +40,8 @@ func reportCommand(p process) *cli.Command {
 			&cli.BoolFlag{Name: "no-slurm", Usage: "do not ask sacct and scontrol"},
 		},
 		ArgsUsage: examples(
-			"rsswarden report",
-			"rsswarden report 118 --html report.html",
-			"rsswarden report --advise ~/jobs/*/.rsswarden",
+			"rsswarden report last --html report.html",
+			"rsswarden report --since 30d --by user ~/jobs/*/.rsswarden",
 		),
 	}, func(c *cli.Context) error {
 		args, err := parseTrailingFlags(c)
@@ -52,6 +53,13 @@ func reportCommand(p process) *cli.Command {
 		}
 		if c.Bool("advise") {
 			return advise(p, args, c.Bool("json"))
+		}
+		list, is, err := listOf(c, args)
+		if err != nil {
+			return err
+		}
+		if is {
+			return listRuns(p, args, list)
 		}
 		return printReport(p, args, reportOptions{
 			json: c.Bool("json"), csv: c.Bool("csv"), full: c.Bool("full"), html: c.String("html"), svg: c.String("svg"), noSlurm: c.Bool("no-slurm"),
@@ -77,6 +85,36 @@ func checkCombinations(c *cli.Context) error {
 	return nil
 }
 
+// listOf are the options of a list; is says that one is asked for.
+func listOf(c *cli.Context, args []string) (o listOptions, is bool, err error) {
+	o = listOptions{by: c.String("by"), json: c.Bool("json")}
+	is = len(args) == 0
+	if c.IsSet("since") {
+		is = true
+		if o.since, err = parseSince(c.String("since")); err != nil {
+			return o, is, err
+		}
+	}
+	if c.IsSet("outcome") {
+		is = true
+		if o.outcome, err = parseOutcome(c.String("outcome")); err != nil {
+			return o, is, err
+		}
+	}
+	if c.IsSet("by") {
+		is = true
+		if err = usageOf("--by", oneOf(o.by, analysis.FleetBy...)); err != nil {
+			return o, is, err
+		}
+	}
+	for _, name := range []string{"csv", "html", "svg"} {
+		if is && c.IsSet(name) {
+			return o, is, usagef("name one run: rsswarden report last --"+name+map[string]string{"csv": "", "html": " run.html", "svg": " run.svg"}[name], "a list of runs has no form for --%s", name)
+		}
+	}
+	return o, is, nil
+}
+
 type reportOptions struct {
 	json, csv, full, noSlurm bool
 	html, svg                string
@@ -84,8 +122,13 @@ type reportOptions struct {
 
 // printReport prints one report, or writes it to files.
 func printReport(p process, args []string, o reportOptions) error {
-	runs, err := loadRuns(p, args)
+	runs, err := loadRuns(p, args, !o.noSlurm)
 	if len(runs) == 0 {
+		// What is known of a run without a record has one form, and nothing to draw.
+		var shown interface{ show(process, bool) error }
+		if errors.As(err, &shown) && len(args) == 1 && !o.csv && o.html == "" && o.svg == "" {
+			return shown.show(p, o.json)
+		}
 		return notRead(err)
 	}
 	if err != nil {
@@ -98,11 +141,6 @@ func printReport(p process, args []string, o reportOptions) error {
 	now := time.Now()
 	rep := analysis.Analyze(analysis.Input{Runs: runs, Slurm: slurmSays(runs, o.noSlurm), Now: now, Timeline: files})
 	render.Explain(rep, now)
-	if len(args) == 0 && !o.json && !o.csv {
-		// After a short run ended its user may take this report for that run.
-		fmt.Fprint(p.stderr, line("", "info", "of the newest run that left a record: "+oneLine(render.Which(rep, time.Now()))+
-			"; one of less than a minute in which no rule fired leaves none", ""))
-	}
 	if files {
 		if err := toFile(o.html, func(w io.Writer) error { return render.HTML(w, rep) }); err != nil {
 			return err

@@ -90,6 +90,6 @@ printf '  %-22s status %3d   checksum %s\n' \
 printf '\nSame data in the same order, inside the limit.\n'
 
 say "What that run was, from the record that it left"
-rsswarden report || fail "there is no report"
+rsswarden report last || fail "there is no report"
 # DEMO_SVG names a file for the report's timeline.
-[ -z "${DEMO_SVG:-}" ] || rsswarden report --svg "$DEMO_SVG" || fail "there is no picture"
+[ -z "${DEMO_SVG:-}" ] || rsswarden report last --svg "$DEMO_SVG" || fail "there is no picture"

@@ -146,15 +146,17 @@ func NewID(at time.Time, job *Job, node string, holder int) string {
 			what += fmt.Sprintf(".%s.%d", job.Step, job.Task)
 		}
 	}
-	clean := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if inID(r) {
-				return r
-			}
-			return '_'
-		}, s)
-	}
-	return fmt.Sprintf("%s-%s-%s-%d", at.UTC().Format(idTime), clean(what), clean(node), holder)
+	return fmt.Sprintf("%s-%s-%s-%d", at.UTC().Format(idTime), cleanID(what), cleanID(node), holder)
+}
+
+// cleanID replaces what a part of a name may not have.
+func cleanID(s string) string {
+	return strings.Map(func(r rune) rune {
+		if inID(r) {
+			return r
+		}
+		return '_'
+	}, s)
 }
 
 const idTime = "20060102T150405Z"

@@ -65,7 +65,7 @@ func Glyph(o event.RunOutcome) string {
 		return "↻"
 	case o == event.RunRunning:
 		return "…"
-	case o == event.RunUnknown:
+	case o.Grade() == event.GradeOpen:
 		return "?"
 	case o.Grade() == event.GradeGood:
 		return "✔"
@@ -248,7 +248,7 @@ func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string
 	}
 	what := phrase.LimitName(l)
 	switch {
-	case l.Name == event.LimitSlurm:
+	case l.Name == event.LimitSlurm && l.Accounting != "":
 		what += ": " + l.Accounting.Sum()
 	case l.Name.Counts():
 		what = thing(l.Name)

@@ -132,41 +132,6 @@ func (t *textReport) begin() {
 	}
 }
 
-// Which says which run it is by what a person knows it by: the job, the command, and
-// how long ago it ended.
-func Which(rep *analysis.Result, now time.Time) string {
-	if len(rep.Runs) == 0 {
-		return "nothing"
-	}
-	what := values.Command(rep.Runs[0].Command, leastWidth)
-	if rep.Job != "" {
-		what = "job " + values.Plain(rep.Job) + ", " + what
-	}
-	if rep.Cause == event.CauseRunning {
-		return what + ", which is still going on"
-	}
-	what += ", ended " + rep.End.In(rep.Start.Location()).Format(time.DateTime)
-	if ago := now.Sub(rep.End); ago > 0 { // else of a node with another clock
-		what += ", " + values.Span(ago) + " ago"
-	}
-	return what
-}
-
-// known tells a certainty.
-var known = map[analysis.Certainty]string{
-	analysis.Seen:     "seen in the record",
-	analysis.Inferred: "inferred from the record",
-	analysis.Slurm:    "as Slurm says",
-}
-
-func nodes(rep *analysis.Result) int {
-	seen := map[string]bool{}
-	for i := range rep.Runs {
-		seen[rep.Runs[i].Node] = true
-	}
-	return len(seen)
-}
-
 // clock is a time of day; a report's first line has the date.
 func (t *textReport) clock(at time.Time) string {
 	if at.IsZero() {

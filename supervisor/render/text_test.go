@@ -92,7 +92,6 @@ func TestOutputs(t *testing.T) {
 			{"txt", func(w io.Writer) error { return Text(io.MultiWriter(w, &text), rep, values.Style{}, true) }},
 			{"color", func(w io.Writer) error { return Text(w, rep, values.Style{Color: true, Width: 100}, false) }},
 			{"advice", func(w io.Writer) error { return WriteAdvice(w, len(s.runs), Advise(s.runs), values.Style{}) }},
-			{"which", func(w io.Writer) error { _, err := io.WriteString(w, Which(rep, s.now)); return err }},
 			{"json", func(w io.Writer) error { return json.NewEncoder(w).Encode(rep) }},
 			{"csv", func(w io.Writer) error { return CSV(w, s.runs) }},
 			{"svg", func(w io.Writer) error { return SVG(w, rep) }},

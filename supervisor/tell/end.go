@@ -15,6 +15,9 @@ import (
 // holder waits for 2 s in all.
 const flush = time.Second
 
+// listing is how long the run may take to be listed: flush comes after it.
+const listing = 500 * time.Millisecond
+
 // Closing ends what stands for a run that goes on: its metrics, and alerts, unless another
 // leader goes on with those.
 func (f *Fan) Closing(others bool) {
@@ -31,6 +34,7 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	if f.stream != nil {
 		out.Ours = f.Costs(e.Now)
 	}
+	f.Record.list(&out, e.Took, e.Now, listing)
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	f.Lines.Summary(func(style text.Style) []string { return render.Summary(&brief, style) }, &brief)
 	var closing sync.WaitGroup
@@ -66,6 +70,7 @@ func (f *Fan) EndFollowing(e *Ending) {
 	facts.Cancelled = asked != ""
 	out.Brief = facts.Brief(e.Took)
 	out.Watched, out.Cancelled = event.WatchedRank, asked
+	f.Record.list(&out, e.Took, e.Now, listing)
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	if !e.Said || e.Code != 0 || e.Signal != 0 {
 		brief := analysis.BriefOf(&out)

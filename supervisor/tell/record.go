@@ -1,10 +1,12 @@
 package tell
 
 import (
+	"errors"
 	"os"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
@@ -26,18 +28,13 @@ type Record struct {
 // that cannot hold it, as was told, there is a journal alone. What killed watchers before may
 // have been the record, so the last that is started has none.
 func (r *Record) Open(command rss.ProcID, attempt int, last bool) {
-	dir, fault := r.out.set.Record, r.out.set.RecordFault
-	if r.out.Run.ID == "" || dir == settings.RecordNone || last && attempt > 1 {
+	fault := r.out.set.RecordFault
+	places, ok := r.places()
+	if !ok || last && attempt > 1 {
 		return
 	}
-	if dir == settings.RecordAuto {
-		dir = ""
-	}
 	r.out.Run.Process = command
-	opt := store.Options{Meta: r.out.Run.meta(), Places: record.DefaultPlaces(r.out.Run.Lookup, os.Geteuid()), Attempt: attempt, AtOnce: dir != ""}
-	if dir != "" {
-		opt.Places.Records, opt.Places.Chosen = []string{dir}, true
-	}
+	opt := store.Options{Meta: r.out.Run.meta(), Places: places, Attempt: attempt, AtOnce: places.Chosen}
 	if fault != "" {
 		opt.Places.Records = nil
 	}
@@ -47,6 +44,39 @@ func (r *Record) Open(command rss.ProcID, attempt int, last bool) {
 		}
 	}
 	r.out.Recorder = store.New(opt)
+}
+
+// places are where the run is recorded; ok is false where it is not to be.
+func (r *Record) places() (p record.Places, ok bool) {
+	dir := r.out.set.Record
+	if r.out.Run.ID == "" || dir == settings.RecordNone {
+		return p, false
+	}
+	p = record.DefaultPlaces(r.out.Run.Lookup, os.Geteuid())
+	if dir != "" && dir != settings.RecordAuto {
+		p.Records, p.Chosen = []string{dir}, true
+	}
+	return p, true
+}
+
+// list adds the run to the index of its node, whatever came of it. It waits for at most so
+// long: the file system may hang.
+func (r *Record) list(exit *event.Exit, took, now, within time.Duration) {
+	places, ok := r.places()
+	if !ok {
+		return
+	}
+	entry := r.out.Run.indexEntry(exit, took)
+	done := make(chan error, 1)
+	go func() { done <- record.AppendIndex(places, entry) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			r.out.Fault(now, "index", err)
+		}
+	case <-time.After(within):
+		r.out.Fault(now, "index", errors.New("the run may not be in the list of runs: the file system of its index does not answer"))
+	}
 }
 
 // due says whether the record takes the look of that number: each one once, at most one

@@ -1,8 +1,7 @@
 package tell
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -13,9 +12,11 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
@@ -104,12 +105,7 @@ func (r *Run) Took(since time.Time) time.Duration {
 }
 
 // Label is a short word for the run, made of its name.
-func (r *Run) Label() string { return label(r.ID) }
-
-func label(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:4])
-}
+func (r *Run) Label() string { return record.Label(r.ID) }
 
 // Place is what the metrics of the run are known by. attached names the job, or the step
 // of one, that is watched from outside. A job that is watched as a whole has no step.
@@ -156,6 +152,26 @@ func (r *Run) meta() record.Meta {
 		m.MaxFDs = files.Cur
 	}
 	return m
+}
+
+// indexEntry is what the list of runs shows of the run.
+func (r *Run) indexEntry(exit *event.Exit, took time.Duration) record.IndexEntry {
+	e := record.IndexEntry{
+		ID: r.ID, Start: r.Begun.Round(time.Second), Outcome: exit.Outcome, Seconds: math.Round(took.Seconds()*10) / 10,
+		Node: r.Node, Command: text.Command(r.Command, record.MostListed), User: strconv.Itoa(os.Geteuid()),
+	}
+	if e.Job, _ = r.jobAndStep(); r.Job != nil {
+		e.Restart = r.Job.Restarts
+	}
+	// A user database may be on a server that hangs.
+	for _, name := range []string{"SLURM_JOB_USER", "USER", "LOGNAME"} {
+		if user, ok := r.Lookup(name); ok && user != "" {
+			e.User = user
+			break
+		}
+	}
+	e.SetEnd(exit.Code, exit.Signal, exit.Binding)
+	return e
 }
 
 // BootID names this boot of the node.

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
@@ -110,7 +111,7 @@ func (x *Textfile) Ended(o event.RunOutcome) <-chan struct{} {
 		return done
 	}
 	// Files of two users must not have the same series.
-	at := metrics.Place{Node: x.place.Node, Run: label("user " + strconv.Itoa(uid))}
+	at := metrics.Place{Node: x.place.Node, Run: record.Label("user " + strconv.Itoa(uid))}
 	probe.Run(func() {
 		defer close(done)
 		_ = textfile.Update(filepath.Join(dir, textfile.OfUser(uid, at.Node)), func(old []byte) []byte {

@@ -316,6 +316,9 @@ func (r *brokenRun) left() (l left, text string) {
 			cmd.Args = append(cmd.Args, place)
 		}
 	}
+	if len(cmd.Args) == 3 {
+		return l, "nothing is left"
+	}
 	out, errs, _ := wardentest.Output(cmd.Args...) // its status says that a record was damaged
 	if json.Unmarshal([]byte(out), &l) != nil {
 		l.Runs = nil

@@ -72,8 +72,8 @@ func (s *sharedPlace) report(args ...string) string {
 	cmd.Dir = s.dir
 	path := s.t.TempDir()
 	if s.sacct != "" {
-		script := "#!/bin/sh\ncase \"$*\" in\n*NodeList*) echo '4711|4711|" + s.sacct + "' ;;\n" +
-			"*) echo '4711|4711|COMPLETED|None|0:0|0:0|4G||2026-11-20T12:00:00|2026-11-20T12:10:01|01:00:00' ;;\nesac\n"
+		script := "#!/bin/sh\ncase \"$*\" in\n*MaxRSS*) echo '4711|4711|COMPLETED|None|0:0|0:0|4G||2026-11-20T12:00:00|2026-11-20T12:10:01|01:00:00|" + s.sacct + "|/home/u|train' ;;\n" +
+			"*) echo '4711|4711|" + s.sacct + "' ;;\nesac\n"
 		wardentest.NoError(s.t, os.WriteFile(filepath.Join(path, "sacct"), []byte(script), 0o755))
 	}
 	cmd.Env = []string{"PATH=" + path, "TMPDIR=" + path, "HOME=" + path, "TZ=UTC"}

@@ -368,7 +368,7 @@ func TestDeathsInCgroups(t *testing.T) {
 	}
 }
 
-// TestReportWithoutRecord: for a job without a record Slurm's word is printed.
+// TestReportWithoutRecord: of a job without a record the report says what Slurm does.
 func TestReportWithoutRecord(t *testing.T) {
 	t.Parallel()
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
@@ -376,9 +376,10 @@ func TestReportWithoutRecord(t *testing.T) {
 	job := c.Submit(t, "exit 3")
 	job.Wait(t)
 	out := c.Do(t, warden, "report", job.ID)
-	want := "; scontrol show job says that the job is FAILED, exit code 3:0"
-	if out.Code != 2 || !strings.Contains(out.Stderr, want) || !strings.Contains(out.Stderr, "hint: ") {
-		t.Errorf("status %d, %q, want %q", out.Code, out.Stderr, want)
+	for _, want := range []string{"✖ command failed, exit 3: Slurm says FAILED", job.ID, "exec rsswarden run -- ", "scontrol show job. No rsswarden record of this job in "} {
+		if out.Code != 0 || out.Stderr != "" || !strings.Contains(out.Stdout, want) {
+			t.Errorf("status %d, no %q in\n%s%s", out.Code, want, out.Stdout, out.Stderr)
+		}
 	}
 }
 

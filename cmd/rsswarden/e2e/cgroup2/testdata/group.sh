@@ -14,10 +14,10 @@ for group in 1 0; do
 	echo "@killed $now $(dmesg -c | sed -n 's/^\[ *\([0-9.]*\)\] oom-kill:.*/\1/p' | head -n 1)"
 	echo "@now $(stat -c %y /tmp/now)"
 	echo "@all"
-	/guest/program report --json
+	/guest/program report last --json
 	echo "@journal"
 	rm -r /disk/records
-	/guest/program report --json
+	/guest/program report last --json
 	echo "@done"
 	rm -r /disk/rsswarden
 done

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/render"
+)
+
+// lastRun names the newest run, as in `report last`.
+const lastRun = "last"
+
+// loadRuns reads the runs that a user names by files, directories or a Slurm job; by
+// nothing, the newest. The error is about those that could not be read.
+func loadRuns(p process, args []string, askSlurmToo bool) ([]*record.Run, error) {
+	found, err := findRuns(p, args, askSlurmToo)
+	if err != nil {
+		return nil, err
+	}
+	var many error
+	if n := len(found) - maxRuns; n > 0 {
+		found = found[:maxRuns]
+		many = fmt.Errorf("the %d newest records are read, %d older ones are left out", maxRuns, n)
+	}
+	runs, err := readRuns(found)
+	if len(args) < 2 {
+		var other error
+		runs, other = newestCluster(runs)
+		many = errors.Join(many, other)
+	}
+	return runs, errors.Join(err, many)
+}
+
+// slurmOutput is the default name of a job's output.
+var slurmOutput = regexp.MustCompile(`^slurm-([0-9]+(?:_[0-9]+)?)\.out$`)
+
+// findRuns finds what the arguments name. Those of one job belong together.
+func findRuns(p process, args []string, askSlurmToo bool) ([]record.Found, error) {
+	if len(args) == 0 {
+		all := record.Find(recordPlaces(p)...)
+		if len(all) == 0 {
+			return nil, usagef(hintNoRecord, "no record was found in %s", listed(recordPlaces(p)))
+		}
+		return runsOfJob(all, all[0]), nil
+	}
+	var found []record.Found
+	for _, arg := range args {
+		some, err := findRun(p, arg, askSlurmToo)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range some {
+			found = withFound(found, f)
+		}
+	}
+	return found, nil
+}
+
+// withFound adds to the list. A run may be named by its record and by its journal.
+func withFound(list []record.Found, f record.Found) []record.Found {
+	fits := func(a, b string) bool { return a == "" || b == "" || a == b }
+	for i := range list {
+		if o := &list[i]; o.ID == f.ID && fits(o.Record, f.Record) && fits(o.Journal, f.Journal) {
+			o.Record, o.Journal = cmp.Or(o.Record, f.Record), cmp.Or(o.Journal, f.Journal)
+			return list
+		}
+	}
+	return append(list, f)
+}
+
+func findRun(p process, arg string, askSlurmToo bool) ([]record.Found, error) {
+	hint := "rsswarden report lists runs; name one by its ID, its Slurm job or the path of its record"
+	if arg == "" {
+		return nil, usagef(hint, "the name of a record is empty; is a variable not set?")
+	}
+	f, err := record.At(arg)
+	switch {
+	case err == nil:
+		return withOthers(p, []record.Found{f}), nil
+	case errors.Is(err, record.ErrNone):
+		return findIn(p, arg)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)))
+	}
+	list, err := findByWord(p, arg, askSlurmToo)
+	switch {
+	case err != nil || len(list) > 0:
+		return list, err
+	case strings.Contains(arg, "/"):
+		return nil, recordFailure(fmt.Errorf("cannot read %s: no such file or directory", arg), hint)
+	}
+	if m := slurmOutput.FindStringSubmatch(filepath.Base(arg)); m != nil {
+		hint = "that is the name of a job's output; the job itself: " + programName + " report " + m[1]
+	}
+	return nil, usagef(hint, "no record of %q in %s", arg, listed(recordPlaces(p)))
+}
+
+// findByName finds what one job, one step or one run has left.
+func findByName(p process, name string) []record.Found {
+	var list []record.Found
+	for _, f := range record.Find(recordPlaces(p)...) {
+		if f.Job != "" && (f.Job == name || strings.HasPrefix(name, f.Job+".")) || f.ID == name {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// findIn finds the newest job in a directory.
+func findIn(p process, dir string) ([]record.Found, error) {
+	all := record.Find(recordDirs(dir)...)
+	if len(all) == 0 {
+		if err := whyUnreadable(dir); err != nil {
+			return nil, notRead(fmt.Errorf("cannot read records in %s: %w", dir, err))
+		}
+		return nil, usagef("name the directory of --record, or one with .rsswarden in it", "no record in %s", dir)
+	}
+	return withOthers(p, runsOfJob(all, all[0])), nil
+}
+
+// withOthers finds the records of journals, and the journals of records. It looks through
+// each directory once.
+func withOthers(p process, list []record.Found) []record.Found {
+	dirs := recordPlaces(p)
+	for _, f := range list {
+		dirs = append(dirs, filepath.Dir(f.Record), filepath.Dir(f.Journal))
+	}
+	slices.Sort(dirs)
+	others := map[string]record.Found{}
+	for _, o := range record.Find(slices.Compact(dirs)...) {
+		others[o.ID] = o
+	}
+	for i := range list {
+		o := others[list[i].ID]
+		list[i].Record = cmp.Or(list[i].Record, o.Record)
+		list[i].Journal = cmp.Or(list[i].Journal, o.Journal)
+	}
+	return list
+}
+
+// runsOfJob are the runs of one job, or one run outside Slurm.
+func runsOfJob(all []record.Found, one record.Found) []record.Found {
+	if one.Job == "" {
+		return []record.Found{one}
+	}
+	var list []record.Found
+	for _, f := range all {
+		if f.Job == one.Job {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// named are the runs that a word names: the last, those of a job, or by the beginning of a
+// short name.
+func (k *runsKnown) named(word string) (list []analysis.ListedRun, short bool) {
+	for _, r := range k.list {
+		if word == lastRun || r.ID == word || r.Job != "" && (r.Job == word || strings.HasPrefix(word, r.Job+".")) {
+			if list = append(list, r); word == lastRun {
+				break
+			}
+		}
+	}
+	if len(list) > 0 || !record.IsShort(word) {
+		return list, false
+	}
+	for _, r := range k.list {
+		if strings.HasPrefix(record.Label(r.ID), word) {
+			list = append(list, r)
+		}
+	}
+	return list, true
+}
+
+// ambiguous refuses a short name that several runs have.
+func ambiguous(word string, list []analysis.ListedRun) error {
+	const most = 6
+	var names []string
+	for _, r := range list[:min(len(list), most)] {
+		names = append(names, fmt.Sprintf("%s (%s, %s)", r.Short, r.Start.Local().Format("Jan 2 15:04"), oneLine(analysis.ShortCommand(r.Command))))
+	}
+	return usagef("rsswarden report "+strings.Join(names, " or "), "%d runs have IDs that begin with %q", len(list), word)
+}
+
+// unrecorded is the error where runs are known by the list alone.
+type unrecorded struct {
+	*failure
+	known runsKnown
+	runs  []analysis.ListedRun
+}
+
+func (e *unrecorded) Unwrap() error { return e.failure }
+
+// show shows them: one as a report, more as a list.
+func (e *unrecorded) show(p process, asJSON bool) error {
+	e.known.read(p, e.runs)
+	list := analysis.RunList{V: analysis.Version, Total: len(e.runs), Runs: e.runs}
+	return show(p, asJSON, list, func(w io.Writer) error {
+		if len(e.runs) > 1 {
+			return render.RunList(w, list, styleOf(p), time.Now())
+		}
+		return render.Listed(w, e.runs[0], styleOf(p))
+	})
+}
+
+// unwrapped is the error where Slurm knows a job of which there is no record.
+type unwrapped struct {
+	*failure
+	job slurm.EndedJob
+}
+
+func (e *unwrapped) Unwrap() error { return e.failure }
+
+// show shows what Slurm says.
+func (e *unwrapped) show(p process, asJSON bool) error {
+	u := analysis.OfSlurm(e.job)
+	return show(p, asJSON, u, func(w io.Writer) error { return render.Unwrapped(w, u, recordPlaces(p), styleOf(p)) })
+}
+
+// findByWord finds what a word names that is no path: a job, a step, a run by its short name
+// or the last. It asks Slurm about a job of which nothing is here.
+func findByWord(p process, word string, askSlurmToo bool) ([]record.Found, error) {
+	if list := findByName(p, word); len(list) > 0 && word != lastRun {
+		return list, nil
+	}
+	known := knownRuns(recordPlaces(p))
+	runs, short := known.named(word)
+	if short && len(runs) > 1 {
+		return nil, ambiguous(word, runs)
+	}
+	var list []record.Found
+	for _, r := range runs {
+		if r.Job != "" && r.Ranks > 1 {
+			list = append(list, findByName(p, r.Job)...)
+		} else if f, ok := known.found[r.ID]; ok {
+			list = append(list, f)
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case len(runs) > 0:
+		return nil, &unrecorded{usagef(hintNoRecord, "run %s left no record", runs[0].Short).(*failure), known, runs}
+	case !askSlurmToo:
+		return nil, nil
+	}
+	job, err := askSlurm(slurm.Ended, word)
+	if err != nil {
+		return nil, nil
+	}
+	// Of an array task, 12_3, records have the number.
+	if list = append(findByName(p, job.ID), ofWorkDir(job)...); len(list) > 0 {
+		return list, nil
+	}
+	return nil, &unwrapped{usagef(hintNoRecord, "no record of job %s in %s; %s says that it is %s, exit code %s", word, listed(recordPlaces(p)), job.Source, job.State, job.ExitCode).(*failure), job}
+}
+
+// ofWorkDir finds what a job left in the directory that it ran in.
+func ofWorkDir(job slurm.EndedJob) (list []record.Found) {
+	if !filepath.IsAbs(job.Dir) {
+		return nil
+	}
+	for _, f := range record.Find(filepath.Join(job.Dir, ".rsswarden")) {
+		if f.Job == job.ID {
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,229 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// RunList is a list of past runs, the newest first. It is the wire form of report --json
+// where no run is named.
+type RunList struct {
+	V     int         `json:"v"`
+	Total int         `json:"total"` // runs that are known; Runs may be fewer
+	Runs  []ListedRun `json:"runs"`
+}
+
+// ListedRun is one run of a list. The ranks of a step are one, on all its nodes: the entry is
+// that of the rank which fared worst.
+type ListedRun struct {
+	record.IndexEntry
+	Ranks int `json:"ranks,omitempty"` // 0 for one
+}
+
+// ListRuns makes a list of entries in any order. Entries without an outcome are taken for
+// less than any other.
+func ListRuns(entries []record.IndexEntry) []ListedRun {
+	record.Shorten(entries)
+	slices.SortFunc(entries, func(a, b record.IndexEntry) int { return cmp.Compare(b.ID, a.ID) })
+	type step struct {
+		job, step string
+		restart   int
+	}
+	type place struct{ node, task string }
+	type group struct {
+		at   int // in list
+		seen map[place]bool
+	}
+	open := map[step]*group{}
+	list := make([]ListedRun, 0, len(entries))
+	for _, e := range entries {
+		name, task, ok := stepOfID(e.ID)
+		if !ok {
+			list = append(list, ListedRun{IndexEntry: e})
+			continue
+		}
+		key, here := step{e.Job, name, e.Restart}, place{e.Node, task}
+		g := open[key]
+		if g == nil || g.seen[here] { // a rank that is there twice is of another run in the step
+			g = &group{len(list), map[place]bool{}}
+			open[key] = g
+			list = append(list, ListedRun{IndexEntry: e})
+		} else {
+			list[g.at].join(e)
+		}
+		g.seen[here] = true
+	}
+	return list
+}
+
+// join adds the entry of another rank.
+func (r *ListedRun) join(e record.IndexEntry) {
+	ranks, longest := max(r.Ranks, 1)+1, max(r.Seconds, e.Seconds)
+	peak := &r.IndexEntry
+	if e.Peak > peak.Peak {
+		peak = &e
+	}
+	limit, share, size := peak.Limit, peak.Peak, peak.Size
+	if weight(e.Outcome) > weight(r.Outcome) {
+		r.IndexEntry = e
+	}
+	r.Limit, r.Peak, r.Size = limit, share, size
+	r.Ranks, r.Seconds = ranks, longest
+}
+
+// weight is how much an outcome of one rank says of all.
+func weight(o event.RunOutcome) int {
+	i := slices.Index(event.RunOutcomes, o)
+	if i < 0 {
+		return -1
+	}
+	return len(event.RunOutcomes) - i // they are in the order in which the first that holds is told
+}
+
+// stepOfID is the step and task that the ID of a run has; ok is false for what ran outside
+// a step.
+func stepOfID(id string) (step, task string, ok bool) {
+	parts := strings.SplitN(id, "-", 4)
+	if len(parts) != 4 {
+		return "", "", false
+	}
+	f := strings.Split(parts[1], ".")
+	if len(f) != 3 {
+		return "", "", false
+	}
+	return f[1], f[2], true
+}
+
+// Entry is what the list shows of a run that has no line in an index: what its report says.
+// alive says that its command still runs.
+func Entry(r *record.Run, alive bool, now time.Time) record.IndexEntry {
+	m := &r.Meta
+	e := record.IndexEntry{
+		V: record.Version, ID: m.ID, Start: m.Start.Round(time.Second), Node: m.Node,
+		User: strconv.Itoa(m.UID), Command: text.Command(m.Command, record.MostListed),
+	}
+	if m.Job != nil {
+		e.Job, e.Restart = m.Job.ID, m.Job.Restarts
+	}
+	r.Live = alive && r.Exit() == nil
+	b := Analyze(Input{Runs: []*record.Run{r}, Now: now}).Brief
+	e.Outcome, e.Seconds = b.Outcome, math.Round(b.Took*10)/10
+	if b.Outcome == event.RunRunning {
+		e.Seconds = math.Round(now.Sub(m.Start).Seconds())
+	}
+	e.SetEnd(b.Code, b.Signal, b.Peak)
+	return e
+}
+
+// Brief is what can be said of a run by its row.
+func (r *ListedRun) Brief() Brief {
+	b := Brief{ID: r.Short, Job: r.Job, Node: r.Node, Command: strings.Fields(ShortCommand(r.Command)), Code: r.Exit}
+	b.Outcome, b.Took = r.Outcome, r.Seconds
+	if r.Signal != "" {
+		b.Signal, b.Code = &r.Signal, nil
+	}
+	if r.Limit != "" {
+		b.Peak = &event.Limit{Name: r.Limit, Used: r.Size.Scale(r.Peak), Limit: r.Size}
+		b.Memory = event.MemoryAt(b.Peak)
+	}
+	return b
+}
+
+// Fleet is what the runs of many come to, by command, node or user. It is the wire form of
+// report --by --json.
+type Fleet struct {
+	V     int         `json:"v"`
+	By    string      `json:"by"`
+	Total int         `json:"total"` // runs
+	Lines []FleetLine `json:"lines"`
+}
+
+// FleetLine is what the runs of one command, node or user come to.
+type FleetLine struct {
+	Name     string                   `json:"name"`
+	Runs     int                      `json:"runs"`
+	Hours    float64                  `json:"hours"`
+	Outcomes map[event.RunOutcome]int `json:"outcomes"`
+	Median   float64                  `json:"median_peak"`  // of the highest shares of a limit
+	Highest  float64                  `json:"highest_peak"` // 0 where none was seen
+}
+
+// FleetBy lists what can be told apart.
+var FleetBy = []string{"command", "node", "user"}
+
+// FleetOf sums up runs. Those that memory ended come first, then those with the most runs.
+func FleetOf(runs []ListedRun, by string) Fleet {
+	f := Fleet{V: Version, By: by, Total: len(runs)}
+	at := map[string]int{}
+	peaks := map[string][]float64{}
+	for i := range runs {
+		r := &runs[i]
+		name := cmp.Or(map[string]string{"command": script(r.Command), "node": r.Node, "user": r.User}[by], "-")
+		n, ok := at[name]
+		if !ok {
+			n = len(f.Lines)
+			at[name] = n
+			f.Lines = append(f.Lines, FleetLine{Name: name, Outcomes: map[event.RunOutcome]int{}})
+		}
+		l := &f.Lines[n]
+		l.Runs++
+		l.Hours += r.Seconds / 3600
+		l.Outcomes[r.Outcome]++
+		if r.Peak > 0 {
+			peaks[name] = append(peaks[name], r.Peak)
+		}
+	}
+	for i := range f.Lines {
+		if all := peaks[f.Lines[i].Name]; len(all) > 0 {
+			slices.Sort(all)
+			f.Lines[i].Median, f.Lines[i].Highest = all[(len(all)-1)/2], all[len(all)-1]
+		}
+	}
+	slices.SortStableFunc(f.Lines, func(a, b FleetLine) int {
+		return cmp.Or(cmp.Compare(b.OutOfMemory(), a.OutOfMemory()), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Name, b.Name))
+	})
+	return f
+}
+
+// OutOfMemory counts runs that memory ended.
+func (l *FleetLine) OutOfMemory() int {
+	return l.Outcomes[event.RunOOM] + l.Outcomes[event.RunSlurmKill] + l.Outcomes[event.RunStopped]
+}
+
+// Failed counts runs that something else ended.
+func (l *FleetLine) Failed() int {
+	return l.Outcomes[event.RunFailed] + l.Outcomes[event.RunKilled] + l.Outcomes[event.RunExhausted]
+}
+
+// script is the script or program of a command line: "train.py".
+func script(command string) string {
+	words := strings.Fields(command)
+	for _, w := range words {
+		if strings.HasSuffix(w, ".py") {
+			return w[strings.LastIndexByte(w, '/')+1:]
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0][strings.LastIndexByte(words[0], '/')+1:]
+}
+
+// ShortCommand is a command line without what runs a script: "train.py --epochs 4".
+func ShortCommand(command string) string {
+	first, rest, ok := strings.Cut(command, " ")
+	first = first[strings.LastIndexByte(first, '/')+1:]
+	if version, python := strings.CutPrefix(first, "python"); python && ok && strings.Trim(version, "0123456789.") == "" && !strings.HasPrefix(rest, "-") {
+		script, args, _ := strings.Cut(rest, " ")
+		first, rest = script[strings.LastIndexByte(script, '/')+1:], args
+	}
+	return strings.TrimSpace(first + " " + rest)
+}

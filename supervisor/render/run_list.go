@@ -1,0 +1,314 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
+
+// RunList writes a table of past runs, a row each, and what to type next.
+func RunList(w io.Writer, l analysis.RunList, style text.Style, now time.Time) error {
+	var b strings.Builder
+	t := table{style: style, columns: []column{
+		{}, {title: "ID"}, {title: "STARTED", drop: 3}, {title: "JOB", drop: 4}, {title: "OUTCOME"}, {title: "EXIT", right: true, drop: 1},
+		{title: "TIME", right: true, drop: 2}, {title: "PEAK OF", drop: 5}, {title: "COMMAND", rest: true, drop: 6},
+	}}
+	widest := 1
+	for i := range l.Runs {
+		widest = max(widest, len(text.Percent(l.Runs[i].Peak)))
+	}
+	for i := range l.Runs {
+		r := &l.Runs[i]
+		exit := "-"
+		if r.Exit != nil {
+			exit = strconv.Itoa(*r.Exit)
+		}
+		paint := gradePaint[r.Outcome.Grade()]
+		t.add(
+			cell{style.Glyph(Glyph(r.Outcome)), paint}, cell{r.Short, text.Bold}, cell{started(r.Start, now), ""}, cell{cmp.Or(r.Job, "-"), ""},
+			cell{string(r.Outcome), paint}, cell{exit, ""}, cell{brief(seconds(r.Seconds)), ""}, cell{peakCell(r, widest), ""}, cell{analysis.ShortCommand(r.Command), ""},
+		)
+	}
+	t.write(&b)
+	count := text.Count(l.Total, "run")
+	if len(l.Runs) < l.Total {
+		count = fmt.Sprintf("%d of %s", len(l.Runs), count)
+	}
+	last := count + "."
+	if len(l.Runs) > 0 {
+		last += " Details: rsswarden report " + l.Runs[0].Short + "."
+	}
+	if len(l.Runs) < l.Total {
+		last += " Older: --since 30d"
+	}
+	writeWrapped(&b, last, style)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeWrapped(b *strings.Builder, s string, style text.Style) {
+	for _, line := range text.Wrap(s, style.Columns()) {
+		b.WriteString(style.Plain(line) + "\n")
+	}
+}
+
+// Fleet writes what the runs of each command, node or user come to.
+func Fleet(w io.Writer, f analysis.Fleet, style text.Style) error {
+	var b strings.Builder
+	t := table{style: style, columns: []column{
+		{title: strings.ToUpper(f.By), rest: true}, {title: "RUNS", right: true}, {title: "HOURS", right: true, drop: 1}, {title: "OOM", right: true},
+		{title: "FAILED", right: true, drop: 4}, {title: "KEPT", right: true, drop: 5}, {title: "PEAK median", right: true, drop: 2}, {title: "highest", right: true, drop: 3},
+	}}
+	share := func(v float64) cell {
+		if v == 0 {
+			return cell{"-", ""}
+		}
+		return cell{text.Percent(v), ""}
+	}
+	for i := range f.Lines {
+		l := &f.Lines[i]
+		oom := cell{strconv.Itoa(l.OutOfMemory()), ""}
+		if l.OutOfMemory() > 0 {
+			oom.paint = text.Red
+		}
+		t.add(cell{l.Name, text.Bold}, cell{strconv.Itoa(l.Runs), ""}, cell{fmt.Sprintf("%.1f", l.Hours), ""}, oom,
+			cell{strconv.Itoa(l.Failed()), ""}, cell{strconv.Itoa(l.Outcomes[event.RunKept]), ""}, share(l.Median), share(l.Highest))
+	}
+	t.write(&b)
+	writeWrapped(&b, text.Count(f.Total, "run")+". OOM counts oom, slurm-kill and stopped.", style)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Listed writes what is known of a run that left its line in an index and no record.
+func Listed(w io.Writer, r analysis.ListedRun, style text.Style) error {
+	o, b := blocks{style: style}, r.Brief()
+	facts := []string{r.Short, analysis.ShortCommand(r.Command), r.Node}
+	if r.Exit != nil {
+		facts = append(facts, fmt.Sprintf("exit %d", *r.Exit))
+	}
+	o.head(r.Outcome, Headline(&b), append(facts, took(b.Duration())))
+	if b.Peak == nil {
+		o.add("Memory", "no usage recorded")
+	} else {
+		o.line("Memory", peakWords(&b, style, gradePaint[r.Outcome.Grade()]))
+	}
+	o.add("From", "the list of runs; no record of this run was found")
+	_, err := io.WriteString(w, o.String())
+	return err
+}
+
+// limitWord is a limit in a column: the user's own is "limit".
+func limitWord(n event.LimitName) string {
+	if n == event.LimitUser {
+		return "limit"
+	}
+	return string(n)
+}
+
+// started is when a run began, in this machine's zone.
+func started(at, now time.Time) string {
+	at, now = at.Local(), now.Local()
+	y, m, d := now.Date()
+	switch today := time.Date(y, m, d, 0, 0, 0, 0, now.Location()); {
+	case at.IsZero():
+		return "-"
+	case !at.Before(today) && at.Before(today.AddDate(0, 0, 1)):
+		return "today " + at.Format("15:04")
+	case at.After(now.AddDate(0, -6, 0)) && at.Before(now.AddDate(0, 0, 1)):
+		return at.Format("Jan _2 15:04")
+	}
+	return at.Format("2006-01-02")
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(max(0, min(s, 1e9)) * float64(time.Second))
+}
+
+// brief is a length of time in a column: "7 s", "12 min", "8 h 3m", "3 d 2h".
+func brief(d time.Duration) string {
+	switch s := d.Round(time.Second); {
+	case s < time.Minute:
+		return fmt.Sprintf("%d s", s/time.Second)
+	case s < time.Hour:
+		return fmt.Sprintf("%d min", s/time.Minute)
+	case s < 24*time.Hour:
+		return fmt.Sprintf("%d h %dm", s/time.Hour, s%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%d d %dh", s/(24*time.Hour), s%(24*time.Hour)/time.Hour)
+	}
+}
+
+// peakCell is the highest use of a limit, and the limit: "94 % 1100M limit".
+func peakCell(r *analysis.ListedRun, widest int) string {
+	if r.Limit == "" || r.Size == 0 {
+		return strings.Repeat(" ", widest-1) + "-"
+	}
+	number, unit, _ := strings.Cut(r.Size.Typed(), " ")
+	return fmt.Sprintf("%*s %s%s %s", widest, text.Percent(r.Peak), strings.TrimSuffix(number, ".0"), unit[:1], limitWord(r.Limit))
+}
+
+// table lays cells out in columns, as wide as the widest cell of each.
+type table struct {
+	style   text.Style
+	columns []column
+	rows    [][]cell
+}
+
+type column struct {
+	title string
+	right bool
+	drop  int  // columns go in this order where the stream is narrow; 0 stays
+	rest  bool // gets what is left of the line
+}
+
+type cell struct {
+	text  string
+	paint text.Paint
+}
+
+func (t *table) add(cells ...cell) {
+	for i := range cells {
+		cells[i].text = t.style.Plain(text.Plain(cells[i].text))
+	}
+	t.rows = append(t.rows, cells)
+}
+
+const (
+	between   = 2
+	leastRest = 8 // columns of the column that gets the rest
+)
+
+func (t *table) write(b *strings.Builder) {
+	widths := make([]int, len(t.columns))
+	shown := make([]bool, len(t.columns))
+	for i, c := range t.columns {
+		shown[i] = true
+		widths[i] = text.Columns(c.title)
+		for _, r := range t.rows {
+			widths[i] = max(widths[i], text.Columns(r[i].text))
+		}
+	}
+	taken := func() (n int) {
+		for i, c := range t.columns {
+			if shown[i] && !c.rest {
+				n += widths[i] + between
+			}
+		}
+		return n
+	}
+	for drop := 1; taken()+leastRest > t.style.Columns() && drop <= len(t.columns); drop++ {
+		for i, c := range t.columns {
+			if c.drop == drop {
+				shown[i] = false
+			}
+		}
+	}
+	if i := slices.IndexFunc(t.columns, func(c column) bool { return c.rest }); i >= 0 {
+		widths[i] = min(widths[i], max(t.style.Columns()-taken(), leastRest))
+	}
+	titles := make([]cell, len(t.columns))
+	for i, c := range t.columns {
+		titles[i] = cell{c.title, text.Dim}
+	}
+	for _, r := range slices.Concat([][]cell{titles}, t.rows) {
+		line, gap := "", 1
+		for i, c := range t.columns {
+			if !shown[i] {
+				continue
+			}
+			s := cutWords(r[i].text, widths[i])
+			if t.style.ASCII {
+				s = t.style.Plain(s)
+			}
+			pad := widths[i] - text.Columns(s)
+			if c.right {
+				gap, pad = gap+pad, 0
+			}
+			if s != "" {
+				line += strings.Repeat(" ", gap) + t.style.Paint(r[i].paint, s)
+				gap = 0
+			}
+			if gap += pad; c.title == "" {
+				gap++
+			} else {
+				gap += between
+			}
+		}
+		b.WriteString(line + "\n")
+	}
+}
+
+// cutWords shortens a text to so many columns: whole words of it, or of one word both ends.
+func cutWords(s string, columns int) string {
+	if text.Columns(s) <= columns {
+		return s
+	}
+	short := ""
+	words := strings.Fields(s)
+	for _, w := range words {
+		if text.Columns(short+w)+2 > columns {
+			break
+		}
+		short += w + " "
+	}
+	if short == "" {
+		return text.Middle(words[0], columns)
+	}
+	return short + "…"
+}
+
+// blocks are a headline, and paragraphs with a name each.
+type blocks struct {
+	style text.Style
+	b     strings.Builder
+}
+
+func (o *blocks) head(outcome event.RunOutcome, words string, facts []string) {
+	facts = slices.DeleteFunc(facts, func(s string) bool { return s == "" })
+	dot := " · "
+	if o.style.ASCII {
+		dot = ", "
+	}
+	for i := range facts {
+		facts[i] = o.style.Plain(text.Plain(facts[i]))
+	}
+	left := o.style.Glyph(Glyph(outcome)) + " " + o.style.Plain(words)
+	right := strings.Join(facts, dot)
+	room := o.style.Columns() - text.Columns(left)
+	if n := text.Columns(right); n+2 <= room {
+		o.b.WriteString(o.style.Paint(gradePaint[outcome.Grade()], left) + strings.Repeat(" ", room-n) + right + "\n\n")
+		return
+	}
+	o.b.WriteString(o.style.Paint(gradePaint[outcome.Grade()], o.style.Plain(text.Cut(left, o.style.Columns()))) + "\n")
+	o.b.WriteString("  " + o.style.Plain(text.Middle(right, o.style.Columns()-2)) + "\n\n")
+}
+
+const indent = 8
+
+func (o *blocks) add(name string, lines ...string) {
+	room := max(o.style.Columns()-indent, 12)
+	for _, l := range lines {
+		parts := []string{text.Plain(l)}
+		if text.Columns(l) > room {
+			parts = text.Wrap(parts[0], room)
+		}
+		for _, part := range parts {
+			o.b.WriteString(fmt.Sprintf("%-*s", indent, name) + o.style.Plain(part) + "\n")
+			name = ""
+		}
+	}
+}
+
+// line adds a line that is laid out already.
+func (o *blocks) line(name, line string) { fmt.Fprintf(&o.b, "%-*s%s\n", indent, name, line) }
+
+func (o *blocks) String() string { return o.b.String() }
