@@ -56,22 +56,21 @@ func noProcess(pid int) error {
 
 // pidFlag chooses the run that has a process.
 func pidFlag() cli.Flag {
-	return &cli.IntFlag{Name: "pid", Usage: "of the run that has the process `PID`"}
+	return &cli.StringFlag{Name: "pid", Usage: "of the run that has the process `PID`"}
 }
 
-// pidTarget widens the target to every run on this node where a process chooses one.
-func pidTarget(c *cli.Context) (remote.Target, error) {
-	t, err := targetOf(c)
-	switch {
-	case err != nil || !c.IsSet("pid"):
-	case c.Int("pid") < 1:
-		return t, usagef("give the number that ps shows: --pid 4711", "--pid %d is not a PID", c.Int("pid"))
-	case t.Job != "":
-		return t, usagef("leave one of them out", "--pid is for this node, --job for all nodes of a job")
-	default:
-		t.All = true
+// pidTarget is the target with the process that chooses a run of it, 0 for none: among all on
+// this node.
+func pidTarget(c *cli.Context) (t remote.Target, pid int, err error) {
+	if t, err = targetOf(c); err != nil || !c.IsSet("pid") {
+		return t, 0, err
 	}
-	return t, err
+	if t.Job != "" {
+		return t, 0, usagef("leave one of them out", "--pid is for this node, --job for all nodes of a job")
+	}
+	t.All = true
+	pid, err = parsePID("--pid ", c.String("pid"), "rsswarden "+c.Command.Name+" --pid")
+	return t, pid, err
 }
 
 // caller is this process as package remote needs to know it.

@@ -31,14 +31,14 @@ func statusCommand(p process) *cli.Command {
 			"rsswarden status --job 118 --json",
 		),
 	}, func(c *cli.Context) error {
-		t, err := pidTarget(c)
+		t, pid, err := pidTarget(c)
 		if err != nil {
 			return err
 		}
 		if c.Bool("as-node") {
 			return remote.Serve(p.caller(), remote.Request{Every: c.Duration("every")}, p.stdout)
 		}
-		return printStatus(p, c, t)
+		return printStatus(p, t, pid, c.Bool("json"))
 	})
 }
 
@@ -51,28 +51,28 @@ type nodesJSON struct {
 
 // printStatus prints the statuses of all leaders, ordered by the names of their nodes: of one
 // run, or of those that were asked for, what top shows above its processes; else a table.
-func printStatus(p process, c *cli.Context, t remote.Target) error {
+func printStatus(p process, t remote.Target, pid int, asJSON bool) error {
 	all := []*control.Status{} // to programs no node is a list too
 	a, err := remote.Ask(p.caller(), t, remote.Request{}, func(s remote.Answer) {
-		if s.Status != nil && hasProcess(s.Status, c.Int("pid")) {
+		if s.Status != nil && hasProcess(s.Status, pid) {
 			all = append(all, s.Status)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	if c.IsSet("pid") && len(all) == 0 && len(a.Failed) == 0 {
-		return noProcess(c.Int("pid"))
+	if pid > 0 && len(all) == 0 && len(a.Failed) == 0 {
+		return noProcess(pid)
 	}
 	slices.SortStableFunc(all, func(x, y *control.Status) int {
 		return cmp.Or(cmp.Compare(len(x.Node), len(y.Node)), cmp.Compare(x.Node, y.Node), cmp.Compare(x.Leader, y.Leader))
 	})
-	if err := show(p, c.Bool("json"), nodesJSON{control.Version, all, errorsOf(a.Failed)}, func(w io.Writer) error {
+	if err := show(p, asJSON, nodesJSON{control.Version, all, errorsOf(a.Failed)}, func(w io.Writer) error {
 		list := make([]control.Status, len(all))
 		for i, st := range all {
 			list[i] = *st
 		}
-		for i, f := range screen.Status(list, styleOf(p), time.Local, t.Job != "" || c.IsSet("pid")) {
+		for i, f := range screen.Status(list, styleOf(p), time.Local, t.Job != "" || pid > 0) {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}

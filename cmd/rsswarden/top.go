@@ -40,7 +40,7 @@ func topCommand(p process) *cli.Command {
 			"rsswarden top --once --filter worker",
 		),
 	}, func(c *cli.Context) error {
-		t, err := pidTarget(c)
+		t, pid, err := pidTarget(c)
 		if err != nil {
 			return err
 		}
@@ -55,9 +55,9 @@ func topCommand(p process) *cli.Command {
 		defer f.Stop()
 		fetch := func(ctx context.Context) ([]control.Status, []error) {
 			all, errs := f.Fetch(ctx)
-			all = slices.DeleteFunc(all, func(st control.Status) bool { return !hasProcess(&st, c.Int("pid")) })
-			if c.IsSet("pid") && len(all)+len(errs) == 0 {
-				errs = []error{noProcess(c.Int("pid"))}
+			all = slices.DeleteFunc(all, func(st control.Status) bool { return !hasProcess(&st, pid) })
+			if pid > 0 && len(all)+len(errs) == 0 {
+				errs = []error{noProcess(pid)}
 			}
 			return all, errs
 		}

@@ -182,6 +182,8 @@ func TestStatusHere(t *testing.T) {
 	}
 	_, errs = s.run(1, nil, "status", "--pid", "4712")
 	wardentest.Says(t, errs, "error: process 4712 is in no run of yours on this node\nhint: rsswarden status lists the runs\n")
+	_, errs = s.run(2, nil, "top", "--pid", "x")
+	wardentest.Says(t, errs, "error: --pid \"x\" is not a PID\nhint: give the number that ps shows: rsswarden top --pid 4711\n")
 
 	var got struct {
 		V     int
