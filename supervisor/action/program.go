@@ -53,6 +53,7 @@ type Programs struct {
 	say   func(line string)
 	time  time.Duration // ProgramTime
 	grace time.Duration // programGrace
+	last  time.Duration // programLast
 
 	ring    func() // says that one has ended; nil for nothing
 	ended   chan Ran
@@ -65,7 +66,7 @@ type Programs struct {
 // NewPrograms returns Programs that starts them by start and hands each line of
 // their output to say, from another goroutine.
 func NewPrograms(start func(*exec.Cmd) error, say func(line string)) *Programs {
-	return &Programs{start: start, say: say, time: ProgramTime, grace: programGrace, ended: make(chan Ran, 1), stop: make(chan struct{})}
+	return &Programs{start: start, say: say, time: ProgramTime, grace: programGrace, last: programLast, ended: make(chan Ran, 1), stop: make(chan struct{})}
 }
 
 // Run starts a program, or keeps it for when the one that runs has ended. It
@@ -130,7 +131,7 @@ func (s *Programs) Close(patience time.Duration) []Ran {
 		return all
 	}
 	s.running = false
-	hang := time.NewTimer(patience + 3*programLast)
+	hang := time.NewTimer(patience + 3*s.last)
 	defer hang.Stop()
 	stop := time.NewTimer(patience)
 	defer stop.Stop()
@@ -190,7 +191,7 @@ func (s *Programs) run(p *Program) Result {
 		r.Reason, why = event.ReasonTimeout, "it ran for longer than "+s.time.String()
 		select {
 		case <-s.stop:
-			grace = programLast
+			grace = min(grace, s.last)
 			r.Reason, why = event.ReasonVanished, "what is watched had ended"
 		default:
 		}
@@ -198,7 +199,7 @@ func (s *Programs) run(p *Program) Result {
 		_ = unix.Kill(-v.pid, unix.SIGTERM) // an empty group is fine
 		if !v.over(time.After(grace), nil) {
 			_ = unix.Kill(-v.pid, unix.SIGKILL)
-			v.over(time.After(programLast), nil)
+			v.over(time.After(s.last), nil)
 		}
 	}
 	if !v.shellEnded {
