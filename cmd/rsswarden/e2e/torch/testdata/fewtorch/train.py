@@ -19,8 +19,8 @@ import torch.utils.data
 def wait(events, what):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if what == "trial" and os.path.exists(os.environ["TRIALS"]):
-            return
+        if what == "trial" and os.path.exists(os.environ["TRIALS"]) and os.path.getsize(os.environ["TRIALS"]):
+            return  # the file is there a moment before what is written to it
         with open(events) as file:
             for line in file:
                 event = json.loads(line) if line.endswith("\n") else {}
