@@ -257,7 +257,7 @@ func TestDeathsInSlurm(t *testing.T) {
 		},
 		{
 			name: "overmemory", job: "grow", wrap: "exec WARDEN run --",
-			cause: event.CauseOverKill, says: `killed by slurmstepd \(OverMemoryKill\): the summed RSS of step \S+ was \S+ MiB of 300 MiB`,
+			cause: event.CauseOverKill, says: `killed by slurmstepd \(OverMemoryKill\): the summed RSS of step \S+ was \S+ of 300 MiB`,
 		},
 		{
 			name: "scancel", job: "idle", meet: scancel,
@@ -352,7 +352,7 @@ func TestDeathsInCgroups(t *testing.T) {
 	deaths := []dying{
 		{
 			name: "kernel oom", job: "grow", wrap: "exec WARDEN run --",
-			cause: event.CauseKernelOOM, says: `killed by the kernel: cgroup \S+ \(the job's (--mem|limit), 300M\) .*\S+ MiB of 300 MiB could not be reclaimed`,
+			cause: event.CauseKernelOOM, says: `killed by the kernel: cgroup \S+ \(the job's (--mem|limit), 300M\) .*\S+ of 300 MiB could not be reclaimed`,
 		},
 		{
 			name: "kernel oom of a worker", job: "worker", wrap: "exec WARDEN run --",
