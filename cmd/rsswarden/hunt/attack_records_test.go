@@ -418,7 +418,7 @@ func (w *recordWorld) stolen(t *testing.T, thief uint32) {
 		// What reads it lives for a while.
 		must(t, plantRecord(owned(t, dir, attacker, 0o755), filler(100)))
 	}
-	cmd := as(thief, role("steal"))
+	cmd := as(thief, role("steal", dir))
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
@@ -756,9 +756,10 @@ func frame(w io.Writer, p plantedEntry) {
 	_, _ = w.Write(slices.Concat(head, p.key(), v))
 }
 
-// steal looks for processes that read a record, and for what it can get of them: by
-// pidfd_getfd(2), by ptrace(2) and in /proc. It prints "met" for each that it met.
-func steal([]string) int {
+// steal looks for processes that read a record of a directory, and for what it can get of
+// them: by pidfd_getfd(2), by ptrace(2) and in /proc. It prints "met" for each that it met.
+// The thief may have processes of its own that read another record.
+func steal(args []string) int {
 	fmt.Println("began")
 	met := map[int]bool{}
 	for {
@@ -772,7 +773,7 @@ func steal([]string) int {
 				continue
 			}
 			line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-			if err != nil || !bytes.Contains(line, []byte("export-record")) {
+			if err != nil || !bytes.Contains(line, []byte("export-record")) || !startedFor(pid, args[0]) {
 				continue
 			}
 			if !met[pid] {
@@ -782,6 +783,18 @@ func steal([]string) int {
 			stealFrom(pid)
 		}
 	}
+}
+
+// startedFor says whether the parent of a process has dir in its command line.
+func startedFor(pid int, dir string) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest) // state, parent
+	if len(fields) < 2 {
+		return false
+	}
+	line, _ := os.ReadFile("/proc/" + fields[1] + "/cmdline")
+	return bytes.Contains(line, []byte(dir))
 }
 
 func stealFrom(pid int) {
