@@ -221,7 +221,7 @@ func cannotDo(proc string, pid int, job, noHook string, env *population.Environm
 		why += "; by hand, once, rsswarden trim does the one by ptrace"
 	}
 	all = append(all, "workers of PyTorch loaders are neither trimmed nor recycled: "+why)
-	all = append(all, "who trains is told by LOCAL_RANK and RANK in the environment alone: a signal= rule asks those, else "+asked(job))
+	all = append(all, "only LOCAL_RANK and RANK in the environment show which processes train: a signal= rule asks those, else "+asked(job))
 	i, err := proctree.Identify(proc, pid)
 	if err != nil {
 		return all

@@ -59,7 +59,7 @@ func (src *valueSources) checkpointFile(v sourcedValue, s *settings.Settings) {
 	}
 	dir := filepath.Dir(s.CheckpointFile)
 	if err := src.ask(v, ioThere, dir); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		src.warnf("%s %q: there is no directory %s now; unless the command makes it, a requeue waits for this file in vain, until --checkpoint-timeout: check the name",
+		src.warnf("%s %q: there is no directory %s now; unless the command makes it, a requeue waits for this file until --checkpoint-timeout: check the name",
 			v.name, v, dir)
 	}
 }
@@ -169,7 +169,7 @@ func (src *valueSources) alertSecrets(v sourcedValue, s *settings.Settings) {
 // tokenFile warns where no token can be read yet.
 func (src *valueSources) tokenFile(path string) {
 	if err := askAside(ioToken, absolute(path)); err != nil {
-		src.warnf("--alert: %v; nobody is told before one can be read; write it into the first line of a file that you alone may read", err)
+		src.warnf("--alert: %v; no alert is sent before it can be read; write it into the first line of a file that you alone may read", err)
 	}
 }
 

@@ -86,7 +86,7 @@ func checkTarget(flag, text, command string) (rss.ProcID, error) {
 	case proctree.Vanished(err):
 		return i.ID, usagef(nameOne, "there is no process %d", pid)
 	case err != nil:
-		return i.ID, usagef("it belongs to somebody who hides it; be its user", "%v", err)
+		return i.ID, usagef("its user hides it; run this as that user", "%v", err)
 	case i.Process != pid:
 		return i.ID, usagef(fmt.Sprintf("%s %d", command, i.Process), "%d is a thread of process %d", pid, i.Process)
 	case i.Kernel:

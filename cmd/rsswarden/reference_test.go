@@ -45,7 +45,7 @@ func commandsPage() *reference.Page {
 
 func configurationPage() *reference.Page {
 	p := reference.New("Options, variables, keys", "Each option of `run` may be given as a flag, as a variable of the environment, and as a key of the file of `--config` and of the\n"+
-		"site's file, /etc/rsswarden.toml. What each means is told with [its flag](commands.md#rsswarden-run);\n"+
+		"site's file, /etc/rsswarden.toml. [Its flag](commands.md#rsswarden-run) explains each;\n"+
 		"[rsswarden.toml](../../examples/rsswarden.toml) is a whole file.")
 	p.Text(manPrecedence)
 	var rows [][]string
@@ -70,7 +70,7 @@ func configurationPage() *reference.Page {
 
 // rulesPage has what the parser takes, asked of the parser.
 func rulesPage(t *testing.T) *reference.Page {
-	p := reference.New("Rules of --at", "What each is good for is told in [rules](../rules.md).")
+	p := reference.New("Rules of --at", "[Rules](../rules.md) says what each is good for.")
 	writeRules(p)
 	p.Section("Which actions go with which limit and condition")
 	p.Text("This is what is taken when it is written. An action that cannot help a limit is refused when the rule fires, with the reason.")
@@ -123,13 +123,13 @@ const referenceHead = `# Options of rsswarden: for one job as a file of yours,
 #
 # A mistake in a file of yours is an error, and nothing is started. A mistake in
 # /etc/rsswarden.toml is a warning, and the job runs with the rest of it; that
-# file must belong to root, and nobody else may be able to write it.
+# file must belong to root, and only root may be able to write it.
 `
 
 const referenceLock = `
 # In /etc/rsswarden.toml only: users cannot change these. A locked option has
 # the value of that file, or its default where the file does not set it. A job
-# that asks for something else runs, and is told that it does not get it.
+# that asks for something else runs without it, with a warning.
 #lock = ["trim-private", "worker-signal"]
 `
 

@@ -95,11 +95,11 @@ func missingCommandHint(name string) string {
 	first, size := utf8.DecodeRuneInString(name)
 	switch {
 	case slices.Contains(typographic, first):
-		anew := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typographic, r) })
+		instead := "--" + strings.TrimLeftFunc(name[size:], func(r rune) bool { return r == '-' || slices.Contains(typographic, r) })
 		if slices.Contains(quotes, first) {
-			anew = "COMMAND [ARG...]"
+			instead = "COMMAND [ARG...]"
 		}
-		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it anew: %s run %s", first, programName, anew)
+		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it again: %s run %s", first, programName, instead)
 	case assignment.MatchString(name):
 		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
 	case slices.Contains(shellBuiltins, name):

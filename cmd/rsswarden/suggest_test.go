@@ -24,7 +24,7 @@ func TestSuggestFlags(t *testing.T) {
 	known := slices.Concat(flagNames(targetFlags()), flagNames(narrowFlags()), []string{"--version", "--help"})
 	for word, like := range foreignFlags {
 		if !slices.Contains(known, like) {
-			t.Errorf("--%s is told as %s, which no command has", word, like)
+			t.Errorf("the hint for --%s is %s, which no command has", word, like)
 		}
 	}
 }

@@ -243,7 +243,7 @@ func droppedNote(d *once.DroppedFile) string {
 	case d.Err != nil:
 		return d.Err.Error()
 	case !d.Measured:
-		return fmt.Sprintf("%s was dropped from the page cache, where nobody maps it; how much left is not measured (the kernel tells its owner, since Linux 6.5)", d.Path)
+		return fmt.Sprintf("%s was dropped from the page cache, except for mapped pages; how much left is not measured (the kernel tells its owner, since Linux 6.5)", d.Path)
 	}
 	said := fmt.Sprintf("%v of %s left the page cache and will be read again from disk", d.Before.Sub(d.After), d.Path)
 	if d.After > 0 {

@@ -42,7 +42,7 @@ func TestTrimReport(t *testing.T) {
 1.00 GiB given back in all
 2.00 GiB of /a  left the page cache and will be read again from disk
 1.00 GiB of /b left the page cache and will be read again from disk; 1.00 GiB stay: mapped elsewhere, or not written back
-/c was dropped from the page cache, where nobody maps it; how much left is not measured (the kernel tells its owner, since Linux 6.5)
+/c was dropped from the page cache, except for mapped pages; how much left is not measured (the kernel tells its owner, since Linux 6.5)
 cannot drop /d: no such file
 a signal ended it before all was done
 `

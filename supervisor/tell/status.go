@@ -19,7 +19,7 @@ import (
 // all until the loop does something: clients that ask often do not keep it busy.
 type Status struct {
 	out      *events
-	server   *control.Server   // nil where nobody can ask
+	server   *control.Server   // nil where it cannot be asked
 	requests chan Request      // nil before the first
 	gone     chan struct{}     // closed with the server
 	outcomes []control.Outcome // the newest first
