@@ -85,7 +85,7 @@ func weight(o event.RunOutcome) int {
 	if i < 0 {
 		return -1
 	}
-	return len(event.RunOutcomes) - i // they are in the order in which the first that holds is told
+	return len(event.RunOutcomes) - i // in the order of their rules, of which the first that holds decides
 }
 
 // stepOfID is the step and task that the ID of a run has; ok is false for what ran outside

@@ -72,7 +72,7 @@ type ActionRow struct {
 // actions are from mild to hard, in the order of the documentation.
 var actions = []ActionRow{
 	{name: ActionWarn, form: "warn", kind: tells,
-		says: "Say so on stderr, and whom to tell by --alert."},
+		says: "A line on stderr, and an alert to the receivers of --alert."},
 	{name: ActionTrim, form: "trim", kind: frees, Trims: true, Unmaps: true, Routine: true,
 		says:    "Workers drop mapped file pages, which stay in the page cache.",
 		fits:    countsMapped,
@@ -97,7 +97,7 @@ var actions = []ActionRow{
 		Command: "checkpoint", Asked: "asked to checkpoint",
 		DidTo: func(_, arg, to string) string { return strings.TrimSuffix(arg, rank0Suffix) + " sent to " + to }},
 	{name: ActionExec, form: "exec=COMMAND", kind: asks, arg: commandArg,
-		says:  "A program of yours is told, on its standard input and in RSSWARDEN_ variables.",
+		says:  "Run a program of yours, with the decision on its standard input and in RSSWARDEN_ variables.",
 		DidTo: func(name, _, said string) string { return name + ": " + said }},
 	{name: ActionRequeue, form: "requeue, requeue=MORE", Ends: true, arg: moreArg,
 		says:   "The job goes back into the queue and starts again with more memory: requeue=+50%.",

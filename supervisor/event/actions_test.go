@@ -25,7 +25,7 @@ func TestActionRows(t *testing.T) {
 		case a.Acts() && !r.former && r.Did == "":
 			t.Errorf("%s: no word for it in the past tense", a)
 		case a.Asks() && r.DidTo == nil:
-			t.Errorf("%s: no words for whom it asked", a)
+			t.Errorf("%s: no words for the asked process", a)
 		case (r.Command == "") != (r.Asked == ""):
 			t.Errorf("%s by hand: %q, %q", a, r.Command, r.Asked)
 		case (r.Trims || r.Single || r.Unmaps || r.BacksOff || r.worth != nil) && !a.Frees():

@@ -97,8 +97,8 @@ func TestReference(t *testing.T) {
 	for _, l := range append(append([]Label{}, Common...), ByLimit, ByLevel, ByScope, ByRole, ByAction, ByOutcome, ByEnd, ByVersion) {
 		rows = append(rows, []string{"`" + l.Name + "`", l.Help, strings.Join(l.Values, ", ")})
 	}
-	p.Text("The first four are those of every series, as far as they have a value. Of rsswardend there is no run, and of what it tells of itself neither job, step nor node; " +
-		"of a job as a whole (`rsswarden_job_…`) there is no step. A run of a job is told of as the job, its steps by the run of each.")
+	p.Text("The first four are those of every series, as far as they have a value. Series of rsswardend have no run, and those about itself neither job, step nor node; " +
+		"those of a whole job (`rsswarden_job_…`) have no step. A run of a job exports the job, the run of each step its step.")
 	p.Table([]string{"label", "what it is", "values"}, rows)
 	p.Check(t, "docs/reference/metrics.md")
 }

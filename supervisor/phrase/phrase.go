@@ -18,7 +18,7 @@ import (
 func Against(l *event.Limit) string {
 	who, _, _ := strings.Cut(l.Enforcer, ",") // "slurmstepd, by OverMemoryKill"
 	if who == "" {
-		who = "nobody"
+		who = "nothing"
 	}
 	text := who + " acts on "
 	if l.Name.Row().Kills {

@@ -21,8 +21,8 @@ func raised(t *testing.T) []policy.Raised {
 	return []policy.Raised{{Rule: r, Name: event.LimitUser, Limit: &event.Limit{Name: event.LimitUser, Used: 85, Limit: 100}}}
 }
 
-// TestLastWordsOnAlerts: alerts are counted, not what became of them on the way, and what
-// nobody waited for is not called told or lost.
+// TestLastWordsOnAlerts: alerts are counted, not what became of them on the way, and an
+// answer that was not waited for counts as neither sent nor lost.
 func TestLastWordsOnAlerts(t *testing.T) {
 	to := alert.Target{Kind: alert.Webhook, URL: "https://h/x"}
 	for name, test := range map[string]struct {
@@ -59,7 +59,7 @@ func TestAlertsDryRun(t *testing.T) {
 	}
 }
 
-// TestAlertFailure: a receiver that begins to fail is told as a fault, once.
+// TestAlertFailure: a receiver that begins to fail is reported as a fault, once.
 func TestAlertFailure(t *testing.T) {
 	s := newStand(t)
 	s.set.Alerts, s.set.AlertProgram = []alert.Target{{Kind: alert.Webhook, URL: "https://h/x"}}, "/nonexistent"

@@ -101,7 +101,7 @@ func wouldComment(job, text string) string {
 	return "would write into the comment of job " + job + ": " + slurm.Comment + text + " (dry run)"
 }
 
-// write writes the comment on the side. A failure is told to failed before it is over.
+// write writes the comment on the side. A failure goes to failed before it is over.
 func (c *Comment) write(text string, within time.Duration, failed *failures) *writing {
 	w, start := &writing{over: make(chan struct{})}, c.start
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {

@@ -46,7 +46,7 @@ func TestCommentDue(t *testing.T) {
 	}
 }
 
-// TestCommentRefused: what fails is told once, and not tried again; where the queue of
+// TestCommentRefused: a failure is reported once, and not tried again; where the queue of
 // failures is full it is counted.
 func TestCommentRefused(t *testing.T) {
 	for name, full := range map[string]bool{"told": false, "no room": true} {

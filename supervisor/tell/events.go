@@ -72,7 +72,7 @@ type Recorder interface {
 	Close(patience time.Duration)
 }
 
-// early is by how much what is told at intervals may come early, with a look that is due.
+// early is by how much periodic events may come early, with a look that is due.
 const early = counts.Tolerance
 
 // Put stamps an event and hands it on.

@@ -148,8 +148,8 @@ func (s *Summary) sentTooMuch(now time.Duration) bool {
 	return p.what != nil && p.what.TooMuch() && now-p.at <= sentWithin
 }
 
-// failed says that the command ended badly by itself: who is told to end by a
-// signal has not run out of anything.
+// failed says that the command ended badly by itself: one that a signal ended has not run
+// out of anything.
 func failed(code, signal int) bool {
 	if code > 128 { // a shell says so
 		signal = code - 128

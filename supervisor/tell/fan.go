@@ -44,7 +44,7 @@ func New(lines Lines, set *settings.Settings, run Run) *Fan {
 	return f
 }
 
-// Readers are what is read only when it is told.
+// Readers are what is read only when it is reported.
 type Readers struct {
 	Counts  func(rss.ProcID) (maps, fds int)
 	Pace    func(*event.Limit) float64 // see [Summary.Peak]

@@ -27,7 +27,7 @@ type toldFinding struct {
 	said  bool      // … on stderr
 }
 
-// pressing is how full the binding limit is when a finding is told on stderr: with
+// pressing is how full the binding limit is when a finding is written to stderr: with
 // much left it can wait for the summary.
 const pressing = 0.5
 

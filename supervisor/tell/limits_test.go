@@ -11,7 +11,7 @@ import (
 
 func viewOf(limits ...event.Limit) *view.View { return &view.View{Limits: limits} }
 
-// TestLimits: what is new or was moved is told; what moves a little by itself is not.
+// TestLimits: a new or moved limit is reported; one that moves a little by itself is not.
 func TestLimits(t *testing.T) {
 	cgroup := func(level string, size rss.Bytes) event.Limit {
 		return event.Limit{Name: event.LimitCgroup, Level: level, Limit: size}

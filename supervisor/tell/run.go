@@ -20,7 +20,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
-// Run is what a run is known by in all that is told of it.
+// Run identifies a run in all its outputs.
 type Run struct {
 	ID, Version string // ID names its record, see [NameRun]
 	Command     []string

@@ -21,7 +21,7 @@ type Start struct {
 
 	Rank   int    // of our command
 	Outer  int    // rsswarden run that ours is within, 0 for none
-	Parent string // the program that started the holder, where nobody else leads
+	Parent string // the program that started the holder, where no other leads
 	Slurm  slurm.Job
 	Batch  bool // … and whether it is in one
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
 
-// TestTextfileNews: each change is told, though it be for the same reason as before.
+// TestTextfileNews: each change is reported, even for the same reason as before.
 func TestTextfileNews(t *testing.T) {
 	s := newStand(t)
 	s.set.Textfile = "/metrics"
