@@ -322,16 +322,10 @@ func (p *page) Facts() (all []pageFact) {
 	return []pageFact{peak, did, pause, {Name: "Duration", Value: took(b.Duration()), More: p.Clock(p.Start) + " to " + p.Clock(p.End), Extra: true}}
 }
 
-// Next is what to type next time.
-func (p *page) Next() (all []analysis.AdviceLine) {
-	n := &p.Brief.Next
-	if line := NextLine(n); line != "" && n.Kind != event.NextRequeued {
-		all = append(all, analysis.AdviceLine{Line: line, Why: NextWhy(n)})
+// Cure is what to do where there was none left of something; empty for none.
+func (p *page) Cure() string {
+	if p.Brief.Outcome == event.RunExhausted {
+		return p.Brief.Lacked.Cure()
 	}
-	for _, a := range p.Advice {
-		if a.Mem == 0 {
-			all = append(all, a)
-		}
-	}
-	return all
+	return ""
 }

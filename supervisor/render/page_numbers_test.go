@@ -44,6 +44,9 @@ func TestPageNumbersAreThoseOfTheReport(t *testing.T) {
 			if head := Headline(&rep.Brief); values.Columns(head) > 60 {
 				t.Errorf("a headline of %d columns: %s", values.Columns(head), head)
 			}
+			if n := strings.Count(page, " data-copy="); n != len(rep.Advice) {
+				t.Errorf("%d lines to copy, %d of advice", n, len(rep.Advice))
+			}
 			if !strings.Contains(page, string(values.JSON(asJSON))) {
 				t.Error("the page has another report than report --json")
 			}
