@@ -120,7 +120,7 @@ func askCommand(p process, do event.Action, usage, examples, about string, more 
 			"started, --pid, --job or --all is needed.\n" +
 			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C\n" +
 			"calls off what has not begun.",
-		Flags:     slices.Concat(targetFlags(), narrowFlags(), more, []cli.Flag{jsonFlag()}),
+		Flags:     slices.Concat(targetFlags(), narrowFlags(), more, []cli.Flag{jsonFlag(), colorFlag(p)}),
 		ArgsUsage: examples,
 	}, func(c *cli.Context) error {
 		t, err := targetOf(c)
@@ -193,7 +193,7 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 	}
 	asJSON := c.Bool("json")
 	out := commandJSON{V: control.Version, Nodes: []*nodeCommand{}}
-	tally := commandTotals{action: q.Do}
+	tally, style := commandTotals{action: q.Do}, styleOf(p, p.stdout)
 	a, err := remote.Ask(p.caller(), t, q, func(s remote.Answer) {
 		if s.Result == nil {
 			return
@@ -201,7 +201,7 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 		out.add(s)
 		tally.add(s.Result)
 		if l := resultLine(q.Do, s); !asJSON && l != "" {
-			fmt.Fprintln(p.stdout, oneLine(l))
+			fmt.Fprintln(p.stdout, style.Plain(oneLine(l)))
 		}
 	})
 	if err != nil {
@@ -383,7 +383,7 @@ func printFailures(p process, a remote.Outcome) error {
 		nodes[y] = append(nodes[y], s.Node)
 	}
 	for _, y := range order {
-		fmt.Fprint(p.stderr, line("", "error", oneLine(strings.Join(shortList(nodes[y], " nodes"), ", ")+": "+y.text), oneLine(y.hint)))
+		fmt.Fprint(p.stderr, p.line("", "error", oneLine(strings.Join(shortList(nodes[y], " nodes"), ", ")+": "+y.text), oneLine(y.hint)))
 	}
 	if a.Signal != 0 {
 		dieBy(a.Signal)

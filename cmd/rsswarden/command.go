@@ -21,9 +21,26 @@ func command(p process, c cli.Command, action func(*cli.Context) error) *cli.Com
 		case !c.Args && ctx.NArg() > 0:
 			return unexpected(ctx)
 		}
+		if err := checkColor(ctx); err != nil {
+			return err
+		}
 		return action(ctx)
 	}
 	return &c
+}
+
+// colorFlag is --color of the commands that print once; run and attach have it among the
+// options of a watch.
+func colorFlag(p process) cli.Flag {
+	o := optionNamed(colorOption)
+	return &cli.StringFlag{Name: o.name, Value: o.def, Usage: o.usage, Destination: p.color}
+}
+
+func checkColor(c *cli.Context) error {
+	if !c.IsSet(colorOption) {
+		return nil
+	}
+	return usageOf("--"+colorOption, oneOf(c.String(colorOption), optionNamed(colorOption).values...))
 }
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "for programs"} }
@@ -36,7 +53,7 @@ func parseTrailingFlags(c *cli.Context) ([]string, error) {
 	for i := 0; i < len(rest); i++ {
 		a := rest[i]
 		if a == "--" {
-			return append(args, rest[i+1:]...), nil
+			return append(args, rest[i+1:]...), checkColor(c)
 		}
 		if !strings.HasPrefix(a, "-") || a == "-" {
 			args = append(args, a)
@@ -59,7 +76,7 @@ func parseTrailingFlags(c *cli.Context) ([]string, error) {
 			return nil, onUsageError(c, fmt.Errorf("invalid boolean value %q for -%s: %w", value, name, err), false)
 		}
 	}
-	return args, nil
+	return args, checkColor(c)
 }
 
 // examples are lines as a user types them; a test reads them as the program does. The

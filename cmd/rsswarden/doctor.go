@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const doctorNotes = `PYTHON is what trains, such as that of a virtual environment; left out, python
@@ -45,6 +47,7 @@ func doctorCommand(p process) *cli.Command {
 			&cli.StringFlag{Name: "timeout", Value: "10s", Usage: "`DURATION`: how long each Python may take"},
 			&cli.BoolFlag{Name: "torch", Usage: "try recycling with a PyTorch that is not known"},
 			&cli.BoolFlag{Name: "try-alerts", Usage: "send a test alert to each receiver of RSSWARDEN_ALERT"},
+			colorFlag(p),
 		},
 		ArgsUsage: examples(
 			"srun --mem 4G rsswarden doctor",
@@ -62,7 +65,10 @@ func doctorCommand(p process) *cli.Command {
 			}
 		}
 		report := doctor.Examine(s)
-		if err := put(p, "what was found", c.Bool("json"), report, report.Print); err != nil {
+		if err := put(p, "what was found", c.Bool("json"), report, func(w io.Writer, style text.Style) error {
+			report.Print(w, style)
+			return nil
+		}); err != nil {
 			return err
 		}
 		if !report.Protects {

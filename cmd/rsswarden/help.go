@@ -19,7 +19,7 @@ var helpWords = []string{"help", "-h", "-help", "--help"}
 
 // print writes a text to standard output.
 func (p process) print(text string) error {
-	return printed(p, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+	return printed(p, func(w io.Writer) error { _, err := io.WriteString(w, styleOf(p, p.stdout).Plain(text)); return err })
 }
 
 // asksHelp says that a command has the one argument help. run is given a program of that

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -33,6 +32,7 @@ func limitsCommand(p process) *cli.Command {
 		UsageText: "rsswarden limits [--json] [--pid PID]",
 		Flags: []cli.Flag{
 			jsonFlag(),
+			colorFlag(p),
 			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and its descendants instead of this shell's"},
 		},
 		ArgsUsage: examples(
@@ -56,7 +56,7 @@ func limitsCommand(p process) *cli.Command {
 		if err != nil {
 			return err
 		}
-		return put(p, "the limits", c.Bool("json"), report, func(w io.Writer) { io.WriteString(w, report.text()) })
+		return put(p, "the limits", c.Bool("json"), report, report.print)
 	})
 }
 
@@ -181,35 +181,37 @@ func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 	return all
 }
 
-// text is for people. Users choose the names of cgroups in it: any byte but slash and
+// print is for people. Users choose the names of cgroups in it: any byte but slash and
 // newline.
-func (r *limitsReport) text() string {
-	w := &strings.Builder{}
+func (r *limitsReport) print(w io.Writer, style text.Style) error {
+	say := func(how text.Paint, format string, args ...any) {
+		fmt.Fprintln(w, style.Paint(how, oneLine(fmt.Sprintf(format, args...))))
+	}
 	if !slices.ContainsFunc(r.Limits, func(l event.Limit) bool { return l.Name.Memory() }) {
-		fmt.Fprintln(w, "nothing here limits memory")
+		say("", "nothing here limits memory")
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		fmt.Fprintf(w, "%d. %s (%s)", i+1, l.Name, l.Scope)
+		line := fmt.Sprintf("%d. %s (%s)", i+1, l.Name, l.Scope)
 		if l.Limit > 0 {
-			fmt.Fprintf(w, ": %s of %s used, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), text.Percent(l.Ratio()))
+			line += fmt.Sprintf(": %s of %s used, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), text.Percent(l.Ratio()))
 			if l.PID != 0 {
-				fmt.Fprintf(w, ", in process %d", l.PID)
+				line += fmt.Sprintf(", in process %d", l.PID)
 			}
 			if l.UsedMax > l.Used {
-				fmt.Fprintf(w, " (at most %v)", l.UsedMax)
+				line += fmt.Sprintf(" (at most %v)", l.UsedMax)
 			}
 			if l.Age > 0 {
-				fmt.Fprintf(w, " (PSS read up to %.0f s ago)", l.Age)
+				line += fmt.Sprintf(" (PSS read up to %.0f s ago)", l.Age)
 			}
 		}
-		fmt.Fprintln(w)
+		say(text.Bold, "%s", line)
 		for _, row := range [][2]string{
 			{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},
 			{"limit from", l.LimitSource}, {"level", l.Level}, {"note", l.Note},
 		} {
 			if row[1] != "" {
-				fmt.Fprintf(w, "   %-12s %s\n", row[0], row[1])
+				say(text.Dim, "   %-12s %s", row[0], row[1])
 			}
 		}
 	}
@@ -220,13 +222,14 @@ func (r *limitsReport) text() string {
 	case r.Procs == 1:
 		whose = fmt.Sprintf("process %d, which has no descendants", r.PID)
 	}
-	fmt.Fprintf(w, "\nof %s. Looked at:\n", whose)
+	say("", "")
+	say("", "of %s. Looked at:", whose)
 	for _, l := range r.Looked {
-		fmt.Fprintf(w, "   %s: %s\n", l.Where, l.Found)
+		say("", "   %s: %s", l.Where, l.Found)
 	}
 	for _, warning := range r.Warnings {
-		fmt.Fprintln(w, "warning:", warning)
+		say(text.Yellow, "warning: %s", warning)
 	}
 	phrase.PrintWorks(w, r.Works)
-	return plainLines(w.String())
+	return nil
 }

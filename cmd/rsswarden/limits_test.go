@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -57,7 +59,9 @@ func TestLimitsSteerNoTerminal(t *testing.T) {
 	kinds := 0
 	recordtest.Poison(recordtest.Hostile, func(kind string) {
 		kinds++
-		if bad := recordtest.Shows(r.text()); len(bad) > 0 {
+		var b strings.Builder
+		wardentest.NoError(t, r.print(&b, text.Style{}))
+		if bad := recordtest.Shows(b.String()); len(bad) > 0 {
 			t.Errorf("%q: %q", kind, bad)
 		}
 	}, r)

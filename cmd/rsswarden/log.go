@@ -52,7 +52,7 @@ func (l logger) write(level zapcore.Level, line string) {
 // newLog returns a logger that writes short lines to stderr: "rsswarden: 14:03:07 memory
 // 91 % of …", or JSON objects. A stderr that is full or gone must not hold up the
 // watcher: lines go through a queue and are dropped if it is full.
-func newLog(stderr *os.File, format string, quiet bool) (logger, func(time.Duration)) {
+func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logger, func(time.Duration)) {
 	level := zapcore.InfoLevel
 	if quiet {
 		level = zapcore.ErrorLevel
@@ -62,27 +62,30 @@ func newLog(stderr *os.File, format string, quiet bool) (logger, func(time.Durat
 		EncodeTime: zapcore.RFC3339TimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
 		EncodeDuration: zapcore.SecondsDurationEncoder,
 	}
-	encoder := plainEncoder{zapcore.NewJSONEncoder(conf)}
+	encoder := plainEncoder{zapcore.NewJSONEncoder(conf), text.Style{}}
 	if format != "json" {
 		conf.LevelKey = ""
 		conf.ConsoleSeparator = " "
 		conf.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
 			enc.AppendString(programName + ": " + t.Format(time.TimeOnly))
 		}
-		encoder = plainEncoder{zapcore.NewConsoleEncoder(conf)}
+		encoder = plainEncoder{zapcore.NewConsoleEncoder(conf), style}
 	}
 	w := newLossyWriter(stderr)
-	return logger{zapcore.NewCore(encoder, w, level), w, format == "json", text.Style{}}, w.close
+	return logger{zapcore.NewCore(encoder, w, level), w, format == "json", style}, w.close
 }
 
 // plainEncoder keeps each message on one line: it may hold names of files and processes,
 // and output of exec= rules.
-type plainEncoder struct{ zapcore.Encoder }
+type plainEncoder struct {
+	zapcore.Encoder
+	style text.Style
+}
 
-func (e plainEncoder) Clone() zapcore.Encoder { return plainEncoder{e.Encoder.Clone()} }
+func (e plainEncoder) Clone() zapcore.Encoder { return plainEncoder{e.Encoder.Clone(), e.style} }
 
 func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
-	entry.Message = sentences(entry.Message)
+	entry.Message = e.style.Plain(sentences(entry.Message))
 	return e.Encoder.EncodeEntry(entry, fields)
 }
 

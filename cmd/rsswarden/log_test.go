@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -17,7 +18,7 @@ func TestLogSteersNoTerminal(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "log")
 		f, err := os.Create(name)
 		wardentest.NoError(t, err)
-		log, flush := newLog(f, format, false)
+		log, flush := newLog(f, text.Style{}, format, false)
 		log.Warn("process 7 (" + recordtest.Hostile + ") is large")
 		flush(10 * time.Second)
 		b, err := os.ReadFile(name)

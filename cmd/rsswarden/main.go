@@ -33,6 +33,7 @@ func main() {
 		stderr:  os.Stderr,
 		site:    siteFile,
 		version: version,
+		color:   new(string),
 	}))
 }
 

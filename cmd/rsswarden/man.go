@@ -172,7 +172,9 @@ var variables = [][2]string{
 	{"RSSWARDEN_RUNTIME", "Where files of running watches are, the same for all ranks of a job; else TMPDIR, else /tmp."},
 	{"RSSWARDEN_EVENT", "Given to the command of an exec= rule."},
 	{"XDG_STATE_HOME, XDG_CACHE_HOME", "Where records outside Slurm are, and the files of the loader hook."},
-	{"NO_COLOR, CLICOLOR_FORCE, TERM, COLUMNS, LC_ALL", "status, top, report: no colour where NO_COLOR is set or TERM is dumb; the width where stdout is no terminal;\nwhether UTF-8 may be shown. The list of runs has colour where CLICOLOR_FORCE is set."},
+	{"NO_COLOR, TERM, CLICOLOR_FORCE", "No colour where NO_COLOR is set or TERM is dumb; colour where CLICOLOR_FORCE is set, in a pipe too. --color wins."},
+	{"COLUMNS", "How wide lines are where they do not go to a terminal: 20 to 160, else 80."},
+	{"LC_ALL, LC_CTYPE, LANG", "Where the locale is not UTF-8, lines for people are ASCII."},
 	{"SLURM_JOB_ID, SLURM_PROCID, …", "Which job, step and rank this is."},
 }
 

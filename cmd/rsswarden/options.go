@@ -247,12 +247,12 @@ metrics for the run, written each 15 s and at each decision, removed at the end.
 		set:     func(s *settings.Settings, v []string) error { s.LogFormat = v[0]; return nil },
 		foreign: []string{"json json"},
 	}, {
-		name: colorOption, def: "auto", group: group{title: groupAdvanced},
+		name: colorOption, def: colorAuto, group: group{title: groupAdvanced},
 		usage:   "`WHEN`: auto, always, never",
 		about:   `Colour in what is printed for people: "auto" (on a terminal), "always" or "never".`,
-		example: `"never"`, values: colorValues,
+		example: `"never"`, values: []string{colorAuto, colorAlways, colorNever},
 		set:     func(s *settings.Settings, v []string) error { s.Color = v[0]; return nil },
-		foreign: []string{"colour", "colors", "no-color never", "no-colour never"},
+		foreign: []string{"colour", "colors", "no-color " + colorNever, "no-colour " + colorNever},
 	}, {
 		name: "quiet", kind: config.Truth, group: group{title: groupAdvanced, short: true},
 		usage:   "nothing on stderr",
@@ -271,12 +271,12 @@ var removedOptions = map[string]string{
 	"guard-cgroup":  "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
 }
 
-// colorValues are the values of --color.
-var colorValues = []string{"auto", "always", "never"}
-
 const (
 	alertOption = "alert"
 	colorOption = "color"
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
 	alertToken  = "alert-token" // a variable only: everybody may read a command line
 	// alertProgram carries alerts over the network, for which this program links nothing.
 	alertProgram = "rsswardend"

@@ -7,16 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/remote"
-	"github.com/rsswarden/rsswarden/supervisor/screen"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -46,25 +45,32 @@ func printed(p process, write func(io.Writer) error) error {
 	return nil
 }
 
-// show prints a value for programs, or its text.
-func show(p process, asJSON bool, v any, text func(io.Writer) error) error {
-	return printed(p, func(w io.Writer) error {
-		if asJSON {
-			return writeJSON(w, v)
-		}
-		return text(w)
-	})
+// show prints a value for programs, or what draw makes of it for people.
+func show(p process, asJSON bool, v any, draw func(io.Writer, text.Style) error) error {
+	return printed(p, func(w io.Writer) error { return drawn(p, w, asJSON, v, draw) })
+}
+
+// drawn is what standard output gets of a value. Without UTF-8 it is ASCII.
+func drawn(p process, w io.Writer, asJSON bool, v any, draw func(io.Writer, text.Style) error) error {
+	if asJSON {
+		return writeJSON(w, v)
+	}
+	style := styleOf(p, p.stdout)
+	if !style.ASCII {
+		return draw(w, style)
+	}
+	var b bytes.Buffer
+	if err := draw(&b, style); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, style.Plain(b.String()))
+	return err
 }
 
 // put prints what a command found, as show does; no room for it is no [failure].
-func put(p process, what string, asJSON bool, v any, text func(io.Writer)) error {
+func put(p process, what string, asJSON bool, v any, draw func(io.Writer, text.Style) error) error {
 	var b bytes.Buffer
-	var err error
-	if asJSON {
-		err = writeJSON(&b, v)
-	} else {
-		text(&b)
-	}
+	err := drawn(p, &b, asJSON, v, draw)
 	if err == nil {
 		_, err = p.stdout.Write(b.Bytes())
 	}
@@ -83,37 +89,28 @@ func buffered(to io.Writer, write func(io.Writer) error) error {
 	return errnoOf(err)
 }
 
-// styleOf is how standard output shows text: in colour on a terminal unless NO_COLOR
-// (no-color.org) or TERM=dumb says otherwise, or where CLICOLOR_FORCE does.
-func styleOf(p process) text.Style {
-	forced := p.get("CLICOLOR_FORCE")
-	return text.Style{Color: colours(p) || forced != "" && forced != "0", ASCII: !utf8Locale(p), Width: paperWidth(p)}
+// styleOf is how a stream shows what is for people: see no-color.org and
+// bixense.com/clicolors.
+func styleOf(p process, f *os.File) text.Style {
+	width, _, err := term.GetSize(int(f.Fd()))
+	s := text.Style{Color: err == nil && p.get("TERM") != "dumb" && p.get("NO_COLOR") == "", ASCII: !utf8Locale(p)}
+	if force := p.get("CLICOLOR_FORCE"); force != "" && force != "0" {
+		s.Color = true
+	}
+	if p.color != nil && (*p.color == colorAlways || *p.color == colorNever) {
+		s.Color = *p.color == colorAlways
+	}
+	if width <= 0 {
+		if width, err = strconv.Atoi(p.get("COLUMNS")); err != nil || width <= 0 {
+			width = s.Columns()
+		}
+	}
+	s.Width = max(leastColumns, min(width, mostColumns))
+	return s
 }
 
-// colours says whether to colour: on a terminal, unless NO_COLOR is set (no-color.org).
-func colours(p process) bool {
-	_, err := unix.IoctlGetTermios(int(p.stdout.Fd()), unix.TCGETS)
-	return err == nil && p.get("NO_COLOR") == "" && p.get("TERM") != "dumb"
-}
-
-// paperWidth is how wide what is printed once may be: as the terminal, else COLUMNS, else 80.
-func paperWidth(p process) int {
-	if term.IsTerminal(int(p.stdout.Fd())) {
-		return screen.SizeOf(p.stdout).W
-	}
-	if n, err := strconv.Atoi(p.get("COLUMNS")); err == nil && n >= 20 && n <= 1000 {
-		return n
-	}
-	return 80
-}
-
-// textOf is a frame as standard output shows it.
-func textOf(p process, f *screen.Frame) string {
-	if styleOf(p).Color || term.IsTerminal(int(p.stdout.Fd())) && p.get("TERM") != "dumb" {
-		return f.Styled()
-	}
-	return f.Text()
-}
+// What is narrower is folded by the terminal; what is wider is hard to read.
+const leastColumns, mostColumns = 20, 160
 
 // utf8Locale says whether the locale is one of UTF-8, locale(7).
 func utf8Locale(p process) bool {
@@ -146,11 +143,11 @@ func fail(p process, err error) int {
 			shown.status = exitUsage
 		}
 	}
-	fmt.Fprint(p.stderr, line(shown.format, "error", sentences(err.Error()), oneLine(shown.hint)))
+	fmt.Fprint(p.stderr, p.line(shown.format, "error", sentences(err.Error()), oneLine(shown.hint)))
 	return shown.status
 }
 
-func (p process) warn(text string) { fmt.Fprint(p.stderr, line("", "warning", text, "")) }
+func (p process) warn(text string) { fmt.Fprint(p.stderr, p.line("", "warning", text, "")) }
 
 // sentences joins the lines of a text, which are sentences.
 func sentences(s string) string {
@@ -160,25 +157,17 @@ func sentences(s string) string {
 // oneLine keeps names from breaking a line or steering a terminal.
 func oneLine(s string) string { return text.Plain(s) }
 
-// plainLines does so for each line of a text.
-func plainLines(text string) string {
-	var b strings.Builder
-	for l := range strings.Lines(text) {
-		b.WriteString(oneLine(strings.TrimSuffix(l, "\n")) + "\n")
-	}
-	return b.String()
-}
-
 // line is a line of the holder's in the form of the watcher's. hint may be empty.
-func line(format, level, said, hint string) string {
+func (p process) line(format, level, said, hint string) string {
 	if format != "json" {
+		style, by := styleOf(p, p.stderr), programName+":"
 		if hint != "" {
 			hint = "\nhint: " + hint
 		}
 		if level == "error" {
-			return "error: " + said + hint + "\n"
+			by = style.Paint(text.Red, "error:")
 		}
-		return programName + ": " + said + hint + "\n"
+		return by + " " + style.Plain(said+hint) + "\n"
 	}
 	b, err := json.Marshal(struct {
 		Level string `json:"level"`

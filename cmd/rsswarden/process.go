@@ -23,6 +23,7 @@ type process struct {
 	stderr  *os.File
 	site    string // the site's configuration file
 	version string
+	color   *string // the value of --color of a command that prints, nil for none
 }
 
 func (p process) get(name string) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -9,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 func replayCommand(p process) *cli.Command {
@@ -28,6 +30,7 @@ func replayCommand(p process) *cli.Command {
 			&cli.StringFlag{Name: "accounting", Usage: "`HOW`: the limit that counts so: rss, pss, noshared, cgroup"},
 			&cli.StringSliceFlag{Name: "at", Usage: "`RULE`: the ladder that run has with this --at (repeatable)"},
 			jsonFlag(),
+			colorFlag(p),
 		},
 		ArgsUsage: examples(
 			"rsswarden replay 118 --limit 4G",
@@ -93,5 +96,5 @@ func replayRun(p process, args []string, opt replay.Options, asJSON bool) error 
 	case err != nil:
 		return recordFailure(err, "a run of less than a second leaves nothing to replay; rsswarden report tells the rest")
 	}
-	return show(p, asJSON, result, result.WriteText)
+	return show(p, asJSON, result, func(w io.Writer, _ text.Style) error { return result.WriteText(w) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 func reportCommand(p process) *cli.Command {
@@ -24,8 +25,7 @@ func reportCommand(p process) *cli.Command {
 		UsageText: "rsswarden report [--since TIME] [--outcome WORD] [--by WHAT] [DIR]...\nrsswarden report last | ID | JOBID | PATH [OPTIONS]\nrsswarden report --advise DIR...",
 		Args:      true,
 		Description: "Lists runs, newest first; an ID of the list, a job or a path shows one. Looks in\n" +
-			".rsswarden here and where the job was submitted, $XDG_STATE_HOME/rsswarden, and\n" +
-			"where a run keeps its record on its node. Asks sacct, scontrol how a job ended.\n" +
+			".rsswarden here and of the job, $XDG_STATE_HOME/rsswarden, and on the node.\n" +
 			recordStatus,
 		Flags: []cli.Flag{
 			jsonFlag(),
@@ -33,11 +33,12 @@ func reportCommand(p process) *cli.Command {
 			&cli.StringFlag{Name: "since", Usage: "list all runs of that `TIME`: 12h, 7d or 4w"},
 			&cli.StringFlag{Name: "outcome", Usage: "list runs that ended so: a `WORD` of the column OUTCOME"},
 			&cli.StringFlag{Name: "by", Usage: "sum up the runs of each command, node or user: `WHAT`"},
+			colorFlag(p),
 			&cli.BoolFlag{Name: "csv", Usage: "every sample of every process, as CSV"},
 			&cli.StringFlag{Name: "html", Usage: "write a page to `FILE`: a timeline to zoom into, in one file"},
 			&cli.StringFlag{Name: "svg", Usage: "write the timeline to `FILE` as an image"},
 			&cli.BoolFlag{Name: "advise", Usage: "what to ask for next, from all runs in the directories"},
-			&cli.BoolFlag{Name: "no-slurm", Usage: "do not ask sacct and scontrol"},
+			&cli.BoolFlag{Name: "no-slurm", Usage: "do not ask sacct and scontrol how a job ended"},
 		},
 		ArgsUsage: examples(
 			"rsswarden report last --html report.html",
@@ -158,7 +159,7 @@ func printReport(p process, args []string, o reportOptions) error {
 	if o.csv {
 		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
 	}
-	return show(p, o.json, rep, func(w io.Writer) error { return render.Text(w, rep, styleOf(p), o.full) })
+	return show(p, o.json, rep, func(w io.Writer, style text.Style) error { return render.Text(w, rep, style, o.full) })
 }
 
 // advise prints what all runs in the directories come to.
@@ -198,8 +199,8 @@ func advise(p process, dirs []string, asJSON bool) error {
 		Runs   int                   `json:"runs"`
 		Advice []analysis.AdviceLine `json:"advice"`
 	}{analysis.Version, len(runs), lines}
-	return show(p, asJSON, forPrograms, func(w io.Writer) error {
-		return render.WriteAdvice(w, len(runs), lines, styleOf(p))
+	return show(p, asJSON, forPrograms, func(w io.Writer, style text.Style) error {
+		return render.WriteAdvice(w, len(runs), lines, style)
 	})
 }
 

@@ -46,7 +46,7 @@ func runCommand(p process) *cli.Command {
 		defer func() {
 			// hold.Run takes up what fails in it: there is no command yet.
 			if what := recover(); what != nil && c.NArg() > 0 {
-				fmt.Fprint(os.Stderr, line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
+				fmt.Fprint(os.Stderr, p.line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
 				err = replace(p, c.Args().Slice())
 			}
 		}()
@@ -85,7 +85,7 @@ func start(p process, s settings.Settings) error {
 	}
 	if proctree.Self("/proc") != os.Getpid() {
 		if !s.Quiet {
-			fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", "the command runs unwatched: "+otherPIDs+"; "+mountProc, ""))
+			fmt.Fprint(os.Stderr, p.line(s.LogFormat, "warn", "the command runs unwatched: "+otherPIDs+"; "+mountProc, ""))
 		}
 		return replace(p, s.Command)
 	}
@@ -112,7 +112,7 @@ func start(p process, s settings.Settings) error {
 	s.Warnings = append(s.Warnings, runtimeUnused(p, used)...)
 	if !s.Quiet {
 		// hold.Run replaces os.Stderr by a copy that survives a reader's end.
-		opt.Log = func(text string) { fmt.Fprint(os.Stderr, line(s.LogFormat, "warn", text, "")) }
+		opt.Log = func(text string) { fmt.Fprint(os.Stderr, p.line(s.LogFormat, "warn", text, "")) }
 	}
 	if s.Trim.Ptrace() {
 		opt.Trim = supervisor.Hands()

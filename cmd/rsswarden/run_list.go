@@ -18,6 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const (
@@ -148,14 +149,14 @@ func listRuns(p process, dirs []string, o listOptions) error {
 	}
 	if o.by != "" {
 		fleet := analysis.FleetOf(rows, o.by)
-		return show(p, o.json, fleet, func(w io.Writer) error { return render.Fleet(w, fleet, styleOf(p)) })
+		return show(p, o.json, fleet, func(w io.Writer, style text.Style) error { return render.Fleet(w, fleet, style) })
 	}
 	if o.since == 0 {
 		rows = rows[:min(len(rows), mostListed)]
 	}
 	known.read(p, rows)
 	list := analysis.RunList{V: analysis.Version, Total: total, Runs: rows}
-	return show(p, o.json, list, func(w io.Writer) error { return render.RunList(w, list, styleOf(p), now) })
+	return show(p, o.json, list, func(w io.Writer, style text.Style) error { return render.RunList(w, list, style, now) })
 }
 
 // checkListed refuses what is no directory, or may not be read.

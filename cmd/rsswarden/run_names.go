@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // lastRun names the newest run, as in `report last`.
@@ -207,11 +208,11 @@ func (e *unrecorded) Unwrap() error { return e.failure }
 func (e *unrecorded) show(p process, asJSON bool) error {
 	e.known.read(p, e.runs)
 	list := analysis.RunList{V: analysis.Version, Total: len(e.runs), Runs: e.runs}
-	return show(p, asJSON, list, func(w io.Writer) error {
+	return show(p, asJSON, list, func(w io.Writer, style text.Style) error {
 		if len(e.runs) > 1 {
-			return render.RunList(w, list, styleOf(p), time.Now())
+			return render.RunList(w, list, style, time.Now())
 		}
-		return render.Listed(w, e.runs[0], styleOf(p))
+		return render.Listed(w, e.runs[0], style)
 	})
 }
 
@@ -226,7 +227,7 @@ func (e *unwrapped) Unwrap() error { return e.failure }
 // show shows what Slurm says.
 func (e *unwrapped) show(p process, asJSON bool) error {
 	u := analysis.OfSlurm(e.job)
-	return show(p, asJSON, u, func(w io.Writer) error { return render.Unwrapped(w, u, recordPlaces(p), styleOf(p)) })
+	return show(p, asJSON, u, func(w io.Writer, style text.Style) error { return render.Unwrapped(w, u, recordPlaces(p), style) })
 }
 
 // findByWord finds what a word names that is no path: a job, a step, a run by its short name

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/screen"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 func statusCommand(p process) *cli.Command {
@@ -25,7 +26,7 @@ func statusCommand(p process) *cli.Command {
 			"the processes, and the rules. Other nodes are asked by srun --overlap, in a\n" +
 			"small step of the job's, which takes some of its memory for a moment.\n" +
 			"Exit status: 0 when every leader has answered, else 1.",
-		Flags: append(targetFlags(), pidFlag(), jsonFlag()),
+		Flags: append(targetFlags(), pidFlag(), jsonFlag(), colorFlag(p)),
 		ArgsUsage: examples(
 			"rsswarden status",
 			"rsswarden status --job 118 --json",
@@ -67,16 +68,16 @@ func printStatus(p process, t remote.Target, pid int, asJSON bool) error {
 	slices.SortStableFunc(all, func(x, y *control.Status) int {
 		return cmp.Or(cmp.Compare(len(x.Node), len(y.Node)), cmp.Compare(x.Node, y.Node), cmp.Compare(x.Leader, y.Leader))
 	})
-	if err := show(p, asJSON, nodesJSON{control.Version, all, errorsOf(a.Failed)}, func(w io.Writer) error {
+	if err := show(p, asJSON, nodesJSON{control.Version, all, errorsOf(a.Failed)}, func(w io.Writer, style text.Style) error {
 		list := make([]control.Status, len(all))
 		for i, st := range all {
 			list[i] = *st
 		}
-		for i, f := range screen.Status(list, styleOf(p), time.Local, t.Job != "" || pid > 0) {
+		for i, f := range screen.Status(list, style, time.Local, t.Job != "" || pid > 0) {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if _, err := io.WriteString(w, textOf(p, f)); err != nil {
+			if _, err := io.WriteString(w, f.Styled()); err != nil {
 				return err
 			}
 		}

@@ -34,7 +34,7 @@ func topCommand(p process) *cli.Command {
 			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
 			"is watched goes on. --once prints all rows where stdout is no terminal;\n" +
 			"COLUMNS is its width then. Exit status of --once: 1 when no run is there.\n",
-		Flags: slices.Concat(targetFlags(), []cli.Flag{pidFlag()}, flags),
+		Flags: slices.Concat(targetFlags(), []cli.Flag{pidFlag()}, flags, []cli.Flag{colorFlag(p)}),
 		ArgsUsage: examples(
 			"rsswarden top --job 118 --sort rss",
 			"rsswarden top --once --filter worker",
@@ -76,7 +76,7 @@ const leastAcross = 2 * time.Second
 
 // topModel reads the options.
 func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) {
-	m := screen.New(80, 24, styleOf(p))
+	m := screen.New(80, 24, styleOf(p, p.stdout))
 	m.Job, m.Interval = t.Job, time.Second
 	least := 200 * time.Millisecond
 	if t.Job != "" {
@@ -102,7 +102,7 @@ func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) 
 
 // topOnce prints one frame: what fits a terminal, or all rows.
 func topOnce(p process, o screen.Options, f *remote.Follower) error {
-	o.Model.W, o.Model.H = paperWidth(p), 0
+	o.Model.W, o.Model.H = o.Model.Look.Columns(), 0
 	if term.IsTerminal(int(p.stdout.Fd())) {
 		o.Model.H = max(1, screen.SizeOf(p.stdout).H-1) // the prompt needs a line
 	}
@@ -117,7 +117,7 @@ func topOnce(p process, o screen.Options, f *remote.Follower) error {
 		}
 		return asked
 	}
-	if _, err := p.stdout.WriteString(textOf(p, frame)); err != nil {
+	if _, err := p.stdout.WriteString(frame.Styled()); err != nil {
 		return recordFailure(errnoOf(err), "write it to a file with more room")
 	}
 	return nil

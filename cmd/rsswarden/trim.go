@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/population"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/trim/once"
 )
@@ -28,15 +29,14 @@ func trimCommand(p process) *cli.Command {
 			"shared and read-only from files leaves its RSS and stays in the page cache.\n" +
 			"Exit status: 0, also when there was nothing to trim; 1 when every process was\n" +
 			"refused. INT, TERM and HUP end it between two stops; what was done is printed.\n" +
-			"With --job, --node, --rank or --all the rsswarden run that leads there is asked\n" +
-			"to do it, in the run's own way. Outside a job --pid, --job or --all is needed.\n" +
-			"Exit status then: 0 when all did it, else 1.",
+			"With --job, --node, --rank or --all the run there does it in its own way; exit\n" +
+			"status 1 then if not all did. Outside a job --pid, --job or --all is needed.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and no other"},
 			&cli.BoolFlag{Name: "drop", Usage: "drop the files from the page cache too; they are read again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what could be given back, touch nothing"},
 			&cli.StringSliceFlag{Name: "rank", Usage: "of rank `N` alone (SLURM_PROCID); may be given several times"},
-		}, targetFlags(), []cli.Flag{jsonFlag()}),
+		}, targetFlags(), []cli.Flag{jsonFlag(), colorFlag(p)}),
 		ArgsUsage: examples(
 			"rsswarden trim --pid 4711 --dry-run",
 			"rsswarden trim --job 118 --rank 0",
@@ -84,7 +84,10 @@ func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 // trimProcesses trims and prints what came of it.
 func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
 	r := trimReport{trimOptions: o, Result: once.Trim(ids, once.Options{Drop: o.drop, DryRun: o.dry, Ours: isRsswarden, Ends: interrupts(), DieBy: dieBy})}
-	if err := put(p, "what was trimmed", o.json, r.forPrograms(), r.forPeople); err != nil {
+	if err := put(p, "what was trimmed", o.json, r.forPrograms(), func(w io.Writer, _ text.Style) error {
+		r.forPeople(w)
+		return nil
+	}); err != nil {
 		return err
 	}
 	if s := r.Signal(); s != 0 {
@@ -92,7 +95,7 @@ func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
 	}
 	refused := func(s *once.Target) bool { return s.Refused != trim.None && s.Pieces == 0 }
 	if len(r.Targets) > 0 && !slices.ContainsFunc(r.Targets, func(s *once.Target) bool { return !refused(s) }) {
-		fmt.Fprint(p.stderr, line("", "error", "nothing was trimmed, every process was refused", r.hint()))
+		fmt.Fprint(p.stderr, p.line("", "error", "nothing was trimmed, every process was refused", r.hint()))
 		return exitStatus(exitRefused)
 	}
 	return nil

@@ -59,7 +59,8 @@ func watch(p process) int {
 		s.Warnings = append(s.Warnings, text)
 	}
 	// OpenLink has replaced os.Stderr by a copy that survives a reader's end.
-	log, closeLog := newLog(os.Stderr, s.LogFormat, s.Quiet)
+	p.color = &s.Color
+	log, closeLog := newLog(os.Stderr, styleOf(p, os.Stderr), s.LogFormat, s.Quiet)
 	supervisor.Watch(supervisor.Options{
 		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
 	})

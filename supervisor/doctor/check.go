@@ -110,7 +110,7 @@ func Conclude(checks []Check) Report {
 
 // Print is for people: a line for each check, one for all kernel features, and a
 // summary.
-func (r Report) Print(w io.Writer) {
+func (r Report) Print(w io.Writer, style text.Style) {
 	var there []string
 	for _, c := range r.Checks {
 		if feature, ok := strings.CutPrefix(c.Name, featurePrefix); ok && c.Status == OK {
@@ -124,25 +124,28 @@ func (r Report) Print(w io.Writer) {
 		if c.Name == NameKernel && len(there) > 0 {
 			c.Found += "; has " + strings.Join(there, ", ")
 		}
-		c.print(w)
+		c.print(w, style)
 	}
-	verdict := "run would protect this job"
+	verdict := style.Paint(text.Green, "run would protect this job")
 	if !r.Protects {
-		verdict = "run would protect this job only in part"
+		verdict = style.Paint(text.Yellow, "run would protect this job only in part")
 	}
 	fmt.Fprintf(w, "\n%s: %s\n", verdict, strings.Join(r.Why, "; "))
 	phrase.PrintWorks(w, r.Works)
 }
 
-func (c Check) print(w io.Writer) {
+var statusPaint = map[Status]text.Paint{OK: text.Green, Limited: text.Yellow, Off: text.Red}
+
+func (c Check) print(w io.Writer, style text.Style) {
 	name := c.Name
 	if feature, ok := strings.CutPrefix(name, featurePrefix); ok {
 		name = NameKernel
 		c.Found = feature + ": " + c.Found
 	}
-	fmt.Fprintf(w, "%-7s  %-10s  %s", c.Status, name, text.Plain(c.Found))
+	status := style.Paint(statusPaint[c.Status], fmt.Sprintf("%-7s", c.Status))
+	fmt.Fprintf(w, "%s  %-10s  %s", status, name, text.Plain(c.Found))
 	if c.Source != "" {
-		fmt.Fprintf(w, " (%s)", text.Plain(c.Source))
+		io.WriteString(w, style.Paint(text.Dim, " ("+text.Plain(c.Source)+")"))
 	}
 	fmt.Fprintln(w)
 	if c.Do != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // names are the checks in the order in which they are printed.
@@ -234,7 +235,7 @@ func TestConclude(t *testing.T) {
 	head := Check{Name: NameKernel, Status: OK, Found: "Linux 6"}
 	missing := Check{Name: "kernel-psi", Status: Limited, Found: "not there"}
 	var b strings.Builder
-	Conclude([]Check{good, head, there, missing}).Print(&b)
+	Conclude([]Check{good, head, there, missing}).Print(&b, text.Style{})
 	if diff := cmp.Diff(`ok       limit       3 GiB (RLIMIT_RSS)
 ok       kernel      Linux 6; has pidfd
 limited  kernel      psi: not there
@@ -248,7 +249,7 @@ run would protect this job: a limit
 		t.Errorf("%+v", r)
 	}
 	b.Reset()
-	r.Print(&b)
+	r.Print(&b, text.Style{})
 	if diff := cmp.Diff(`ok       limit       3 GiB (RLIMIT_RSS)
 off      python      none�[2J there
                      do: name one

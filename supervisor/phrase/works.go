@@ -103,7 +103,7 @@ func PrintWorks(w io.Writer, all []Works) {
 	for _, one := range all {
 		name := string(one.Limit)
 		for _, line := range text.Wrap(one.Says, 68) {
-			fmt.Fprintf(w, "  %-8s  %s\n", name, line)
+			fmt.Fprintf(w, "  %-8s  %s\n", name, text.Plain(line))
 			name = ""
 		}
 	}

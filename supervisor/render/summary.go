@@ -18,6 +18,9 @@ import (
 // barColumns is how wide the bar of a peak is.
 const barColumns = 20
 
+// leastWidth is how narrow text is made; a narrower terminal folds it.
+const leastWidth = 60
+
 // silentBelow is how long a command may run without a summary, where all is well.
 const silentBelow = 2 * time.Second
 
@@ -41,7 +44,7 @@ func Summary(b *analysis.Brief, style values.Style) []string {
 		case row[0] == "peak":
 			lines = append(lines, label+peakWords(b, style, paint))
 		case row[1] != "":
-			text := style.Plain(values.Cut(values.Plain(row[1]), style.Columns()-len(label)-len(programPrefix)))
+			text := style.Plain(values.Cut(values.Plain(row[1]), max(style.Columns(), leastWidth)-len(label)-len(programPrefix)))
 			if row[0] == "next" {
 				text = style.Paint(values.Bold, text)
 			}
@@ -258,8 +261,11 @@ func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string
 	if b.Watched == event.WatchedParts {
 		what += "; seen in part"
 	}
-	share := fmt.Sprintf("%5s", values.Percent(l.Ratio()))
-	return style.Paint(paint, style.Bar(l.Ratio(), barColumns)) + " " + style.Paint(values.Bold, share) + "  " +
+	bar := ""
+	if style.Columns() >= leastWidth {
+		bar = style.Paint(paint, style.Bar(l.Ratio(), barColumns)) + " "
+	}
+	return bar + style.Paint(values.Bold, fmt.Sprintf("%5s", values.Percent(l.Ratio()))) + "  " +
 		style.Plain(phrase.Use(l.Name, l.Used, l.Limit)) + style.Paint(values.Dim, style.Plain(", "+values.Plain(what)))
 }
 

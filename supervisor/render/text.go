@@ -15,9 +15,6 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// leastWidth is how narrow a text report gets.
-const leastWidth = 60
-
 // Text writes a report for people: how the run ended, its memory, what was done, why, what
 // to ask for next, and where there is more; full adds all that was found. Every line is
 // cleaned as it is written, since a record may have been made to hold an escape sequence in

@@ -58,7 +58,7 @@ func (f *Frame) put(x, y, end int, style Style, s string) int {
 		return x
 	}
 	end = min(end, f.W)
-	s = clean(s, !f.look.ASCII)
+	s = clean(s, f.look)
 	if x+len(s) > end && x+text.Columns(s) > end {
 		s = f.cut(s, end-x)
 	}
@@ -80,16 +80,11 @@ func (f *Frame) put(x, y, end int, style Style, s string) int {
 // cut shortens a clean text to so many columns.
 func (f *Frame) cut(s string, columns int) string { return text.CutWith(s, columns, f.ellipsis()) }
 
-func (f *Frame) ellipsis() string {
-	if !f.look.ASCII {
-		return "…"
-	}
-	return "~"
-}
+func (f *Frame) ellipsis() string { return f.look.Glyph("…") }
 
 // right writes a text so that it ends before column end.
 func (f *Frame) right(x, y, end int, style Style, s string) {
-	s = clean(s, !f.look.ASCII)
+	s = clean(s, f.look)
 	f.put(max(x, end-text.Columns(s)), y, end, style, s)
 }
 
@@ -121,8 +116,8 @@ func (f *Frame) Text() string {
 
 // clean makes a name fit for a grid: what does not print, or is no UTF-8, is a
 // question mark, and marks that join the letter before them are left out.
-// Without unicode all that is not ASCII is a question mark.
-func clean(s string, unicodeToo bool) string {
+// Where the stream takes ASCII alone it is ASCII.
+func clean(s string, look text.Style) string {
 	plain := true
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -134,10 +129,10 @@ func clean(s string, unicodeToo bool) string {
 		return s
 	}
 	var b strings.Builder
-	for _, r := range text.Plain(s) {
+	for _, r := range look.Plain(text.Plain(s)) {
 		switch {
-		case unicodeToo && unicode.In(r, unicode.Mn, unicode.Me):
-		case r == utf8.RuneError, !unicodeToo && r > '~':
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case r == utf8.RuneError:
 			b.WriteByte('?')
 		default:
 			b.WriteRune(r)

@@ -24,10 +24,10 @@ func TestClean(t *testing.T) {
 		{"\xff\xfe", "??", "??", 2},
 		{"a\u202eb\u200bc\u009bd", "a?b?c?d", "a?b?c?d", 7},
 	} {
-		if got := clean(tt.in, true); got != tt.unicode || text.Columns(got) != tt.width {
+		if got := clean(tt.in, text.Style{}); got != tt.unicode || text.Columns(got) != tt.width {
 			t.Errorf("clean(%q) = %q of %d columns, want %q of %d", tt.in, got, text.Columns(got), tt.unicode, tt.width)
 		}
-		if got := clean(tt.in, false); got != tt.ascii {
+		if got := clean(tt.in, text.Style{ASCII: true}); got != tt.ascii {
 			t.Errorf("clean(%q) in ASCII = %q, want %q", tt.in, got, tt.ascii)
 		}
 	}
@@ -54,7 +54,7 @@ func FuzzPut(f *testing.F) {
 					t.Fatalf("%q: %q at %d", s, c.r, x)
 				}
 			}
-			for _, line := range folded(clean(s, !look.ASCII), 10) {
+			for _, line := range folded(clean(s, look), 10) {
 				if text.Columns(line) > 10 {
 					t.Fatalf("%q: folded to %q", s, line)
 				}

@@ -247,14 +247,6 @@ func (d *drawing) bar(x int, l *event.Limit) {
 	d.put(x, d.y, x+barWidth, severity(l), d.look.Bar(l.Ratio(), barWidth))
 	from, to := int(math.Ceil(min(1, l.Ratio())*barWidth)), int(math.Round(min(1, l.UsedMax.Of(l.Limit))*barWidth))
 	if from < to {
-		d.put(x+from, d.y, x+to, severity(l), strings.Repeat(either(d.look, "▒", ":"), to-from))
+		d.put(x+from, d.y, x+to, severity(l), strings.Repeat("▒", to-from))
 	}
-}
-
-// either chooses by what the locale can show.
-func either(look text.Style, unicode, ascii string) string {
-	if !look.ASCII {
-		return unicode
-	}
-	return ascii
 }

@@ -79,7 +79,7 @@ func (m *Model) paneLines() []string {
 	}
 	var lines []string
 	for _, t := range text {
-		lines = append(lines, folded(clean(t, !m.Look.ASCII), m.W)...)
+		lines = append(lines, folded(clean(t, m.Look), m.W)...)
 	}
 	return lines
 }

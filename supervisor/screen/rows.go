@@ -419,9 +419,9 @@ func (d *drawing) titles(v view, list []column) {
 		title, style := c.title, Dim
 		if c.key == t.sort {
 			style = Bold
-			mark := either(d.look, "▲", "^")
+			mark := "▲"
 			if c.most != t.reverse {
-				mark = either(d.look, "▼", "v")
+				mark = "▼"
 			}
 			if c.left {
 				title += mark

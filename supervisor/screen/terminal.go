@@ -255,9 +255,12 @@ func sequence(look text.Style, s Style) string {
 		Red: "\x1b[0;1;31m", Amber: "\x1b[0;33m", Green: "\x1b[0;32m"}[s]
 }
 
-// Styled is the frame for a terminal that only scrolls: lines with styles and no
-// other sequences.
+// Styled is the frame as it is printed once: in colour lines with styles and no other
+// sequences, else text alone.
 func (f *Frame) Styled() string {
+	if !f.look.Color {
+		return f.Text()
+	}
 	p := painter{}
 	for y := range f.H {
 		line := f.line(y)

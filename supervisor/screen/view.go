@@ -78,7 +78,7 @@ func (d *drawing) header(program string) {
 	m := d.m
 	const gap = "   "
 	parts := []part{{program + gap, 9, Bold, ""}}
-	dot := " " + either(d.look, "·", "-") + " "
+	const dot = " · "
 	for i, p := range m.headline() {
 		if p.style = Bold; i > 0 {
 			p.gap = dot
@@ -281,7 +281,7 @@ func (d *drawing) footer(y int) {
 	m := d.m
 	switch {
 	case m.mode == asking:
-		lines := folded(clean(m.asked.question, !m.Look.ASCII)+"?  y:yes n:no", d.W)
+		lines := folded(clean(m.asked.question, m.Look)+"?  y:yes n:no", d.W)
 		for i, line := range lines {
 			at := y - len(lines) + 1 + i
 			d.put(0, at, d.W, Reverse, line+strings.Repeat(" ", max(0, d.W-text.Columns(line))))

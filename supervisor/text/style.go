@@ -41,7 +41,10 @@ func (s Style) Paint(how Paint, text string) string {
 }
 
 // glyphs are the signs that a stream without UTF-8 shows in other words.
-var glyphs = map[string]string{"✔": "ok", "!": "!", "✖": "x", "?": "?", "…": ">", "↻": ">", "×": "x", "–": "-", "−": "-", "▶": ">"}
+var glyphs = map[string]string{
+	"✔": "ok", "✖": "x", "…": ">", "↻": ">", "▶": ">", "×": "x", "–": "-", "−": "-", "·": "-", "▲": "^", "▼": "v", "▒": ":", "≤": "<=", "≥": ">=",
+	"█": "#", "░": ".",
+}
 
 // Glyph is one of ✔ ! ✖ ? … ↻ × as the stream shows it.
 func (s Style) Glyph(g string) string {

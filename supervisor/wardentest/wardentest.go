@@ -23,13 +23,15 @@ import (
 )
 
 // Main is what a TestMain does that needs built programs: it finds them, has records of
-// their runs kept where they are removed, and runs the tests and what comes after them.
+// their runs kept where they are removed and their lines in UTF-8, and runs the tests and
+// what comes after them.
 func Main(m *testing.M, programs map[string]*string, after ...func() error) int {
 	rsstest.DefaultSignals()
 	state, err := os.MkdirTemp("", "rsswarden-state-")
 	if err == nil {
 		defer os.RemoveAll(state)
-		err = errors.Join(os.Chmod(state, 0o755), os.Setenv("XDG_STATE_HOME", filepath.Join(state, "state")))
+		err = errors.Join(os.Chmod(state, 0o755), os.Setenv("XDG_STATE_HOME", filepath.Join(state, "state")),
+			os.Setenv("LC_ALL", "C.UTF-8"), os.Unsetenv("COLUMNS"), os.Unsetenv("CLICOLOR_FORCE"))
 	}
 	for name, path := range programs {
 		if err == nil {

@@ -32,13 +32,18 @@ func TestPlainWhereAsked(t *testing.T) {
 		name     string
 		env      []string
 		terminal bool
-		escapes  bool
+		columns  uint16
 		colours  bool
+		ascii    bool
 	}{
-		{"terminal", []string{"TERM=xterm-256color"}, true, true, true},
-		{"NO_COLOR", []string{"TERM=xterm-256color", "NO_COLOR=1"}, true, true, false},
-		{"TERM=dumb", []string{"TERM=dumb"}, true, false, false},
-		{"pipe", []string{"TERM=xterm-256color"}, false, false, false},
+		{"terminal", []string{"TERM=xterm-256color"}, true, 120, true, false},
+		{"20 columns", []string{"TERM=xterm-256color"}, true, 20, true, false},
+		{"no UTF-8", []string{"TERM=xterm-256color", "LC_ALL=C"}, true, 120, true, true},
+		{"NO_COLOR", []string{"TERM=xterm-256color", "NO_COLOR=1"}, true, 120, false, false},
+		{"TERM=dumb", []string{"TERM=dumb"}, true, 120, false, false},
+		{"pipe", []string{"TERM=xterm-256color"}, false, 0, false, false},
+		{"ASCII pipe", []string{"LC_ALL=POSIX"}, false, 0, false, true},
+		{"CLICOLOR_FORCE", []string{"CLICOLOR_FORCE=1", "NO_COLOR=1"}, false, 0, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -51,7 +56,7 @@ func TestPlainWhereAsked(t *testing.T) {
 			}, c.env...)
 			var out bytes.Buffer
 			if c.terminal {
-				tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 120})
+				tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: c.columns})
 				wardentest.NoError(t, err)
 				_, _ = out.ReadFrom(tty) // until the terminal hangs up, which is an error
 				tty.Close()
@@ -62,11 +67,14 @@ func TestPlainWhereAsked(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Fatalf("%v\n%s", err, out.Bytes())
 			}
-			if got := escape.Match(out.Bytes()); got != c.escapes {
-				t.Errorf("escapes: %v, want %v\n%q", got, c.escapes, out.Bytes())
+			if got := escape.Match(out.Bytes()); got != c.colours {
+				t.Errorf("escapes: %v, want %v\n%q", got, c.colours, out.Bytes())
 			}
 			if got := colour.Match(out.Bytes()); got != c.colours {
 				t.Errorf("colour: %v, want %v\n%q", got, c.colours, out.Bytes())
+			}
+			if ascii := !bytes.ContainsFunc(out.Bytes(), func(r rune) bool { return r > '~' }); c.ascii && !ascii {
+				t.Errorf("not ASCII:\n%q", out.Bytes())
 			}
 			if _, err := os.Stat(filepath.Join(dir, "records")); err != nil {
 				t.Error(err)
@@ -130,5 +138,25 @@ func TestJSONLines(t *testing.T) {
 	out, errs, _ := wardentest.Output(binary, "run", "--log-format", "json", "--limit", "lots", "--", "true")
 	if out != "" || !strings.HasPrefix(errs, "error: --limit") {
 		t.Errorf("bad usage said %q", errs)
+	}
+}
+
+// TestClosedPipe: whoever reads only the first lines, as head does, ends what prints them
+// as it ends any program: by SIGPIPE, without a word.
+func TestClosedPipe(t *testing.T) {
+	records := t.TempDir()
+	_, _, _ = wardentest.Output(binary, "run", "--record", records, "--at", "none", "--", "sh", "-c", "exit 3")
+	for _, args := range [][]string{{"report", records}, {"report", "--json", records}, {"limits"}, {"--help"}} {
+		reader, writer, err := os.Pipe()
+		wardentest.NoError(t, err)
+		reader.Close()
+		cmd := exec.Command(binary, args...)
+		var errs strings.Builder
+		cmd.Stdout, cmd.Stderr = writer, &errs
+		_ = cmd.Run() // how it ended is looked at
+		writer.Close()
+		if how := cmd.ProcessState.String(); how != "signal: broken pipe" || errs.Len() > 0 {
+			t.Errorf("%q: %s, %q", args, how, errs.String())
+		}
 	}
 }

@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", filepath.Dir(binary)+":"+env.Getenv("PATH"))
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("TMPDIR", env.WorkDir)
+			env.Setenv("LC_ALL", "C.UTF-8")
 			return nil
 		},
 	})
@@ -52,6 +53,7 @@ func TestSiteScripts(t *testing.T) {
 			env.Setenv("PATH", dir+":"+env.Getenv("PATH"))
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("TMPDIR", env.WorkDir)
+			env.Setenv("LC_ALL", "C.UTF-8")
 			return nil
 		},
 	})
