@@ -152,7 +152,7 @@ func TestCanRequeue(t *testing.T) {
 		{"one with a trap", "97%:requeue", nil, fakeJob, func(s *stand) { s.batchShell("0000000000000000", "0000000000014000") }, "", ""},
 		{"no slurmstepd above", "97%:requeue", nil, fakeJob, func(s *stand) {
 			s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 2, Comm: "rsswarden"})
-		}, event.ReasonNoRequeue, "no slurmstepd is to be seen"},
+		}, event.ReasonNoRequeue, "no slurmstepd found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFakeSlurm(t)

@@ -114,7 +114,7 @@ func (t *target) toJob(p process, id string) error {
 		// --mem=0 is all of the job's memory, where a share could be refused.
 		beside := fmt.Sprintf("srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=%s rsswarden attach --job %s", m[1], id)
 		return usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; on one of them: %s", m[1], beside),
-			"no process of job %s is to be seen on this node (%s)", id, host)
+			"no process of job %s found on this node (%s)", id, host)
 	}
 	found := f.Job()
 	t.followed, t.process = f, attachment.FollowAll(found.Roots[0], f.Lives, f.Wait)

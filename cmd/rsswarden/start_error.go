@@ -103,7 +103,7 @@ func missingCommandHint(name string) string {
 	case assignment.MatchString(name):
 		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
 	case slices.Contains(shellBuiltins, name):
-		return fmt.Sprintf("%s is a shell's own: give it a line before %s run, whose command inherits what it sets", name, programName)
+		return fmt.Sprintf("%s is a shell builtin: run it on a line before %s run, whose command inherits what it sets", name, programName)
 	case suffix.MatchString(name):
 		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)
 	case name == "python" && noPython3 == nil:

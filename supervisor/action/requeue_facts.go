@@ -154,7 +154,7 @@ func diesOnTERM(proc string, holder int) string {
 		task = i.ID.PID
 	}
 	if !stepd {
-		return "no slurmstepd is to be seen above rsswarden, so it is not known whether Slurm's TERM leaves it the time"
+		return "no slurmstepd found above rsswarden, so it is unknown whether Slurm's TERM leaves it time"
 	}
 	if task == holder || outlivesTERM(proc, task) {
 		return ""

@@ -129,7 +129,7 @@ func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan *RequeuePlan) (a pu
 	}
 	go cmd.Wait() // it may still write its file
 	if a.result == nil {
-		a.err = fmt.Errorf("the process that puts the job back ended without a word: %w", err)
+		a.err = fmt.Errorf("the process that puts the job back ended without an answer: %w", err)
 	}
 	return a
 }

@@ -139,7 +139,7 @@ func listen(out *os.File) <-chan Answer {
 			err = json.Unmarshal(bytes.TrimSpace(data), &a)
 		}
 		if err != nil {
-			a = Answer{Error: "rsswardend ended without a word", Retry: true}
+			a = Answer{Error: "rsswardend ended without an answer", Retry: true}
 		}
 		c <- a
 	}()

@@ -85,9 +85,9 @@ func TestProgram(t *testing.T) {
 	p := program(t)
 	for how, want := range map[string]Answer{
 		"well":    {Taken: 1, Status: 200},
-		"die":     {Error: "rsswardend ended without a word", Retry: true},
-		"garbage": {Error: "rsswardend ended without a word", Retry: true},
-		"flood":   {Error: "rsswardend ended without a word", Retry: true},
+		"die":     {Error: "rsswardend ended without an answer", Retry: true},
+		"garbage": {Error: "rsswardend ended without an answer", Retry: true},
+		"flood":   {Error: "rsswardend ended without an answer", Retry: true},
 	} {
 		if got := p.Send(t.Context(), request(how, 30*time.Second)); got != want {
 			t.Errorf("%s: %+v", how, got)

@@ -91,7 +91,7 @@ func (n *Counts) tasks() Check {
 		says = append(says, "what the user may have (ulimit -u) is not known")
 	}
 	if c.Found = strings.Join(says, ", "); c.Found == "" {
-		c.Found = "no limit on threads is to be seen but the node's"
+		c.Found = "no limit on threads found but the node's"
 	}
 	return c
 }

@@ -164,7 +164,7 @@ func (s *step) limits(sample *rss.Sample) []event.Limit {
 		e.Enforcer, e.Note = assumedEnforcer, assumedNote
 	}
 	if s.task == 0 {
-		e.Note += "; no slurmstepd is to be seen above us, it may not count us at all"
+		e.Note += "; no slurmstepd found above us, it may not count us at all"
 	}
 	if e.Accounting == event.AccountingCgroup {
 		var ok bool
@@ -282,8 +282,8 @@ const unanswered = 20 * time.Second
 
 const (
 	assumedEnforcer = stepdName + " perhaps, by OverMemoryKill"
-	assumedNote     = "an assumption: no configuration of Slurm can be read here, so it is not known whether slurmstepd kills; " +
-		"no kernel limit of this job is to be seen, and RLIMIT_RSS is what slurmstepd would compare with"
+	assumedNote     = "an assumption: no configuration of Slurm can be read here, so it is unknown whether slurmstepd kills; " +
+		"no kernel limit of this job was found, and RLIMIT_RSS is what slurmstepd would compare with"
 )
 
 // sums is how slurmstepd adds up the step before it compares, empty where it

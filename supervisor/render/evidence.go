@@ -110,7 +110,7 @@ func (q *caseText) deedLine(d *event.Decision) string {
 	o := q.Actions.Outcome
 	switch {
 	case o == nil:
-		return line + "; what it brought is not in the record"
+		return line + "; its result is not recorded"
 	case !o.OK:
 		return line + "; " + string(d.Action) + " did not work: " + values.Plain(string(o.Reason))
 	case o.Freed > 0:

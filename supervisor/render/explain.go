@@ -103,7 +103,7 @@ func allEnded(rep *analysis.Result, life int) string {
 	if all-ended == 1 {
 		others = "other"
 	}
-	return fmt.Sprintf("%d of %s%s ended with exit status 0, how the %s ended is not in the records", ended, values.Count(all, "rank"), where, others)
+	return fmt.Sprintf("%d of %s%s ended with exit status 0, how the %s ended is not recorded", ended, values.Count(all, "rank"), where, others)
 }
 
 // nearestNode says which node came nearest to its limit, for the end of a verdict.
@@ -206,7 +206,7 @@ func notes(looks []*analysis.RunScan, zone *time.Location) (out []string) {
 			add("%s were taken out, there were too many", values.Count(r.Dropped, "event"))
 		}
 		if k.Samples == 0 {
-			add("no sample is in the record: it was too short, or killed before the first was written")
+			add("no sample in the record: it ended before the first was written")
 		}
 		faults := outgrown(k.Faults)
 		for _, f := range faults[:min(len(faults), mostNotes)] {

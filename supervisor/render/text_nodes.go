@@ -78,7 +78,7 @@ func bindingSentence(b *analysis.Binding, zone *time.Location) string {
 	case b.Task >= 0:
 		text += "; it was " + who + " that ended"
 	default:
-		text += "; which rank had most then is not in the record"
+		text += "; which rank had most then is not recorded"
 	}
 	return text
 }
@@ -112,7 +112,7 @@ func (t *textReport) nodes(rep *analysis.Result) {
 		t.line("  %-12s %-8s %9v %9v %7s %9v %8d %8d", values.Plain(n.Node), near.Limit, near.Used, near.Size, values.Percent(near.Share), near.Headroom, n.Decisions, n.Recycled)
 	}
 	if n := len(nodes) - mostShown; n > 0 {
-		t.line("  and %s that came less near", values.Count(n, "node"))
+		t.line("  and %s further from their limits", values.Count(n, "node"))
 	}
 }
 

@@ -55,14 +55,14 @@ func (q *caseText) ending(f *analysis.Ending) string {
 			if l := q.Peak(analysis.KeyOf(b.Limit)); l != nil {
 				used, size = l.Used, l.Limit
 			}
-			return text + fmt.Sprintf("; its fullest limit, %s, was at %s", b.Name, phrase.Fill(b.Name, used, size))
+			return text + fmt.Sprintf("; nearest limit: %s at %s", b.Name, phrase.Fill(b.Name, used, size))
 		}
 		return text + "; no limit on memory is in the record"
 	case analysis.EndDetached:
 		return fmt.Sprintf("the watch ended at %s %s, what was watched runs on", q.clock(q.End), q.after())
 	case analysis.EndHandedOver:
 		h := q.Handing
-		return fmt.Sprintf("the record breaks off at %s, where its watcher was gone; the watcher of %s went on from %s",
+		return fmt.Sprintf("the record ends at %s, where its watcher was gone; the watcher of %s went on from %s",
 			q.clock(q.End), h.Next.Ranks.List[0].RankKey.String(), q.clockOf(h.At))
 	case analysis.EndStopped:
 		text := q.byRule("stopped by rsswarden", event.ActionStop)
@@ -119,9 +119,9 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndCrash:
 		return fmt.Sprintf("the command failed by itself: %s %s; %s", died, q.after(), q.nearestText())
 	case analysis.EndCrashSlurm:
-		return fmt.Sprintf("the job failed after the record breaks off at %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
+		return fmt.Sprintf("the job failed after the record ends at %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
 	case analysis.EndStepKillSlurm:
-		return fmt.Sprintf("killed by slurmstepd (OverMemoryKill): Slurm saw %v (MaxRSS) where %s was asked for; the record breaks off at %s and does not show it",
+		return fmt.Sprintf("killed by slurmstepd (OverMemoryKill): Slurm saw %v (MaxRSS) where %s was asked for; the record ends at %s and does not show it",
 			rss.Bytes(q.Step.MaxRSS), askedFor(q.Said), q.clock(q.End))
 	case analysis.EndHolderKilled:
 		return fmt.Sprintf("an external SIGKILL ended rsswarden's holder at %s, and the watch with it: whether the command was killed too or ran on unwatched is not in the record; %s", q.clock(q.End), q.nearestText())
@@ -130,7 +130,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		if q.Run.Meta.Job != nil {
 			how = " (as by scancel where rsswarden was not started with exec)"
 		}
-		return fmt.Sprintf("the record breaks off at %s without a word: all of it was killed at once%s, or rsswarden's watcher alone, or the node failed; which of them is not known; %s",
+		return fmt.Sprintf("the record ends abruptly at %s: everything was killed at once%s, or rsswarden's watcher alone, or the node failed; %s",
 			q.clock(q.End), how, q.nearestText())
 	case analysis.EndSHM:
 		return fmt.Sprintf("/dev/shm was full: %s was used %s; the command ended with %s", phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), died)
@@ -299,7 +299,7 @@ func (q *caseText) asked(f *analysis.Ending) string {
 		then += " at once"
 	}
 	if !d.Seen {
-		then = fmt.Sprintf("; the record breaks off %s later, as SIGKILL for all of it does after KillWait", values.Span(q.End-s.At))
+		then = fmt.Sprintf("; the record ends %s later, as SIGKILL for all of it does after KillWait", values.Span(q.End-s.At))
 		if q.Run.JournalOnly && q.End-s.At < time.Second {
 			then = "; the journal has nothing after it, as SIGKILL for all of it leaves it after KillWait"
 		}
@@ -505,7 +505,7 @@ func (q *caseText) breaksOff() string {
 	if q.Exit != nil {
 		return ""
 	}
-	return "; the record breaks off at " + q.clock(q.End)
+	return "; the record ends at " + q.clock(q.End)
 }
 
 // howDied is how the command ended: "SIGKILL", "exit status 1".
@@ -545,7 +545,7 @@ func (q *caseText) when(at time.Duration) string {
 	case q.Exit == nil && left < 100*time.Millisecond:
 		return text + ", the last that was recorded"
 	case q.Exit == nil:
-		return text + ", " + values.Span(left) + " before the record breaks off"
+		return text + ", " + values.Span(left) + " before the record ends"
 	case left < 50*time.Millisecond:
 		return text + ", as it ended"
 	}

@@ -216,7 +216,7 @@ var deaths = []dying{
 			Used: scenetest.Standing([]rss.Bytes{64 * rss.GiB, rss.GiB}, 0.05, 1.08), Events: []record.Entry{scenetest.Exits(scenetest.Minutes, "", 1)}}},
 	{name: "node lost", cause: event.CauseUnknown, said: ofSlurm("NODE_FAIL", "0:0", "", "", ""),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}}},
-	{name: "the record breaks off, Slurm knows a good end", cause: event.CauseUnknown, said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
+	{name: "the record ends, Slurm knows a good end", cause: event.CauseUnknown, said: ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0"),
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(time.Hour), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Events: []record.Entry{}}},
 	{name: "running", cause: event.CauseRunning,
 		scene: scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6), Live: true}},

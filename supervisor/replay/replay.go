@@ -128,7 +128,7 @@ func (p *recording) fate() (Fate, string, *Death) {
 	}
 	e := p.run.Exit()
 	if e == nil {
-		return Unknown, "the record ends without a word: whatever ended the job ended rsswarden too", nil
+		return Unknown, "the record ends abruptly: what ended the job ended rsswarden too", nil
 	}
 	d := &Death{At: p.end.Seconds(), By: "the record"}
 	if e.Binding != nil {

@@ -39,9 +39,9 @@ func (r *Result) WriteText(w io.Writer) error {
 // head says which run it is, in the first line, and in the next what becomes of it.
 func (r *Result) head(b *strings.Builder) {
 	fmt.Fprintf(b, "run %s: %s; %s recorded from %s on\n", text.Plain(r.Run), text.Command(r.Command, mostCommand), text.Seconds(r.End), r.Start.Format(time.DateTime))
-	fate := map[Fate]string{Lives: "the job lived", Dies: "the job died", Unknown: "how the job ended is not known"}
+	fate := map[Fate]string{Lives: "the job survived", Dies: "the job died", Unknown: "how the job ended is unknown"}
 	if r.Estimate {
-		fate = map[Fate]string{Lives: "estimate: the job would have lived", Dies: "estimate: the job would have died", Unknown: "whether the job would have lived is not known"}
+		fate = map[Fate]string{Lives: "estimate: the job would have survived", Dies: "estimate: the job would have died", Unknown: "unknown whether the job would have survived"}
 		if r.Fate == Dies && r.Death.Limit == event.LimitUser {
 			fate[Dies] = "estimate: the limit would have been passed"
 		}
@@ -158,7 +158,7 @@ func (r *Result) sizes(b *strings.Builder) {
 	if len(r.Least) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nleast size of the limit %s with which it lives:\n", r.Limit.Name)
+	fmt.Fprintf(b, "\nsmallest size of the limit %s that survives:\n", r.Limit.Name)
 	for _, l := range r.Least {
 		text := "none was found"
 		if l.Mem > 0 {
@@ -167,7 +167,7 @@ func (r *Result) sizes(b *strings.Builder) {
 			case l.Most > l.Mem:
 				text += " to " + mem(l.Most)
 			case l.Most == 0:
-				text += " or more, how much is not known"
+				text += " or more, an unknown amount"
 			}
 			if l.AtLeast {
 				text += " at least: the record ends with the job"

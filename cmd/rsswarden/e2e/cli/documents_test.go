@@ -50,7 +50,7 @@ var typed = []struct {
 	{shown: "rsswarden run --help", says: "Usage: rsswarden run [OPTIONS] [--] COMMAND [ARG...]"},
 	{shown: "rsswarden run --help-all", says: "Checkpoint and requeue"},
 	{shown: "rsswarden attach PID", args: map[string]string{"PID": "$$"}, says: "watching"},
-	{shown: "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46", status: []int{2}, says: "no process of job 46 is to be seen on this node"},
+	{shown: "srun --overlap --mem=0 -N1 -n1 -w NODE --jobid=46 rsswarden attach --job 46", status: []int{2}, says: "no process of job 46 found on this node"},
 	{shown: "rsswarden limits", says: "node"},
 	{shown: "rsswarden doctor", status: []int{0, 1}, says: "limited"},
 	{shown: "rsswarden doctor                    # in the job, or on the node", status: []int{0, 1}, says: "limited"},

@@ -289,7 +289,7 @@ func TestDeathsInSlurm(t *testing.T) {
 		},
 		{
 			name: "every watcher killed", job: "fail 15", meet: killWatchers,
-			cause: event.CauseCrash, alone: event.CauseUnknown, says: `the job failed after the record breaks off|or rsswarden's watcher alone`,
+			cause: event.CauseCrash, alone: event.CauseUnknown, says: `the job failed after the record ends|or rsswarden's watcher alone`,
 		},
 		{
 			name: "watcher killed", job: "fail 15", meet: killWatcher,
