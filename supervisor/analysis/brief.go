@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // Brief is what every surface says of a run: one outcome, one peak, one ledger of actions
@@ -170,7 +171,7 @@ func (rep *Result) brief() Brief {
 	}
 	b.Job, b.Recorded = rep.Job, true
 	if len(rep.Runs) > 0 {
-		b.Command = rep.Runs[0].Command
+		b.Command, b.ID = rep.Runs[0].Command, record.Label(best.Run.Meta.ID)[:4]
 	}
 	if b.Outcome == event.RunExhausted {
 		b.Lacked = lackedBy[best.Found.Cause]
