@@ -27,7 +27,7 @@ func (e *engine) end(exit *hold.Exit) {
 	}
 	e.acts.Close()
 	out := exitOf(exit, e.Settings.StopStatus)
-	out.Node, out.Heir, out.Requeued = e.tell.Run.Node, e.node.Successor, e.acts.Requeued()
+	out.Node, out.Successor, out.Requeued = e.tell.Run.Node, e.node.Successor, e.acts.Requeued()
 	if exit != nil {
 		if out.Left = e.acts.Left(ended); len(out.Left) > 0 {
 			e.read() // it may have grown since the last look

@@ -426,16 +426,16 @@ func (e *engine) answerClient(r tell.Request) {
 		e.tell.Status.Begun(r, results, err)
 		return
 	}
-	e.tell.Status.Answer(r, e.standing())
+	e.tell.Status.Answer(r, e.statusFacts())
 }
 
-// standing is what the status is made of.
-func (e *engine) standing() *tell.Standing {
+// statusFacts is what the status is made of.
+func (e *engine) statusFacts() *tell.StatusFacts {
 	p := e.node
-	st := &tell.Standing{
+	st := &tell.StatusFacts{
 		Since: e.started.Add(p.From), View: e.view, Rules: e.Settings.RuleTexts(), DryRun: e.Settings.DryRun,
 		Trainers: e.observe.Workers.Trainers(), NoHook: e.acts.NoHook(), Recyclable: map[int]bool{}, Trimmable: map[int]bool{},
-		Step: e.observe.Pop.Step, Counts: e.observe.Counts.Of, Ours: e.tell.Costs(e.now()), Alerts: e.tell.Alerts.Standing(),
+		Step: e.observe.Pop.Step, Counts: e.observe.Counts.Of, Ours: e.tell.Costs(e.now()), Alerts: e.tell.Alerts.Receivers(),
 	}
 	if job, ok := e.observe.Limits.Job(); ok {
 		st.Job = job.ID

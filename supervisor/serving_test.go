@@ -55,7 +55,7 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 }
 
 // status is what a client would get.
-func (s *stand) status() *control.Status { return s.tell.Status.Of(s.standing()) }
+func (s *stand) status() *control.Status { return s.tell.Status.Of(s.statusFacts()) }
 
 // TestStatus: ranks and processes are shown as they were read.
 func TestStatus(t *testing.T) {

@@ -84,7 +84,8 @@ func HeadroomOf(limits []event.Limit) Headroom {
 	return room
 }
 
-type Standing struct {
+// ReceiverState is what was sent to one receiver, and how that went.
+type ReceiverState struct {
 	Target Target
 	Firing int // alerts
 	Counts
@@ -258,15 +259,16 @@ func (s *Sender) took(r *receiver, l load, a Answer) {
 	}
 }
 
-func (s *Sender) Standing() []Standing {
+// Receivers returns the state of each receiver.
+func (s *Sender) Receivers() []ReceiverState {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]Standing, 0, len(s.receivers))
+	all := make([]ReceiverState, 0, len(s.receivers))
 	for _, r := range s.receivers {
-		all = append(all, Standing{
+		all = append(all, ReceiverState{
 			Target: r.target, Firing: s.book.Firing(), Counts: r.Counts, Dropped: len(s.book.dropped), SentAt: r.sentAt,
 			Error: r.lastError, FailedAt: r.failedAt, Failing: r.fails > 0, Untold: len(r.untold(s.book)), Held: s.held,
 			Missed: len(r.missed), Asked: r.asked,

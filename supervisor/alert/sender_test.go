@@ -134,11 +134,11 @@ func TestSenderGoesRound(t *testing.T) {
 		if all := strings.Join(n.allFaults(), "\n"); all != "webhook+http://hung/…: no answer in time; it is tried again\nwebhook+http://down/…: connection refused; it is tried again" {
 			t.Errorf("faults: %s", all)
 		}
-		standing := s.Standing()
-		if h := standing[0]; !h.Failing || h.Untold != 1 || h.Firing != 1 || h.Sent != 0 || h.Error == "" {
+		states := s.Receivers()
+		if h := states[0]; !h.Failing || h.Untold != 1 || h.Firing != 1 || h.Sent != 0 || h.Error == "" {
 			t.Errorf("the hung one: %+v", h)
 		}
-		if w := standing[2]; w.Failing || w.Untold != 0 || w.Sent != 1 || !w.SentAt.After(began) {
+		if w := states[2]; w.Failing || w.Untold != 0 || w.Sent != 1 || !w.SentAt.After(began) {
 			t.Errorf("the one that is well: %+v", w)
 		}
 		s.Close(false)
@@ -159,7 +159,7 @@ func TestSenderQueueIsBounded(t *testing.T) {
 			time.Sleep(keepFiring)
 			s.Set(nil)
 		}
-		if r := s.Standing()[0]; r.Overtaken != 1999 || r.Untold != 1 || r.Lost != 0 || r.Sent != 0 {
+		if r := s.Receivers()[0]; r.Overtaken != 1999 || r.Untold != 1 || r.Lost != 0 || r.Sent != 0 {
 			t.Errorf("%+v", r)
 		}
 		for _, r := range n.requests(hung) {
@@ -172,7 +172,7 @@ func TestSenderQueueIsBounded(t *testing.T) {
 		n.hosts[hung] = n.hosts[well]
 		n.mu.Unlock()
 		time.Sleep(2 * time.Minute)
-		if r := s.Standing()[0]; r.Sent != 1 || r.Untold != 0 || r.Failing {
+		if r := s.Receivers()[0]; r.Sent != 1 || r.Untold != 0 || r.Failing {
 			t.Errorf("%+v", r)
 		}
 		s.Close(false)
@@ -199,7 +199,7 @@ func TestSenderResolvesByItself(t *testing.T) {
 
 func TestNilSender(t *testing.T) {
 	var s *Sender
-	if s.Open() != nil || s.Standing() != nil {
+	if s.Open() != nil || s.Receivers() != nil {
 		t.Error("a nil Sender has receivers or open alerts")
 	}
 }
@@ -451,7 +451,7 @@ func TestClose(t *testing.T) {
 						t.Errorf("%s was told %d times at the end", url, n.count("last "+url))
 					}
 				}
-				for _, r := range s.Standing() {
+				for _, r := range s.Receivers() {
 					answered := r.Target.URL == well && test.before == nil
 					if r.Asked == answered || (r.Untold == 0) != answered {
 						t.Errorf("%v: asked %v, %d untold", r.Target, r.Asked, r.Untold)

@@ -210,12 +210,12 @@ func TestSenderHeld(t *testing.T) {
 		s.SetHeadroom(None)
 		s.Set([]Alert{at("97%", 98)})
 		time.Sleep(time.Hour)
-		if r := s.Standing()[0]; n.count(well) != 0 || !r.Held || r.Untold != 1 {
+		if r := s.Receivers()[0]; n.count(well) != 0 || !r.Held || r.Untold != 1 {
 			t.Errorf("told %d times: %+v", n.count(well), r)
 		}
 		s.SetHeadroom(Plenty)
 		time.Sleep(time.Second)
-		if r := s.Standing()[0]; n.count(well) != 1 || r.Held || r.Untold != 0 {
+		if r := s.Receivers()[0]; n.count(well) != 1 || r.Held || r.Untold != 0 {
 			t.Errorf("told %d times: %+v", n.count(well), r)
 		}
 		s.SetHeadroom(None)

@@ -23,10 +23,10 @@ func TestLeaders(t *testing.T) {
 		b.Share = func(time.Duration) float64 { return 0.2 }
 		return scenetest.Built(a, b)
 	}
-	ended, heir := scenetest.OnNode(2), scenetest.OnNode(2)
+	ended, successor := scenetest.OnNode(2), scenetest.OnNode(2)
 	ended.To, ended.Ends = 5*time.Minute, nil
-	heir.From, heir.Leader, heir.Ends = 5*time.Minute+time.Second, 3, nil
-	later, again, beside := heir, heir, heir
+	successor.From, successor.Leader, successor.Ends = 5*time.Minute+time.Second, 3, nil
+	later, again, beside := successor, successor, successor
 	later.Step, later.Start, later.From = "1", scenetest.Noon.Add(6*time.Minute), 0
 	again.Restart = 1
 	beside.From = 0
@@ -60,7 +60,7 @@ func TestLeaders(t *testing.T) {
 		{"killed with its rank, memory full", lost(0.97, recordtest.RankEnd{Task: 2, At: 5*time.Minute + time.Second, Signal: "SIGKILL"})},
 		{"killed with its rank, room left", lost(0.5, recordtest.RankEnd{Task: 2, At: 5*time.Minute + time.Second, Signal: "SIGKILL"})},
 		{"how its rank ended is not known", lost(0.5)},
-		{"a rank of the same step goes on", scenetest.Built(ended, heir)},
+		{"a rank of the same step goes on", scenetest.Built(ended, successor)},
 		{"a later step is another job for the node", scenetest.Built(ended, later)},
 		{"another life", scenetest.Built(ended, again)},
 		{"two leaders at once", scenetest.Built(ended, beside)},

@@ -28,7 +28,7 @@ type leads struct {
 	fired     []string
 }
 
-var heirRules = []string{"80%:warn", "85%:signal=USR2", "85%:exec=x", "eta<10m:warn"}
+var handoverRules = []string{"80%:warn", "85%:signal=USR2", "85%:exec=x", "eta<10m:warn"}
 
 func newLeads(t *testing.T) *leads {
 	l := &leads{t: t, b: record.NewBuilder(record.Meta{V: record.Version, ID: "leads", Holder: 7})}
@@ -40,9 +40,9 @@ func newLeads(t *testing.T) *leads {
 func (l *leads) begins(from *policy.Memory, own string) {
 	l.t.Helper()
 	l.forecasts = policy.Forecasts{}
-	l.ladder = policy.New(ladder(l.t, heirRules...), policy.Options{CoolDown: replay.CoolDown})
+	l.ladder = policy.New(ladder(l.t, handoverRules...), policy.Options{CoolDown: replay.CoolDown})
 	l.b.Event(record.Entry{At: l.now, Name: event.NameRank, Value: &event.Rank{What: event.RankLeads, Holder: 7}})
-	l.b.Event(record.Entry{At: l.now, Name: event.NameStart, Value: &event.Start{Rules: heirRules}})
+	l.b.Event(record.Entry{At: l.now, Name: event.NameStart, Value: &event.Start{Rules: handoverRules}})
 	if from != nil {
 		data, err := from.Encode()
 		if err != nil {
@@ -240,7 +240,7 @@ func TestSuccessorWithAnotherLimit(t *testing.T) {
 		}
 		return n
 	}
-	more := ladder(t, append(slices.Clone(heirRules), "70%:warn")...)
+	more := ladder(t, append(slices.Clone(handoverRules), "70%:warn")...)
 	if a, b := count(replay.Options{Rules: more}, "85%:exec=x"), count(replay.Options{Rules: more}, "70%:warn"); a != 0 || b == 0 {
 		t.Errorf("with a rung more: it ran %d times again, warned %d times by the rung", a, b)
 	}

@@ -211,9 +211,9 @@ func (a *Alerts) Close(resolve bool) {
 	}
 }
 
-// Standing is the state of the receivers.
-func (a *Alerts) Standing() (all []control.Alerts) {
-	for _, r := range a.sender.Standing() {
+// Receivers is the state of the receivers.
+func (a *Alerts) Receivers() (all []control.Alerts) {
+	for _, r := range a.sender.Receivers() {
 		c := control.Alerts{
 			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed, Overtaken: r.Overtaken,
 			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold+r.Firing > 0, Failing: r.Failing, Error: r.Error,
@@ -236,7 +236,7 @@ func (a *Alerts) Last() {
 		return
 	}
 	a.wait()
-	for _, r := range a.sender.Standing() {
+	for _, r := range a.sender.Receivers() {
 		for _, text := range lastWordsOf(&r) {
 			if r.Failing || r.Missed+r.Dropped > 0 {
 				a.out.Warn(text)
@@ -248,7 +248,7 @@ func (a *Alerts) Last() {
 }
 
 // lastWordsOf tells of one receiver at the end.
-func lastWordsOf(r *alert.Standing) (all []string) {
+func lastWordsOf(r *alert.ReceiverState) (all []string) {
 	because := ""
 	if r.Error != "" {
 		because = ": " + r.Error

@@ -26,14 +26,14 @@ func raised(t *testing.T) []policy.Raised {
 func TestLastWordsOnAlerts(t *testing.T) {
 	to := alert.Target{Kind: alert.Webhook, URL: "https://h/x"}
 	for name, test := range map[string]struct {
-		is   alert.Standing
+		is   alert.ReceiverState
 		want string
 	}{
-		"all well":             {alert.Standing{Counts: alert.Counts{Sent: 9, Overtaken: 3}, Error: "an old one"}, ""},
-		"it was slow":          {alert.Standing{Untold: 2, Asked: true}, "alert: webhook+https://h/… was told at the end how 2 alerts stood; whether it took that is not known"},
-		"it has failed":        {alert.Standing{Untold: 1, Asked: true, Failing: true, Error: "connection refused", Counts: alert.Counts{Failed: 7, Lost: 5}}, "alert: webhook+https://h/… was told at the end how 1 alert stood, and was not waited for; it failed before: connection refused"},
-		"it said no":           {alert.Standing{Untold: 1, Failing: true, Error: "HTTP status 403"}, "alert: webhook+https://h/… was not told how 1 alert stood at the end: HTTP status 403"},
-		"it was away for long": {alert.Standing{Missed: 2, Error: "connection refused"}, "alert: webhook+https://h/… was not told of the end of 2 earlier alerts in time: connection refused"},
+		"all well":             {alert.ReceiverState{Counts: alert.Counts{Sent: 9, Overtaken: 3}, Error: "an old one"}, ""},
+		"it was slow":          {alert.ReceiverState{Untold: 2, Asked: true}, "alert: webhook+https://h/… was told at the end how 2 alerts stood; whether it took that is not known"},
+		"it has failed":        {alert.ReceiverState{Untold: 1, Asked: true, Failing: true, Error: "connection refused", Counts: alert.Counts{Failed: 7, Lost: 5}}, "alert: webhook+https://h/… was told at the end how 1 alert stood, and was not waited for; it failed before: connection refused"},
+		"it said no":           {alert.ReceiverState{Untold: 1, Failing: true, Error: "HTTP status 403"}, "alert: webhook+https://h/… was not told how 1 alert stood at the end: HTTP status 403"},
+		"it was away for long": {alert.ReceiverState{Missed: 2, Error: "connection refused"}, "alert: webhook+https://h/… was not told of the end of 2 earlier alerts in time: connection refused"},
 	} {
 		test.is.Target = to
 		if got := strings.Join(lastWordsOf(&test.is), "\n"); got != test.want {
@@ -54,7 +54,7 @@ func TestAlertsDryRun(t *testing.T) {
 		t.Errorf("%q", s.said.all)
 	}
 	s.Alerts.Close(true)
-	if s.Alerts.Last(); s.Alerts.OpenIDs() != "" || s.Alerts.Standing() != nil {
+	if s.Alerts.Last(); s.Alerts.OpenIDs() != "" || s.Alerts.Receivers() != nil {
 		t.Error("a dry run has receivers")
 	}
 }

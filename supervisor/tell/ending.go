@@ -20,7 +20,7 @@ type Ending struct {
 	Took         time.Duration
 	Attached     string // what became of what we attached to; else empty
 	Node         string
-	Heir         bool // another rank's watcher led before
+	Successor    bool // another rank's watcher led before
 	InJob        bool
 	Requeued     *Requeued // nil where the job is not in the queue again
 	Left         []event.Left

@@ -56,7 +56,7 @@ func (f *Fan) Start(s *Start, v *view.View) {
 	}
 }
 
-// NoteStart has the record of an heir begin as others do, with the rules and what else was
+// NoteStart has the record of a successor begin as others do, with the rules and what else was
 // set: nothing was recorded when that was told. It comes after the lead was told of, so that
 // each lead of a record that has several has its own.
 func (f *Fan) NoteStart(s *Start, v *view.View) {

@@ -35,8 +35,8 @@ const (
 	mostWorkers  = 1 << 12 // that are counted for, before those that ended are dropped
 )
 
-// Standing is what the status is made of, as of the last full look.
-type Standing struct {
+// StatusFacts is what the status is made of, as of the last full look.
+type StatusFacts struct {
 	Since      time.Time // when we began to lead
 	Job        string    // empty outside Slurm
 	View       *view.View
@@ -161,7 +161,7 @@ func (s *Status) Outcome(d *event.Decision, o event.Outcome) {
 }
 
 // Answer answers a client that asks for the status.
-func (s *Status) Answer(r Request, from *Standing) {
+func (s *Status) Answer(r Request, from *StatusFacts) {
 	st := s.Of(from)
 	s.made.Store(st)
 	r.reply <- reply{status: st}
@@ -198,7 +198,7 @@ func (s *Status) limits(v *view.View, now time.Time) []control.Limit {
 }
 
 // Of makes the status.
-func (s *Status) Of(from *Standing) *control.Status {
+func (s *Status) Of(from *StatusFacts) *control.Status {
 	run := &s.out.Run
 	saved := &event.Saved{}
 	saved.Add(&s.sum.Saved.Saved)
@@ -252,7 +252,7 @@ func (s *Status) Of(from *Standing) *control.Status {
 }
 
 // proc is one process, whose rank is not known yet.
-func (from *Standing) proc(p *rss.Proc) control.Proc {
+func (from *StatusFacts) proc(p *rss.Proc) control.Proc {
 	c := control.Proc{
 		PID: p.ID.PID, Start: p.ID.Start, Parent: p.Parent, Role: p.Role, Task: -1, Step: from.Step(p.ID),
 		Comm: p.Comm, State: string(rune(p.State)), Threads: p.Threads,

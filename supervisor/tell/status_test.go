@@ -28,8 +28,8 @@ func serving(t *testing.T) *stand {
 }
 
 // one is a rank with one process.
-func one(size rss.Bytes) *Standing {
-	return &Standing{
+func one(size rss.Bytes) *StatusFacts {
+	return &StatusFacts{
 		View:  &view.View{Sample: rss.Sample{Procs: []rss.Proc{{ID: rss.ProcID{PID: 7, Start: 1}, RSS: size, State: 'S'}}}},
 		Ranks: []control.Rank{{PID: 7}}, NoHook: "no loader hook",
 		Step: func(rss.ProcID) string { return "0" }, Counts: func(rss.ProcID) (int, int) { return -1, 3 },
@@ -73,7 +73,7 @@ func TestStatusIsMadeWhenAsked(t *testing.T) {
 func TestStatusOfOneRank(t *testing.T) {
 	s := newStand(t)
 	s.Readers.Outside = func(*event.Limit, *rss.Sample) rss.Bytes { return 0 }
-	read := func(at time.Duration, size rss.Bytes) *Standing {
+	read := func(at time.Duration, size rss.Bytes) *StatusFacts {
 		from := one(size)
 		from.View.Now = at
 		s.See(from.View)

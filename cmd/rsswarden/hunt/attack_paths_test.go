@@ -233,7 +233,7 @@ func TestAttackPaths(t *testing.T) {
 
 	// In a user namespace the attacker's files have the ID of all who have none.
 	for name, flags := range map[string][]string{
-		"hook of an unmapped owner, as root of a user namespace":   {"-U", "-r"},
+		"hook of an unmapped owner, as root of a user namespace":      {"-U", "-r"},
 		"hook of an unmapped owner, without root in a user namespace": {"-U"},
 	} {
 		for where, mode := range map[string]uint32{"": 0o755, " in a sticky directory": 0o1777} {

@@ -20,9 +20,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// sidesRun is what a training that runs out of something else than memory went
+// nonmemoryRun is what a training that runs out of something else than memory went
 // through.
-type sidesRun struct {
+type nonmemoryRun struct {
 	code   int
 	failed time.Time // when PyTorch raised its error
 	ok     bool      // it did not
@@ -33,7 +33,7 @@ type sidesRun struct {
 
 // runSides runs a script of testdata/sides under rsswarden; before are words of a
 // command line that rsswarden is started by, @events among args is the file of events.
-func runSides(t *testing.T, before, options []string, script string, args ...string) sidesRun {
+func runSides(t *testing.T, before, options []string, script string, args ...string) nonmemoryRun {
 	t.Helper()
 	wardentest.NeedTorch(t)
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func runSides(t *testing.T, before, options []string, script string, args ...str
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	r := sidesRun{code: cmd.ProcessState.ExitCode(), stderr: stderr.String()}
+	r := nonmemoryRun{code: cmd.ProcessState.ExitCode(), stderr: stderr.String()}
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, r.stderr)
@@ -69,7 +69,7 @@ func runSides(t *testing.T, before, options []string, script string, args ...str
 }
 
 // first returns when an event that fits was told first, zero for never.
-func (r *sidesRun) first(fits func(e map[string]any) bool) time.Time {
+func (r *nonmemoryRun) first(fits func(e map[string]any) bool) time.Time {
 	for _, e := range r.events {
 		if fits(e) {
 			at, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(e["time"]))
@@ -81,19 +81,19 @@ func (r *sidesRun) first(fits func(e map[string]any) bool) time.Time {
 
 // warned is when the rule on a limit warned, told when the hook said what was
 // about to be sent.
-func (r *sidesRun) warned(l event.LimitName) time.Time {
+func (r *nonmemoryRun) warned(l event.LimitName) time.Time {
 	return r.first(func(e map[string]any) bool {
 		return e["event"] == string(event.NameDecision) && e["limit"] == string(l) && e["action"] == "warn"
 	})
 }
 
-func (r *sidesRun) told() time.Time {
+func (r *nonmemoryRun) told() time.Time {
 	return r.first(func(e map[string]any) bool { return e["what"] == string(event.LoaderPickling) })
 }
 
 // exhausted checks that a run failed, and that its last words name the cause and
 // the cure.
-func (r *sidesRun) exhausted(t *testing.T, words ...string) {
+func (r *nonmemoryRun) exhausted(t *testing.T, words ...string) {
 	t.Helper()
 	if r.ok || r.code != 1 {
 		t.Fatalf("it ended with %d: %s\n%s", r.code, r.error, r.stderr)
@@ -107,7 +107,7 @@ func (r *sidesRun) exhausted(t *testing.T, words ...string) {
 }
 
 // before checks that a warning came, and came before the failure.
-func (r *sidesRun) before(t *testing.T, what string, at time.Time) {
+func (r *nonmemoryRun) before(t *testing.T, what string, at time.Time) {
 	t.Helper()
 	switch {
 	case at.IsZero():

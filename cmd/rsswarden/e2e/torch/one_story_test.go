@@ -38,7 +38,9 @@ func TestOneStory(t *testing.T) {
 		return append([]string{python, wardentest.Path(t, "examples/train/train.py"), "--data", filepath.Join(os.TempDir(), "one-story.lmdb"),
 			"--records", "1500", "--workers", "3", "--persistent", "--step-ms", "8"}, more...)
 	}
-	take := func(times, status int) []string { return []string{python, "-c", taker, fmt.Sprint(times), fmt.Sprint(status)} }
+	take := func(times, status int) []string {
+		return []string{python, "-c", taker, fmt.Sprint(times), fmt.Sprint(status)}
+	}
 	for _, c := range []struct {
 		name    string
 		group   rss.Bytes // of a memory cgroup, 0 for none
