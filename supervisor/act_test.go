@@ -380,7 +380,7 @@ func TestHookThatSwitchedItselfOff(t *testing.T) {
 		s.log(id, `"what":"off","why":"its own reason"`)
 		s.poll(true)
 	}
-	if n := strings.Count(s.stderr(), "switched itself off, training goes on without it: its own reason"); n != 1 {
+	if n := strings.Count(s.stderr(), "switched itself off; training goes on: its own reason"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, s.stderr())
 	}
 }

@@ -148,7 +148,7 @@ func TestAlertCommentOfOthers(t *testing.T) {
 			if n := len(f.calls(t)); n != 0 {
 				t.Errorf("written %d times", n)
 			}
-			if n := strings.Count(s.stderr(), "would write into the comment of job 46: rsswarden: "); n != test.stderr {
+			if n := strings.Count(s.stderr(), "would set the comment of job 46: rsswarden: "); n != test.stderr {
 				t.Errorf("said %d times:\n%s", n, s.stderr())
 			}
 		})

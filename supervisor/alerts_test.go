@@ -84,7 +84,7 @@ func TestAlerts(t *testing.T) {
 	s.full()
 	m := carried(t, dir, 1)[0]
 	if m.Status != alert.Firing || m.Alert != "RsswardenMemoryNearLimit" || m.Limit != event.LimitUser || m.Rung != "80%" || m.Action != event.ActionWarn ||
-		*m.UsedBytes != uint64(850*rss.MiB) || *m.LimitBytes != uint64(1000*rss.MiB) || !strings.Contains(m.Text, "memory 85 % of 1000 MiB (our own rules act on summed RSS") {
+		*m.UsedBytes != uint64(850*rss.MiB) || *m.LimitBytes != uint64(1000*rss.MiB) || !strings.Contains(m.Text, "memory 85 % of 1000 MiB (--limit, summed RSS)") {
 		t.Errorf("%+v", m)
 	}
 	deadline := time.Now().Add(time.Minute)
@@ -119,7 +119,7 @@ func TestAlertDryRun(t *testing.T) {
 	s.full()
 	s.full()
 	s.end(&hold.Exit{})
-	const want = "would tell alertmanager+http://h/x: RsswardenMemoryNearLimit fires (warning), run "
+	const want = "would alert alertmanager+http://h/x: RsswardenMemoryNearLimit (warning), run "
 	if n := strings.Count(s.stderr(), want); n != 1 || !strings.Contains(s.stderr(), "(dry run)") {
 		t.Errorf("said %d times:\n%s", n, s.stderr())
 	}

@@ -77,7 +77,7 @@ func TestAttachedLastWords(t *testing.T) {
 			if start["attached"] != true || start["cannot"].([]any)[0] != "it is so" {
 				t.Errorf("start %v", start)
 			}
-			for _, want := range []string{c.words, "from outside: it is so\n"} {
+			for _, want := range []string{c.words, "attached: it is so\n"} {
 				if !strings.Contains(s.stderr(), want) {
 					t.Errorf("%q is not in\n%s", want, s.stderr())
 				}
@@ -91,7 +91,7 @@ func TestAttachedTrim(t *testing.T) {
 	s := opened(t, attachedTo("another does"))
 	s.put(theCommand, theHolder, 950*rss.MiB, 0)
 	s.full()
-	if want := "trim is of no use (not supported here, another does)"; !strings.Contains(s.stderr(), want) {
+	if want := "trim skipped: another does\n"; !strings.Contains(s.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 }
@@ -119,7 +119,7 @@ func TestAttachedJob(t *testing.T) {
 	if u := s.user(); u.Used != 300*rss.MiB {
 		t.Errorf("the job uses %v, want that of both tasks", u.Used)
 	}
-	if want := "watching job 46 on this node (steps 0 and batch; processes now: 2): 1000 MiB may be used"; !strings.Contains(s.stderr(), want) {
+	if want := "watching job 46 here: steps 0 and batch, 2 processes\n"; !strings.Contains(s.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 	var asked []int

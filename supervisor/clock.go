@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // asleep is how late the loop may be before that counts as time in which it did
@@ -52,9 +53,9 @@ func (e *engine) look() time.Duration {
 	}
 	e.see(e.view.Skip())
 	e.observe.Slurm.Slept()
-	text := fmt.Sprintf("nothing was seen for %v: it was stopped, or the node had no CPU for it; no deadline counts that", e.gap.Round(100*time.Millisecond))
+	line := fmt.Sprintf("no samples for %s: the watcher was stopped or got no CPU", text.Span(e.gap))
 	e.gap = 0
-	e.tell.Say(now, "gap", text)
-	e.tell.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: "watcher", Error: text} })
+	e.tell.Say(now, "gap", line)
+	e.tell.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: "watcher", Error: line} })
 	return now
 }

@@ -84,7 +84,7 @@ func TestDeadlinesWaitWhileStopped(t *testing.T) {
 	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.ID != asked {
 		t.Errorf("given up after SIGCONT: %v", named(s.events(), event.NameOutcome))
 	}
-	if got := s.stderr(); !strings.Contains(got, "nothing was seen for") {
+	if got := s.stderr(); !strings.Contains(got, "no samples for") {
 		t.Errorf("nothing said of the gap: %s", got)
 	}
 	for range 10 {

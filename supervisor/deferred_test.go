@@ -27,7 +27,7 @@ func TestDeferredIsNoFailure(t *testing.T) {
 	if last := len(o) - 1; last < 0 || o[last]["ok"] != false || o[last]["reason"] != string(event.ReasonDeferred) || o[last]["freed_bytes"] != 0.0 {
 		t.Fatalf("outcomes %v, want one that was put off and freed nothing", o)
 	}
-	if !strings.Contains(s.stderr(), "recycle 5000012: put off to the loader's next epoch") || strings.Contains(s.stderr(), "did not work") {
+	if !strings.Contains(s.stderr(), "92 %: recycle worker 5000012: waits for the loader's next epoch\n") || strings.Contains(s.stderr(), "failed") {
 		t.Errorf("said:\n%s", s.stderr())
 	}
 	s.full()

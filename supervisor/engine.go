@@ -355,7 +355,7 @@ func (e *engine) step() {
 	if b, err := e.observe.SetBudget(e.view, e.acts.Ladder); err != nil {
 		e.fault("loader", err)
 	} else if b != nil {
-		e.tell.Budget(b.Each, b.Rung, b.N)
+		e.tell.Budget(b.Each, b.N)
 	}
 	for _, s := range res.Skipped {
 		e.tell.Skipped(now, &s, e.view.Limit(s.On))

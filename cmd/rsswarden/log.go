@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"golang.org/x/term"
 )
 
 // logger writes through a core of zap's. Package zap itself has a handler for
@@ -49,8 +51,8 @@ func (l logger) write(level zapcore.Level, line string) {
 	}
 }
 
-// newLog returns a logger that writes short lines to stderr: "rsswarden: 14:03:07 memory
-// 91 % of …", or JSON objects. A stderr that is full or gone must not hold up the
+// newLog returns a logger that writes short lines to stderr: "rsswarden: 14:03:07 84 % of
+// 900 MiB", or JSON objects. A stderr that is full or gone must not hold up the
 // watcher: lines go through a queue and are dropped if it is full.
 func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logger, func(time.Duration)) {
 	level := zapcore.InfoLevel
@@ -62,30 +64,47 @@ func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logge
 		EncodeTime: zapcore.RFC3339TimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
 		EncodeDuration: zapcore.SecondsDurationEncoder,
 	}
-	encoder := plainEncoder{zapcore.NewJSONEncoder(conf), text.Style{}}
+	encoder := plainEncoder{zapcore.NewJSONEncoder(conf), text.Style{}, 0}
 	if format != "json" {
 		conf.LevelKey = ""
 		conf.ConsoleSeparator = " "
 		conf.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
-			enc.AppendString(programName + ": " + t.Format(time.TimeOnly))
+			enc.AppendString(linePrefix(t))
 		}
-		encoder = plainEncoder{zapcore.NewConsoleEncoder(conf), style}
+		encoder = plainEncoder{zapcore.NewConsoleEncoder(conf), style, 0}
+		if _, set := os.LookupEnv("COLUMNS"); set || term.IsTerminal(int(stderr.Fd())) {
+			encoder.columns = max(style.Columns()-len(linePrefix(time.Now()))-1, 20)
+		}
 	}
 	w := newLossyWriter(stderr)
 	return logger{zapcore.NewCore(encoder, w, level), w, format == "json", style}, w.close
 }
 
-// plainEncoder keeps each message on one line: it may hold names of files and processes,
-// and output of exec= rules.
+func linePrefix(t time.Time) string { return programName + ": " + t.Format(time.TimeOnly) }
+
+// plainEncoder keeps each message from steering a terminal: it may hold names of files and
+// processes, and output of exec= rules. It breaks messages into lines of so many columns
+// where that is not 0; a log file that has no width keeps each on one line, for grep.
 type plainEncoder struct {
 	zapcore.Encoder
-	style text.Style
+	style   text.Style
+	columns int
 }
 
-func (e plainEncoder) Clone() zapcore.Encoder { return plainEncoder{e.Encoder.Clone(), e.style} }
+func (e plainEncoder) Clone() zapcore.Encoder {
+	return plainEncoder{e.Encoder.Clone(), e.style, e.columns}
+}
 
 func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	entry.Message = e.style.Plain(sentences(entry.Message))
+	if e.columns > 0 && text.Columns(entry.Message) > e.columns {
+		const indent = "  "
+		lines := text.Wrap(entry.Message, e.columns-len(indent))
+		for i, line := range lines {
+			lines[i] = text.Middle(line, e.columns-len(indent))
+		}
+		entry.Message = strings.Join(lines, "\n"+linePrefix(entry.Time)+" "+indent)
+	}
 	return e.Encoder.EncodeEntry(entry, fields)
 }
 

@@ -206,8 +206,7 @@ func misplacedFlag(args, command []string) string {
 		if o.name == alertOption {
 			written = "--alert URL" // what is secret in it is no business of ours
 		}
-		return fmt.Sprintf("%s stands behind %s and is left to it; if rsswarden is meant: %s run %s -- %s …; if not, write -- before %s",
-			written, command[0], programName, written, command[0], command[0])
+		return fmt.Sprintf("%s came after the command, so %s gets it", written, command[0])
 	}
 	return ""
 }

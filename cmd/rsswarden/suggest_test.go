@@ -58,16 +58,16 @@ func TestSuggestRule(t *testing.T) {
 	}
 }
 
-// TestMisplacedFlag: an option of ours that stands behind the command is asked about, once, and
-// only where no -- says where the command begins.
+// TestMisplacedFlag: an option of ours that came after the command is named, once, and only
+// where no -- says where the command begins.
 func TestMisplacedFlag(t *testing.T) {
 	for line, want := range map[string]string{
-		"run | train.py --limit 4G":                          "--limit 4G stands behind train.py and is left to it; if rsswarden is meant: rsswarden run --limit 4G -- train.py …; if not, write -- before train.py",
-		"run --quiet | python train.py --limit=4G":           "--limit=4G stands behind python",
-		"run | python train.py --at 85%:trim":                "--at 85%:trim stands",
-		"run | python train.py --at 85%:trim --limit 4G":     "--at 85%:trim stands",
-		"run | python train.py --dry-run --x":                "--dry-run stands behind python",
-		"run | python train.py --alert http://me:key@host":   "--alert URL stands behind python",
+		"run | train.py --limit 4G":                          "--limit 4G came after the command, so train.py gets it",
+		"run --quiet | python train.py --limit=4G":           "--limit=4G came after the command, so python gets it",
+		"run | python train.py --at 85%:trim":                "--at 85%:trim came after the command",
+		"run | python train.py --at 85%:trim --limit 4G":     "--at 85%:trim came after the command",
+		"run | python train.py --dry-run --x":                "--dry-run came after the command, so python gets it",
+		"run | python train.py --alert http://me:key@host":   "--alert URL came after the command, so python gets it",
 		"run -- | python train.py --limit 4G":                "",
 		"run --limit 3G -- | python train.py --limit 4G":     "",
 		"run | python train.py --limit all":                  "", // no value of ours
@@ -79,9 +79,9 @@ func TestMisplacedFlag(t *testing.T) {
 		"run | torchrun train.py -- --limit 4G":              "",
 		"run | rsswarden run --limit 4G python":              "",
 		"run --limit 3G | python train.py":                   "",
-		"run | python -c --limit 4G":                         "--limit 4G stands",
+		"run | python -c --limit 4G":                         "--limit 4G came after the command",
 		"run --dry-run | true":                               "",
-		"run | python train.py --alert http://me:key@host/x": "--alert URL stands",
+		"run | python train.py --alert http://me:key@host/x": "--alert URL came after the command",
 	} {
 		ours, command, _ := strings.Cut(line, " | ")
 		got := misplacedFlag(strings.Fields("rsswarden "+ours+" "+command), strings.Fields(command))

@@ -50,7 +50,7 @@ func TestApptainer(t *testing.T) {
 			if why, _ := e["reason"].(string); c.says != "" && !strings.Contains(why, says) {
 				t.Errorf("the event says %q, want %q", why, says)
 			}
-			told := strings.Count(r.stderr.String(), "the loader hook does not reach process ")
+			told := strings.Count(r.stderr.String(), "the hook does not reach process ")
 			if c.says != "" && (told != 1 || !strings.Contains(r.stderr.String(), c.cure)) || c.says == "" && told != 0 {
 				t.Errorf("stderr:\n%s", &r.stderr)
 			}

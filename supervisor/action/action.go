@@ -178,6 +178,7 @@ type Flight struct {
 	taken    bool   // something was given back by ptrace
 	manual   bool   // a user asked for it, no rule
 	over     bool
+	rate     float64 // by how many bytes a second the limit was approached
 
 	result *Result       // it has ended, and its outcome is being measured
 	until  time.Duration // … until then at most

@@ -76,9 +76,9 @@ func (a *OOMPrefer) Raise() {
 	}
 	a.asked = now
 	if raised > 0 && a.Tell.Once("cure", "oom-prefer") {
-		text := fmt.Sprintf("--oom-prefer: should %s be full, the kernel kills a loader worker first (oom_score_adj %d, %d before)", level.Place(), preferred, before)
+		text := fmt.Sprintf("--oom-prefer: workers are killed first (oom_score_adj %d, was %d)", preferred, before)
 		if dir := a.killedWhole(level.Level); dir != "" {
-			text += fmt.Sprintf("; but memory.oom.group is set in %s, and it kills all there at once", (&event.Limit{LimitSource: dir}).Place())
+			text += fmt.Sprintf("; but memory.oom.group in %s kills all at once", (&event.Limit{LimitSource: dir}).Place())
 		}
 		a.Tell.Info(text)
 	}

@@ -29,7 +29,11 @@ func (a *Set) finish(r Result) {
 		a.Requests.stepDone(f, &o)
 		return
 	}
-	a.Tell.Say(a.Now(), f.Decision.Rule+"@"+string(f.Decision.Limit), phrase.Memory(&f.Before)+": "+phrase.Outcome(&f.Decision, &o))
+	share := ""
+	if f.Decision.Lead > 0 {
+		share = phrase.Rising(f.rate)
+	}
+	a.Tell.About(a.Now(), &f.Decision, &f.Before, share, phrase.Outcome(&f.Decision, &o, len(f.Acted.Procs)))
 }
 
 // conclude ends the action in flight without a line on stderr.

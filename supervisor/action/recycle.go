@@ -104,7 +104,7 @@ func (a recycling) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	a.Ranks.Recycled(a.Ranks.Key(pid))
 	f.Acted = a.Workers.ActOn(pid, l)
 	if u.Trainer == 0 {
-		return a.replace(f, l, &f.Acted.Procs[0]), Result{}
+		return a.replace(f, &f.Acted.Procs[0]), Result{}
 	}
 	fresh, _ := a.Workers.Fresh(pid, l.Accounting)
 	return Recycle(a.Loader, pid, workers.RecycleMode(l.Headroom(), fresh), f.Began), Result{}

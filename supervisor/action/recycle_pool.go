@@ -2,28 +2,22 @@ package action
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
-	"github.com/rsswarden/rsswarden/supervisor/text"
 	"golang.org/x/sys/unix"
 )
 
-// replace signals a worker of a pool and reports that at once: if the command ends right
-// after, no other line would.
-func (a recycling) replace(f *Flight, l *event.Limit, p *rss.Proc) Running {
+// replace signals a worker of a pool.
+func (a recycling) replace(f *Flight, p *rss.Proc) Running {
 	owner := a.Workers.Pools.Owner(p)
 	size := len(a.Workers.Pools.Members(owner))
 	kill := func(id rss.ProcID, sig syscall.Signal) error {
 		err := a.Kill(id, sig)
 		if err == nil {
 			a.Workers.Pools.Signalled(owner, id, size, ReplaceDeadline)
-			a.Tell.Say(a.Now(), "pool", fmt.Sprintf("%s: %s sent to process %d (%s), one of %s of process %d, which is to start another in its place",
-				phrase.Memory(l), event.SignalName(sig), id.PID, p.Comm, text.Count(size, "worker"), owner.PID))
 		}
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -171,17 +170,17 @@ func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	}
 	a.asked = ""
 	a.under = &putting{requeuing: a, flight: f, limit: *l, plan: RequeuePlan{
-		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Rule: f.Decision.Rule, Because: fmt.Sprintf("the limit %s stood at %v of %v", l.Name, l.Used, l.Limit), Run: a.Settings.RunID,
+		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Rule: f.Decision.Rule, Because: fmt.Sprintf("%s at %s", l.Name, rss.UsedOf(l.Used, l.Limit)), Run: a.Settings.RunID,
 		Places: record.DefaultPlaces(a.Lookup, os.Geteuid()),
 	}}
 	if job, ok := a.Limits.Job(); ok {
 		a.under.plan.Cluster, a.under.plan.Node, a.under.plan.Restart = job.Cluster, job.NodeName, job.Restarts
 	}
-	text := "putting the job back into the queue"
+	what := "requeueing"
 	if c.Wanted {
-		text = a.Settings.CheckpointSignal + " asks for a checkpoint, then the job goes back into the queue"
+		what = "checkpoint by " + a.Settings.CheckpointSignal + ", then requeue"
 	}
-	a.Tell.Say(a.Now(), "requeue", phrase.Memory(l)+": "+text+" with "+a.under.size().String())
+	a.Tell.About(a.Now(), &f.Decision, l, "", what+" with "+a.under.size().String())
 	return Requeue(a.under, c, f.Began), Result{}
 }
 

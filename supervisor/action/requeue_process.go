@@ -152,11 +152,10 @@ func life(restarts int) string {
 	return fmt.Sprintf("%dth", restarts+1)
 }
 
-// lastLife is "second life of job 46: the first was put back into the queue at
-// 14:03:22 by the rule 97%:requeue, memory 97 % of 300 MiB …; it had 300 MiB, and
-// this one has 375".
+// lastLife is "second attempt of job 46: the first was requeued at 14:03:22 by
+// 97%:requeue, slurm at 291 of 300 MiB; it had 300 MiB and this one has 375".
 func lastLife(job string, restarts int, last *record.Requeued, hasMiB uint64) string {
-	text := fmt.Sprintf("%s life of job %s: the %s was put back into the queue at %s by the rule %s, %s",
+	text := fmt.Sprintf("%s attempt of job %s: the %s was requeued at %s by %s, %s",
 		life(restarts), job, life(last.Restart), last.Time.Local().Format(time.TimeOnly), last.Rule, last.Because)
 	text += fmt.Sprintf("; it had %d MiB", last.FromMiB)
 	switch {

@@ -134,11 +134,17 @@ func (a *Set) Decide(d event.Decision) {
 		// or it would wait for that where the stop fails.
 		a.finish(Result{Reason: event.ReasonError, Detail: "overtaken by " + d.Rule})
 	}
-	a.fly(&Flight{Decision: d, Began: a.Now(), Before: *l}, func(f *Flight) (Running, Result) {
+	a.fly(&Flight{Decision: d, Began: a.Now(), Before: *l, rate: a.View.Latest(l)}, func(f *Flight) (Running, Result) {
 		begins, ok := a.all[d.Action].(beginning)
 		switch {
 		case a.Settings.DryRun:
-			return nil, Result{Reason: event.ReasonDryRun}
+			r := Result{Reason: event.ReasonDryRun}
+			if would, ok := begins.(recycling); ok {
+				if u, reason := would.pick(l); reason == event.ReasonNone {
+					r.PID = u.ID.PID
+				}
+			}
+			return nil, r
 		case !ok:
 			return nil, Result{Reason: event.ReasonUnsupported}
 		}
@@ -172,7 +178,7 @@ func (a *Set) answer(d event.Decision, l *event.Limit, r Result) {
 		}
 	}
 	a.Tell.Outcome(&d, &o)
-	a.Tell.Say(a.Now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(&d, l)+": "+phrase.Outcome(&d, &o))
+	a.Tell.About(a.Now(), &d, l, "", phrase.Outcome(&d, &o, 0))
 }
 
 // Step looks whether the action in flight has ended.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +41,11 @@ func (a stopping) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	if a.Pop.IsJob() {
 		f.target = a.Pop.Target(step)
 	}
-	a.Tell.Say(a.Now(), "stop", phrase.Memory(l)+": stopping "+a.Pop.Target(step)+" with TERM, KILL follows after "+text.Span(a.Settings.Grace))
+	what := "stopping"
+	if f.target != "" {
+		what += " " + f.target
+	}
+	a.Tell.About(a.Now(), &f.Decision, l, "", fmt.Sprintf("%s: SIGTERM now, SIGKILL in %s (%s)", what, text.Span(a.Settings.Grace), f.Decision.Rule))
 	meant := func(s *rss.Sample) []rss.ProcID { return a.Pop.All(s, step) }
 	return Stop(a.Kill, first, meant, a.Settings.Grace, f.Began), Result{}
 }
@@ -101,7 +104,7 @@ func (a stopping) endLeft() (ended []rss.ProcID) {
 	for _, p := range left {
 		ended = append(ended, p.ID)
 	}
-	line := fmt.Sprintf("%s outlived the command, and got TERM: %d (%s)", text.Count(len(left), "process"), left[0].ID.PID, text.Cut(text.Plain(left[0].Comm), 16))
+	line := fmt.Sprintf("SIGTERM to %s left by the command: %d (%s)", text.Count(len(left), "process"), left[0].ID.PID, text.Cut(text.Plain(left[0].Comm), 16))
 	if len(left) > 1 {
 		line += ", …"
 	}

@@ -3,6 +3,7 @@ package action
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -31,7 +32,7 @@ func (a trimming) Can(_ event.Rule, l *event.Limit) event.Feasibility {
 	case trace.Reason == event.ReasonNoWorker && hook.Reason == event.ReasonNothing:
 		return hook
 	case trace.Reason == event.ReasonNoWorker:
-		trace.Detail = a.Workers.NoHello() + ", and " + trace.Detail
+		trace.Detail = strings.TrimPrefix(a.Workers.NoHello()+"; "+trace.Detail, "; ")
 	}
 	return trace
 }

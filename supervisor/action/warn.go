@@ -22,7 +22,7 @@ func (a warning) Lead(l *event.Limit) rss.Bytes { return a.Counts.Ahead(l) }
 func (a warning) warn(d *event.Decision, l *event.Limit) {
 	a.requeue.prefetchJob(0)
 	if d.Limit == event.LimitTime || l != nil {
-		a.Tell.Say(a.Now(), d.Rule+"@"+string(d.Limit), phrase.Occasion(d, l)+phrase.Coming(d, counts.FullSoon)+phrase.Forecast(d)+a.Diagnosis.Because(l))
+		a.Tell.Near(a.Now(), d, l, phrase.Coming(d, counts.FullSoon)+phrase.Forecast(d))
 		if d.Limit == event.LimitSHM {
 			level := ""
 			if leaf := a.LeafLimit(); leaf != nil {

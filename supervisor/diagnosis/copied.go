@@ -135,7 +135,7 @@ func copyOnWrite(s *State) {
 			g.n, workers, g.sum, total)
 	}
 	s.tell(event.Diagnosis{
-		Finding: event.FindingCopyOnWrite, Confidence: confidence, Role: rss.RoleWorker, PID: g.most.id.PID, Bytes: total,
+		Finding: event.FindingCopyOnWrite, Confidence: confidence, Role: rss.RoleWorker, PID: g.most.id.PID, Bytes: total, Procs: workers,
 		Evidence: []string{evidence, of}, Advice: copyAdvice(s),
 	})
 }
@@ -157,14 +157,14 @@ const (
 // with the most, and what all of them come to.
 func copies(s *State) {
 	var most event.Diagnosis
-	loaders, sum := 0, rss.Bytes(0)
+	loaders, sum, procs := 0, rss.Bytes(0), 0
 	for i := range s.loaders.all {
 		d, ok := s.loaders.all[i].copies(s.accounting)
 		if !ok {
 			continue
 		}
 		loaders++
-		sum += d.Bytes
+		sum, procs = sum+d.Bytes, procs+d.Procs
 		if d.Bytes > most.Bytes {
 			most = d
 		}
@@ -173,7 +173,7 @@ func copies(s *State) {
 		return
 	}
 	if loaders > 1 {
-		most.Bytes = sum
+		most.Bytes, most.Procs = sum, procs
 		most.Evidence = append(most.Evidence, fmt.Sprintf("the workers of %d DataLoaders hold %v so", loaders, sum))
 	}
 	s.tell(most)
@@ -193,7 +193,7 @@ func (l *Loader) copies(accounting event.Accounting) (event.Diagnosis, bool) {
 	if least < max(leastOwn, most.Scale(alike)) {
 		return event.Diagnosis{}, false
 	}
-	d := event.Diagnosis{Finding: event.FindingCopies, Role: rss.RoleWorker, Bytes: sum}
+	d := event.Diagnosis{Finding: event.FindingCopies, Role: rss.RoleWorker, Bytes: sum, Procs: n}
 	sent := fmt.Sprintf("process %d wrote %v to start each", l.PID, rss.Bytes(max(l.Sent, 0)))
 	switch part := float64(l.Sent) / float64(least); {
 	case l.Sent < 0:

@@ -83,7 +83,7 @@ func (k *leaks) judge(s *State, role rss.Role) {
 		finding, advice = event.FindingWorkerLeak, workerAdvice(s)
 	}
 	s.tell(event.Diagnosis{
-		Finding: finding, Confidence: confidence, Role: role, PID: g.most.id.PID, Bytes: g.sum,
+		Finding: finding, Confidence: confidence, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Rate: g.bytesPerSecond(),
 		Evidence: evidence, Advice: advice,
 	})
 }
@@ -103,7 +103,7 @@ func (k *leaks) kept(s *State, role rss.Role) {
 		return
 	}
 	s.tell(event.Diagnosis{
-		Finding: event.FindingTrainerLeak, Confidence: event.Likely, Role: role, PID: g.most.id.PID, Bytes: g.sum,
+		Finding: event.FindingTrainerLeak, Confidence: event.Likely, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Rate: g.bytesPerSecond(),
 		Evidence: []string{
 			fmt.Sprintf("RssShmem of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
 				text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(&g)),
@@ -162,7 +162,7 @@ func (k *leaks) fragmented(s *State) {
 			of = fmt.Sprintf(" of %v that they had", had)
 		}
 		s.tell(event.Diagnosis{
-			Finding: event.FindingFragmentation, Confidence: event.Certain, Role: role, PID: most, Bytes: sum,
+			Finding: event.FindingFragmentation, Confidence: event.Certain, Role: role, PID: most, Bytes: sum, Procs: n,
 			Evidence: []string{fmt.Sprintf("gc.collect and malloc_trim(3) gave back %v%s in %s (RssAnon of status before and after, %v in process %d)",
 				sum, of, text.Count(n, "process"), top, most)},
 			Advice: []string{

@@ -139,11 +139,11 @@ func (f *mappedFiles) judge(s *State, role rss.Role) {
 	}
 	d := event.Diagnosis{Finding: event.FindingMapped, Confidence: event.Possible, Role: role}
 	if g.sum >= dropped.sum {
-		d.PID, d.Bytes = g.most.id.PID, g.sum
+		d.PID, d.Bytes, d.Procs, d.Rate = g.most.id.PID, g.sum, g.n, g.bytesPerSecond()
 		d.Evidence = []string{fmt.Sprintf("RssFile of %s grew by %v in %s, %v of it in process %d (status of %s)",
 			text.Count(g.n, string(role)), g.sum, text.About(g.over.Seconds()), g.top, g.most.id.PID, whose(&g))}
 	} else {
-		d.PID, d.Bytes = dropped.most.id.PID, dropped.sum
+		d.PID, d.Bytes, d.Procs = dropped.most.id.PID, dropped.sum, dropped.n
 		d.Evidence = []string{fmt.Sprintf("%s gave back up to %v each of mapped files when they were trimmed, %v together (told by who trimmed)",
 			text.Count(dropped.n, string(role)), dropped.top, dropped.sum)}
 	}
@@ -168,6 +168,9 @@ func (f *mappedFiles) judge(s *State, role rss.Role) {
 			}
 		}
 		largest := ""
+		if h.most.RSS.Of(h.all) >= mostly {
+			d.File = h.most.Path
+		}
 		if h.most.RSS < h.all {
 			largest = fmt.Sprintf("%v of data files, the largest part ", h.all)
 		}

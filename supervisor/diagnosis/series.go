@@ -318,6 +318,9 @@ func (s *State) lasting(t *track, m int) rss.Bytes {
 	return t.series.settled(m, settle).Sub(t.base[m])
 }
 
+// bytesPerSecond is by how much all of them grow together.
+func (g *group) bytesPerSecond() float64 { return float64(g.pace) / time.Minute.Seconds() }
+
 // group is what some processes have in common.
 type group struct {
 	n    int

@@ -147,7 +147,7 @@ func (h *sharedMemory) pin(s *State) {
 		}
 		grew := fmt.Sprintf("%s of %s grew by %v in %s (status of %s)", c.what, text.Count(c.g.n, "trainer"), c.g.sum, text.About(c.g.over.Seconds()), whose(c.g))
 		s.tell(event.Diagnosis{
-			Finding: event.FindingPinned, Confidence: c.confidence, Role: rss.RoleTrainer, PID: c.g.most.id.PID, Bytes: c.g.sum,
+			Finding: event.FindingPinned, Confidence: c.confidence, Role: rss.RoleTrainer, PID: c.g.most.id.PID, Bytes: c.g.sum, Procs: c.g.n,
 			Evidence: []string{grew, c.why}, Advice: []string{
 				"pin_memory=False in the DataLoader: page-locked buffers are kept for reuse and rounded up to powers of two",
 				"a lower prefetch_factor and batch_size pin less",
@@ -186,7 +186,7 @@ func managers(s *State) {
 		return
 	}
 	s.tell(event.Diagnosis{
-		Finding: event.FindingShmManagers, Confidence: event.Certain, Role: rss.RoleShmManager, PID: g.most.id.PID, Bytes: g.sum,
+		Finding: event.FindingShmManagers, Confidence: event.Certain, Role: rss.RoleShmManager, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n,
 		Evidence: []string{fmt.Sprintf("%s of torch_shm_manager have an RSS of %v, %v of it anonymous (status of %s): the file_system strategy starts one for each process that shares tensors",
 			text.Count(g.n, "process"), g.sum, own, whose(&g))},
 		Advice: []string{

@@ -61,8 +61,8 @@ type ActionRow struct {
 	Command string // what asks for it by hand: "rsswarden recycle", POST /v1/recycle; empty where nothing does
 	Asked   string // what was done to a process by that command: "recycled"
 
-	Many   string // what is done many times: "recycles"; empty for what frees nothing
-	Did    string // a line's words for it in the past tense: "garbage collected"
+	Thing  string // what is counted of it: "trim"
+	Did    string // a line's words for it in the past tense: "collected garbage"
 	noHelp string // why it does not lower a limit, see [Action.Why]
 	// DidTo are its words in the past tense where the outcome has a detail; name is the
 	// action with its argument.
@@ -72,13 +72,14 @@ type ActionRow struct {
 // actions are from mild to hard, in the order of the documentation.
 var actions = []ActionRow{
 	{name: ActionWarn, form: "warn", kind: tells,
-		says: "A line on stderr, and an alert to the receivers of --alert."},
+		says:  "A line on stderr, and an alert to the receivers of --alert.",
+		Thing: "warning"},
 	{name: ActionTrim, form: "trim", kind: frees, Trims: true, Unmaps: true, Routine: true,
 		says:    "Workers drop mapped file pages, which stay in the page cache.",
 		fits:    countsMapped,
 		worth:   func(l *Limit, least rss.Bytes) rss.Bytes { return min(least, max(MinRecycle(l), surelyLeft(l))) },
 		Command: "trim", Asked: "trimmed",
-		Did: "workers trimmed", Many: "trims", noHelp: "mapped pages do not count in this limit"},
+		Thing: "trim", Did: "trimmed workers", noHelp: "mapped pages do not count in this limit"},
 	{name: ActionTrimDrop, form: "trim+drop", kind: frees, Trims: true, former: true,
 		says: "Of former versions: trim, and the pages left the page cache."},
 	{name: ActionRecycle, form: "recycle", kind: frees, Single: true, Unmaps: true, Routine: true,
@@ -86,27 +87,29 @@ var actions = []ActionRow{
 		fits:    countsWorkers,
 		worth:   func(l *Limit, _ rss.Bytes) rss.Bytes { return MinRecycle(l) },
 		Command: "recycle", Asked: "recycled",
-		Did: "recycled worker", Many: "recycles", noHelp: "memory of workers does not count in this limit"},
+		Thing: "recycle", Did: "recycled worker", noHelp: "memory of workers does not count in this limit"},
 	{name: ActionGC, form: "gc", kind: frees, BacksOff: true,
 		says:    "Trainers and workers collect garbage and give free memory back.",
 		fits:    countsAnon,
 		Command: "gc", Asked: "collected",
-		Did: "garbage collected", Many: "garbage collections", noHelp: "anonymous memory does not count in this limit"},
+		Thing: "garbage collection", Did: "collected garbage", noHelp: "anonymous memory does not count in this limit"},
 	{name: ActionSignal, form: "signal=SIG", kind: asks, arg: signalArg,
 		says:    "Trainers that catch SIG are sent it; SIG@rank0 asks rank 0 alone.",
 		Command: "checkpoint", Asked: "asked to checkpoint",
+		Thing: "signal",
 		DidTo: func(_, arg, to string) string { return strings.TrimSuffix(arg, rank0Suffix) + " sent to " + to }},
 	{name: ActionExec, form: "exec=COMMAND", kind: asks, arg: commandArg,
 		says:  "Run a program of yours, with the decision on its standard input and in RSSWARDEN_ variables.",
+		Thing: "exec command",
 		DidTo: func(name, _, said string) string { return name + ": " + said }},
 	{name: ActionRequeue, form: "requeue, requeue=MORE", Ends: true, arg: moreArg,
-		says:   "The job goes back into the queue and starts again with more memory: requeue=+50%.",
-		Did:    "requeued",
-		DidTo:  func(_, _, how string) string { return "requeued " + how },
+		says:  "The job goes back into the queue and starts again with more memory: requeue=+50%.",
+		Thing: "requeue", Did: "requeued",
+		DidTo:  func(_, _, how string) string { how, _, _ = strings.Cut(how, "; "); return "requeued " + how },
 		noHelp: "more memory for the job does not raise this limit"},
 	{name: ActionStop, form: "stop", Ends: true,
-		says: "TERM, and KILL after --grace.",
-		Did:  "stopped the command"},
+		says:  "TERM, and KILL after --grace.",
+		Thing: "stop", Did: "stopped the command"},
 }
 
 // Actions lists every action of a rule, from mild to hard, and RecordedActions those
@@ -163,17 +166,6 @@ func (a Action) Severity() int {
 		return len(RecordedActions)
 	}
 	return i
-}
-
-// Useless are the words for an action that cannot help: "recycle is of no use".
-func (a Action) Useless(arg string) string {
-	switch a {
-	case ActionSignal:
-		return "signal=" + arg + " is not sent"
-	case ActionRequeue:
-		return "the job is not requeued"
-	}
-	return string(a) + " is of no use"
 }
 
 // Skipped is an action that was not tried, in the words of a line: "trim skipped", or

@@ -60,6 +60,11 @@ type Diagnosis struct {
 	PID  int      `json:"pid,omitempty"`
 	// Bytes is what it has cost so far, 0 where that is not known.
 	Bytes rss.Bytes `json:"bytes,omitempty"`
+	// Procs is the number of processes it was seen in, Rate how many bytes a second it grew
+	// in all of them, and File the mapped file that has most of it, where these are known.
+	Procs int     `json:"procs,omitempty"`
+	Rate  float64 `json:"rate_bytes,omitempty"`
+	File  string  `json:"file,omitempty"`
 	// Evidence holds sentences with the numbers and where they were read, Advice
 	// what to write instead, in the words of PyTorch and Slurm.
 	Evidence []string `json:"evidence"`

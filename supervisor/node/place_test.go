@@ -259,7 +259,7 @@ func TestStopAsAsked(t *testing.T) {
 	s.sent = nil
 	killed := []string{"KILL 3012", "KILL 4001"}
 	n = s.Advance(time.Minute + 11*time.Second)
-	if !slices.Equal(s.sent, killed) || len(n.Lines) != 1 || !strings.HasSuffix(n.Lines[0], " after TERM: it gets KILL") {
+	if !slices.Equal(s.sent, killed) || len(n.Lines) != 1 || !strings.HasSuffix(n.Lines[0], " after SIGTERM: SIGKILL now") {
 		t.Errorf("sent %v, said %q", s.sent, n.Lines)
 	}
 	s.sent = nil

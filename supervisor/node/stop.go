@@ -70,7 +70,7 @@ func (s *ownStop) kill(now time.Duration, command rss.ProcID, opt *Options, n *N
 	s.due = now + killEvery
 	if !s.said {
 		s.said = true
-		n.Lines = append(n.Lines, "the command has not ended "+text.Span(s.grace)+" after TERM: it gets KILL")
+		n.Lines = append(n.Lines, "still running "+text.Span(s.grace)+" after SIGTERM: SIGKILL now")
 	}
 	// A reader of its own: the leader watches more than this tree with the other.
 	tree := proctree.New(opt.Proc)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
@@ -66,17 +65,4 @@ func loadersOf(trainers workers.Trainers) (all []diagnosis.Loader) {
 		}
 	}
 	return all
-}
-
-// Because is the weightiest finding for a warning about a memory limit.
-func (d *Diagnosis) Because(l *event.Limit) string {
-	if l == nil || !l.Name.Memory() {
-		return ""
-	}
-	for _, f := range d.State.Findings() {
-		if f.Confidence != event.Possible {
-			return "; why: " + phrase.Finding(&f)
-		}
-	}
-	return ""
 }

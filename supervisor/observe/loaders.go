@@ -113,7 +113,7 @@ func (o *Observer) heard(now time.Duration, v *view.View, s *loader.Said, news *
 	case event.LoaderPickling:
 		if s.Sharing != nil {
 			o.Counts.Hurry(s.PID, now+picklingFor)
-			news.Add(view.Line{Kind: "pickling", Text: phrase.Sharing(s.PID, s.Sharing)})
+			news.Add(view.Line{Kind: "DataLoader start", Text: phrase.Sharing(s.PID, s.Sharing)})
 		}
 	case event.LoaderRaised:
 		if s.Sharing != nil {
@@ -122,7 +122,7 @@ func (o *Observer) heard(now time.Duration, v *view.View, s *loader.Said, news *
 		}
 	case event.LoaderOff:
 		news.Add(view.Line{Warn: true, Once: "off", Key: s.Reason,
-			Text: fmt.Sprintf("the loader hook in process %d switched itself off, training goes on without it: %s", s.PID, s.Reason)})
+			Text: fmt.Sprintf("the hook in process %d switched itself off; training goes on: %s", s.PID, s.Reason)})
 	}
 }
 
@@ -137,7 +137,6 @@ func (o *Observer) refused(pid int, news *view.News) {
 // Budget is what each worker was told to keep mapped at most.
 type Budget struct {
 	Each rss.Bytes // 0 for as much as it likes
-	Rung rss.Bytes // so that all stays below it
 	N    int       // of so many workers
 }
 
@@ -156,11 +155,11 @@ func (o *Observer) SetBudget(v *view.View, ladder Ladder) (*Budget, error) {
 		}
 	}
 	last := o.Loader.Budget()
-	each, rung, n := o.Workers.Budget(bounds, last)
+	each, _, n := o.Workers.Budget(bounds, last)
 	if each == last {
 		return nil, nil
 	}
-	return &Budget{each, rung, n}, o.Loader.SetBudget(each)
+	return &Budget{each, n}, o.Loader.SetBudget(each)
 }
 
 // CheckHook reports trainings that the loader hook does not reach: once for each cause, for
@@ -187,7 +186,7 @@ func (o *Observer) TryTorch(now time.Duration, v *view.View) (news view.News) {
 			news.Fault("trial", err)
 		}
 		if n.Why != "" {
-			news.Add(view.Line{Text: fmt.Sprintf("PyTorch %s has not been tried here: workers are trimmed, not recycled (%s); rsswarden doctor --torch -- %s tries it",
+			news.Add(view.Line{Text: fmt.Sprintf("PyTorch %s is untested, workers are not recycled: %s; try rsswarden doctor --torch -- %s",
 				n.Torch.Torch, n.Why, n.Torch.Executable)})
 			continue
 		}

@@ -1,10 +1,11 @@
 // Package phrase has the sentences that people read about limits, decisions and outcomes.
-// Every sentence with a number says which limit it is held against, who enforces that, and
-// where it was read.
+// A line of the live log says one fact in 60 columns; who enforces a limit stands in the
+// line that introduces it.
 package phrase
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -14,59 +15,106 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// Against says who compares what with a limit, in parentheses behind a number.
-func Against(l *event.Limit) string {
-	who, _, _ := strings.Cut(l.Enforcer, ",") // "slurmstepd, by OverMemoryKill"
-	if who == "" {
-		who = "nothing"
-	}
-	text := who + " acts on "
-	if l.Name.Row().Kills {
-		text = who + " kills on "
-	}
-	if acts := l.Name.Row().Acts; acts != "" {
-		text = acts
-	}
-	if l.ByJobSum() {
-		text = who + " cancels the job on "
-	}
-	text += l.Compared()
-	if l.Accounting == event.AccountingPSS && l.UsedMax > l.Used {
-		text += fmt.Sprintf(", at most %v", l.UsedMax)
-		if l.Age >= 1 {
-			text += fmt.Sprintf(", read up to %.0f s ago", l.Age)
+// Source says where a limit comes from, what counts in it, and who kills at it:
+// "--limit, summed RSS", "cgroup, the kernel kills at it".
+func Source(l *event.Limit) string {
+	switch l.Name {
+	case event.LimitUser:
+		return "--limit, " + l.Compared()
+	case event.LimitCgroup:
+		return "cgroup, the kernel kills at it"
+	case event.LimitNode:
+		return "node, the kernel kills at it"
+	case event.LimitThrottle:
+		return "memory.high, the kernel slows the job at it"
+	case event.LimitSlurm:
+		does := "kills at "
+		if l.ByJobSum() {
+			does = "cancels the job at "
 		}
+		return "slurm, Slurm " + does + l.Compared()
 	}
-	if l.LimitSource != "" {
-		text += "; limit from " + l.Place()
-	}
-	return "(" + text + ")"
+	return l.Place() + ", " + l.Enforcer
 }
 
-// Memory is the front of every line about a limit: "memory 91 % of 3.00 GiB
-// (slurmstepd kills on summed RSS; limit from RLIMIT_RSS)".
+// Introduce is the line about a limit that has its source: "limit 900 MiB, 1 % used:
+// --limit, summed RSS".
+func Introduce(l *event.Limit) string {
+	return fmt.Sprintf("limit %s, %s used: %s", l.Limit.Typed(), Percent(l), Source(l))
+}
+
+// Percent is how full a limit is: "84 %", or "84 to 91 %" where PSS was not read just now.
+func Percent(l *event.Limit) string {
+	least := text.Percent(l.Ratio())
+	if most := text.Percent(l.UsedMax.Of(l.Limit)); l.Accounting == event.AccountingPSS && l.UsedMax > l.Used && most != least {
+		return strings.TrimSuffix(least, " %") + " to " + most
+	}
+	return least
+}
+
+// Size is a limit as a user types it: "1100 MiB", "65,530".
+func Size(l *event.Limit) string {
+	if l.Name.Counts() {
+		return l.Name.Amount(l.Limit)
+	}
+	return l.Limit.Typed()
+}
+
+// Share is the front of a line about a limit: "84 %", with the name of the limit where
+// another was introduced first.
+func Share(l *event.Limit, named bool) string {
+	switch {
+	case !l.Name.Memory():
+		return l.Name.Thing() + " " + Percent(l)
+	case l.Name == event.LimitSlurm && l.Level != "":
+		return "slurm step " + l.Level + " " + Percent(l)
+	case named:
+		return LimitName(l) + " " + Percent(l)
+	}
+	return Percent(l)
+}
+
+// Near says that a limit is near: "84 % of 360 MiB", "memory mappings 81 % of 65,530 in
+// trainer 4711".
+func Near(l *event.Limit, named bool) string {
+	line := Share(l, named) + " of " + Size(l)
+	switch {
+	case l.PID != 0 && l.Role != "" && l.Role != rss.RoleOther:
+		line += fmt.Sprintf(" in %s %d", l.Role, l.PID)
+	case l.PID != 0:
+		line += fmt.Sprintf(" in process %d", l.PID)
+	case l.Scope == event.ScopeNode && !l.Name.Memory():
+		line += " of the node"
+	case l.Scope == event.ScopeUser:
+		line += ", all your processes on the node"
+	}
+	return line
+}
+
+// Memory is a limit where nothing has introduced it: "memory 91 % of 1100 MiB (--limit,
+// summed RSS)".
 func Memory(l *event.Limit) string {
+	front := "memory "
 	if !l.Name.Memory() {
-		return Side(l)
+		front = ""
 	}
-	of := ""
-	if l.Name == event.LimitSlurm && l.Level != "" {
-		of = " of step " + l.Level
-	}
-	return fmt.Sprintf("memory %s of %v%s %s", text.Percent(l.Ratio()), l.Limit, of, Against(l))
+	return front + Near(l, false) + " (" + Source(l) + ")"
 }
 
-// Occasion is the front of every line about a decision: l is the limit it is
-// about, which the job's end is not read as.
+// Occasion is what a decision is about, for who sees no other line: l is the limit,
+// which the job's end is not read as.
 func Occasion(d *event.Decision, l *event.Limit) string {
 	switch {
 	case d.Limit == event.LimitTime && d.ETA != nil:
-		return "the job's time ends in " + text.About(*d.ETA)
+		return JobEnds(*d.ETA)
 	case l == nil:
 		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
 	}
 	return Memory(l)
 }
+
+// JobEnds says when Slurm ends the job.
+func JobEnds(seconds float64) string { return "the job's time ends in " + text.About(seconds) }
 
 // Processes names processes: "process 12", "processes 12, 13 and 14".
 func Processes(list []*rss.Proc) string {
@@ -86,7 +134,7 @@ func Coming(d *event.Decision, within time.Duration) string {
 	if d.Lead == 0 || !d.Limit.Counts() {
 		return ""
 	}
-	return fmt.Sprintf("; at this rate full within %.0f s", within.Seconds())
+	return fmt.Sprintf(", full within %.0f s", within.Seconds())
 }
 
 // Forecast says when a limit will be reached, as a range, or at what growth flattens
@@ -96,11 +144,11 @@ func Forecast(d *event.Decision) string {
 	case d.Limit == event.LimitTime:
 		return ""
 	case d.Flattens > 0:
-		return "; flattens " + At(d.Limit, d.Flattens)
+		return ", flattens " + At(d.Limit, d.Flattens)
 	case d.ETA == nil:
 		return ""
 	}
-	return "; at this rate full in " + text.About(*d.ETA) + Range(d.ETALow, d.ETAHigh)
+	return ", full in " + text.About(*d.ETA) + Range(d.ETALow, d.ETAHigh)
 }
 
 // At says at what growth flattens.
@@ -119,16 +167,42 @@ func Range(low, high *float64) string {
 	return " (" + text.About(*low) + " to " + text.About(*high) + ")"
 }
 
-// Watching is the first line: what is watched, and the limit that leaves the
-// least room. Which one is nearest in proportion means nothing before the
-// command has grown.
-func Watching(command []string, pid int, limits []event.Limit) string {
-	return fmt.Sprintf("watching %s (process %d): %s", text.Command(command, 60), pid, Room(limits))
+// width is the columns of a line behind "rsswarden: 15:04:05 ", so that it has 80.
+const width = 60
+
+// Watching is the first line: what is watched.
+func Watching(command []string, pid int) string {
+	who := fmt.Sprintf(" (%d)", pid)
+	return "watching " + text.Command(command, width-len("watching ")-len(who)) + who
 }
 
 // WatchingJob is the first line of an attach to a job, of which steps names those here.
-func WatchingJob(job, steps string, processes int, limits []event.Limit) string {
-	return fmt.Sprintf("watching job %s on this node (%s; processes now: %d): %s", job, steps, processes, Room(limits))
+func WatchingJob(job, steps string, processes int) string {
+	return fmt.Sprintf("watching job %s here: %s, %s", job, steps, text.Count(processes, "process"))
+}
+
+// Room introduces the limit that leaves the least room. Which one is nearest in proportion
+// means nothing before the command has grown.
+func Room(limits []event.Limit) (line string, of event.LimitID) {
+	var least *event.Limit
+	ofJob := false
+	for i := range limits {
+		l := &limits[i]
+		if l.Limit == 0 || l.Name == event.LimitThrottle || !l.Name.Memory() {
+			continue
+		}
+		ofJob = ofJob || l.Name != event.LimitNode
+		if least == nil || l.Headroom() < least.Headroom() {
+			least = l
+		}
+	}
+	switch {
+	case least == nil:
+		return "no memory limit found", of
+	case !ofJob:
+		return fmt.Sprintf("no job limit found; node %s, %s used", least.Limit.Typed(), Percent(least)), least.ID()
+	}
+	return Introduce(least), least.ID()
 }
 
 // AttachEnded is the front of the last line of an attach to a job, or to a process where
@@ -150,36 +224,19 @@ func AttachEnded(pid int, job string, ended, stopped bool, watched time.Duration
 	return what + end + "; watched for " + text.Span(watched)
 }
 
-// Nested says that two runs watch one command, and which does what. loaders says whether
-// this one talks to loaders.
+// Nested says that two runs watch one command. loaders says whether this one talks to
+// loaders.
 func Nested(outer int, loaders bool) string {
-	line := fmt.Sprintf("this run is within rsswarden run %d: both watch the command, and each acts by its own rules", outer)
+	line := fmt.Sprintf("rsswarden run %d watches this command too; each acts by its own rules", outer)
 	if loaders {
-		line += "; its PyTorch loaders answer to this one alone"
+		line += ", workers obey this one"
 	}
-	return line + "; one is enough: leave one out, or set RSSWARDEN=off for this one"
+	return line + "; RSSWARDEN=off turns this one off"
 }
 
 // SrunInside says that the tasks of a srun within the command are not watched.
 func SrunInside(pid int) string {
-	return fmt.Sprintf("process %d is srun: Slurm starts its tasks beside this run, which does not see their processes; "+
-		"turn the two round: srun [OPTIONS] rsswarden run -- COMMAND", pid)
-}
-
-// Room names the limit that leaves the least room.
-func Room(limits []event.Limit) string {
-	var least *event.Limit
-	for i := range limits {
-		l := &limits[i]
-		if l.Limit == 0 || l.Name == event.LimitThrottle || !l.Name.Memory() || least != nil && least.Headroom() <= l.Headroom() {
-			continue
-		}
-		least = l
-	}
-	if least == nil {
-		return "nothing here limits its memory"
-	}
-	return fmt.Sprintf("%v may be used, %s are %s", least.Limit, text.Percent(least.Ratio()), Against(least))
+	return fmt.Sprintf("process %d is srun: its tasks are not watched; write srun [OPTIONS] rsswarden run -- COMMAND", pid)
 }
 
 // NoExec warns that signals of Slurm will not arrive: slurmstepd sends them to
@@ -189,90 +246,86 @@ func NoExec(job slurm.Job, ok bool, parent string) string {
 	if !ok || job.StepID != slurm.StepBatch || parent == "" || strings.HasPrefix(parent, "slurmstepd") {
 		return ""
 	}
-	return "the batch script stands between Slurm and rsswarden: signals (scancel, --signal, the time limit's TERM) will not arrive; " +
-		"write `exec rsswarden run -- …` as its last line, or `srun rsswarden run -- …`"
+	return "signals from Slurm (scancel, --signal, time limit) stop at the batch script; write exec rsswarden run -- COMMAND as its last line"
 }
 
-// Outcome says the outcome of an action: "recycled worker 4711, freed 612 MiB,
-// trainer paused 7 ms".
-func Outcome(d *event.Decision, o *event.Outcome) string {
+// Outcome says the outcome of an action on so many processes, 0 where that is not known:
+// "recycled worker 4711, freed 612 MiB, paused 0.01 s".
+func Outcome(d *event.Decision, o *event.Outcome, procs int) string {
 	name := string(d.Action)
 	if d.Arg != "" {
 		name += "=" + text.Cut(text.Plain(d.Arg), 40)
 	}
-	if o.Reason == event.ReasonDryRun {
-		return "would " + name + " (dry run)"
-	}
 	row := d.Action.Row()
-	if o.OK && o.Detail != "" && row.DidTo != nil {
+	worker := ""
+	if o.PID != 0 && row.Single {
+		worker = fmt.Sprintf(" worker %d", o.PID)
+	}
+	switch {
+	case o.Reason == event.ReasonDryRun:
+		return "would " + name + worker + " (dry run)"
+	case o.OK && o.Detail != "" && row.DidTo != nil:
 		return row.DidTo(name, d.Arg, o.Detail)
+	case o.Reason == event.ReasonDeferred:
+		return name + worker + ": " + o.Reason.Says()
+	case !o.OK:
+		why := o.Reason.With(o.Detail)
+		if d.Action == event.ActionExec && o.Reason == event.ReasonVanished && o.Detail != "" {
+			why = o.Detail // what is watched has ended, it says
+		}
+		return name + strings.Replace(worker, " ", " of ", 1) + " failed: " + why
+	case d.Action == event.ActionStop && o.Detail != "":
+		return "stopped " + o.Detail
 	}
 	line := row.Did
-	if o.Stopped > 0 {
-		line = strings.Replace(line, "workers", "processes", 1)
+	if worker != "" {
+		line = "recycled" + worker
 	}
-	if d.Action == event.ActionStop && o.Detail != "" {
-		line = "stopped " + o.Detail
-	}
-	if !o.OK {
-		line = name
-	}
-	if o.PID != 0 && d.Action != event.ActionExec {
-		line += fmt.Sprintf(" %d", o.PID)
-	}
-	if o.Reason == event.ReasonDeferred {
-		return line + ": " + string(o.Reason)
-	}
-	if !o.OK {
-		why := string(o.Reason)
-		if d.Action == event.ActionExec && o.Reason == event.ReasonVanished && o.Detail != "" {
-			why = "" // of what is watched: the detail says so
+	if row.Trims && procs > 0 {
+		who := "worker"
+		if o.Stopped > 0 {
+			who = "process"
 		}
-		if why != "" && o.Detail != "" {
-			why += ", "
-		}
-		return line + " did not work: " + why + o.Detail
+		line = "trimmed " + text.Count(procs, who)
 	}
-	line += fmt.Sprintf(", freed %v", o.Freed)
-	if o.Paused > 0 {
-		line += ", trainer paused " + text.Span(time.Duration(o.Paused*float64(time.Second)))
+	if !d.Action.Frees() {
+		return line
+	}
+	if d.Lead > 0 {
+		line += " early"
+	}
+	if line += ", freed " + freed(o.Freed); o.Paused > 0 {
+		line += fmt.Sprintf(", paused %.2f s", o.Paused)
 	}
 	if o.Stopped > 0 {
-		line += fmt.Sprintf(", each stopped for %.1f ms at a time at most", o.Stopped*1e3)
+		line += fmt.Sprintf(", each stopped for %.1f ms", o.Stopped*1e3)
 	}
 	return line
 }
 
-// Side is the front of every line about a limit that is none on summed memory, but on
-// numbers of things, one process or /dev/shm: "memory mappings 81 % of
-// 65,530, in process 4711 (trainer) (kernel, by ENOMEM of mmap; limit from
-// vm.max_map_count)".
-func Side(l *event.Limit) string {
-	line := fmt.Sprintf("%s %s of %s", l.Name.Thing(), text.Percent(l.Ratio()), l.Name.Amount(l.Limit))
-	switch l.Scope {
-	case event.ScopeNode:
-		line += ", of all users of the node"
-	case event.ScopeUser:
-		line += ", of all your processes on the node"
+func freed(b rss.Bytes) string {
+	if b == 0 {
+		return "nothing"
 	}
-	if l.PID != 0 {
-		line += fmt.Sprintf(", in process %d", l.PID)
-		if l.Role != "" && l.Role != rss.RoleOther {
-			line += " (" + string(l.Role) + ")"
-		}
+	return Roughly(b)
+}
+
+// Rising is how fast a limit fills: ", +300 MiB/s", empty below 1 MiB/s.
+func Rising(perSecond float64) string {
+	if perSecond < float64(rss.MiB) {
+		return ""
 	}
-	who := l.Enforcer
-	if l.LimitSource != "" {
-		who += "; limit from " + l.Place()
+	return ", +" + Rate(rss.Bytes(perSecond))
+}
+
+// SkippedRule says that a rule was crossed when its action could not help: "trim skipped: no
+// DataLoader workers found".
+func SkippedRule(r *event.Rule, of event.LimitName, reason event.Reason, detail string) string {
+	line := r.Action.Skipped(r.Arg)
+	if of.Thing() != "" {
+		line += " for " + of.Thing()
 	}
-	if l.Age >= 1 {
-		read := "counted"
-		if !l.Name.Counts() {
-			read = "read"
-		}
-		who += fmt.Sprintf("; %s %.0f s ago", read, l.Age)
-	}
-	return line + " (" + who + ")"
+	return line + ": " + reason.With(detail)
 }
 
 // Sharing says what is about to happen, and what to write instead.
@@ -281,12 +334,12 @@ func Sharing(pid int, s *event.Sharing) string {
 	if s.More {
 		more = " or more"
 	}
-	line := fmt.Sprintf("a DataLoader in process %d sends %s%s tensors to workers started by %s, each by itself in shared memory (sharing strategy %s)",
+	line := fmt.Sprintf("a DataLoader in process %d sends %s%s tensors to workers by %s (%s)",
 		pid, text.Digits(uint64(s.Tensors)), more, s.Method, s.Strategy)
 	for _, need := range sharingNeeds(s) {
 		line += "; " + need
 	}
-	return line + `: set_start_method("fork") before CUDA is used, or multiprocessing_context="fork" of the DataLoader, or one large tensor or numpy array in the place of the list`
+	return line + `; use set_start_method("fork"), or one large tensor`
 }
 
 // sharingNeeds tells of each limit that is ahead how much of it will be needed.
@@ -296,19 +349,62 @@ func sharingNeeds(s *event.Sharing) (needs []string) {
 		more = "at least "
 	}
 	if s.MaxMaps > 0 && 2*s.Maps >= s.MaxMaps {
-		needs = append(needs, fmt.Sprintf("that takes %s%s memory mappings of the %s that vm.max_map_count allows", more, text.Digits(uint64(s.Maps)), text.Digits(uint64(s.MaxMaps))))
+		needs = append(needs, fmt.Sprintf("needs %s%s memory mappings of the %s in vm.max_map_count", more, text.Digits(uint64(s.Maps)), text.Digits(uint64(s.MaxMaps))))
 	}
 	if s.MaxFDs > 0 && 2*s.FDs >= s.MaxFDs {
-		line := fmt.Sprintf("that takes %s%s descriptors of the %s that ulimit -n allows", more, text.Digits(uint64(s.FDs)), text.Digits(uint64(s.MaxFDs)))
+		line := fmt.Sprintf("needs %s%s descriptors of the %s in ulimit -n", more, text.Digits(uint64(s.FDs)), text.Digits(uint64(s.MaxFDs)))
 		if s.FDs > s.MaxFDs && s.HardFDs >= s.FDs {
-			line += fmt.Sprintf(" (--nofile %d raises that)", s.FDs)
+			line += fmt.Sprintf(" (--nofile %d)", s.FDs)
 		}
 		needs = append(needs, line)
 	}
 	if s.MaxSent > 0 && 2*s.Sent >= s.MaxSent {
-		needs = append(needs, fmt.Sprintf("that sends %s%s descriptors to the fork server at once, which takes %s", more, text.Digits(uint64(s.Sent)), text.Digits(uint64(s.MaxSent))))
+		needs = append(needs, fmt.Sprintf("sends %s%s descriptors to the fork server, which takes %s", more, text.Digits(uint64(s.Sent)), text.Digits(uint64(s.MaxSent))))
 	}
 	return needs
+}
+
+// Growth is the line about why memory grows: "growth: mapped file demo.lmdb, +61 MiB/s in
+// 4 workers".
+func Growth(d *event.Diagnosis) string {
+	line := "growth: "
+	if d.Confidence != event.Certain {
+		line += string(d.Confidence) + " "
+	}
+	what := string(d.Finding)
+	mapped := d.Finding == event.FindingMapped || d.Finding == event.FindingArrow
+	switch {
+	case mapped && d.File != "":
+		what += " " + text.Middle(text.Plain(dataName(d.File)), 24)
+	case d.Finding == event.FindingMapped:
+		what += " pages"
+	}
+	line += what
+	switch rate := Rising(d.Rate); {
+	case rate != "":
+		line += rate
+	case mapped:
+	case d.Bytes > 0:
+		line += ", " + freed(d.Bytes)
+	}
+	switch {
+	case d.Role == "" || d.Procs == 0:
+	case strings.Contains(string(d.Finding), string(d.Role)) && d.Procs == 1:
+	default:
+		line += " in " + text.Count(d.Procs, string(d.Role))
+	}
+	if d.Finding == event.FindingMapped && d.Rate == 0 { // known by what trims gave back
+		line += "; trims handle it"
+	}
+	return line
+}
+
+// dataName is what a user calls a data file: an LMDB database may be a directory.
+func dataName(file string) string {
+	if path.Base(file) == "data.mdb" {
+		file = path.Dir(file)
+	}
+	return path.Base(file)
 }
 
 // Finding words a finding: what it is, what speaks for it, what to change.

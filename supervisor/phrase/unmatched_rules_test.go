@@ -19,7 +19,7 @@ func TestUnmatched(t *testing.T) {
 	}
 	limits := []event.Limit{{Name: event.LimitUser, Limit: 1}, {Name: event.LimitSlurm, Limit: 1}, {Name: event.LimitThrottle}}
 	lines := Unmatched(rules, limits)
-	if len(lines) != 1 || !strings.HasPrefix(lines[0], `the rule "throttle 80%:trim" does not fire now: no memory.high`) {
+	if len(lines) != 1 || !strings.HasPrefix(lines[0], `rule "throttle 80%:trim" does not fire: there is no memory.high`) {
 		t.Errorf("said %q", lines)
 	}
 	for name := range absent {

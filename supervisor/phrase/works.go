@@ -90,7 +90,7 @@ func works(l *event.Limit, rules []event.Rule, unable map[event.Action]string) W
 func plural(actions []event.Action) string {
 	var all []string
 	for _, a := range actions {
-		all = append(all, a.Row().Many)
+		all = append(all, a.Row().Thing+"s")
 	}
 	return text.List(all, text.All)
 }

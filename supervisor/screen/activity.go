@@ -74,7 +74,7 @@ func outcome(o *control.Outcome) string {
 	if o.Action == "" {
 		return o.Name() // of an older leader
 	}
-	line := phrase.Outcome(&event.Decision{Action: o.Action, Arg: o.Arg}, &o.Outcome)
+	line := phrase.Outcome(&event.Decision{Action: o.Action, Arg: o.Arg}, &o.Outcome, 0)
 	if o.Rule == event.AskedFor {
 		line += ", " + event.AskedFor
 	}

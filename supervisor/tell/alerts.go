@@ -148,7 +148,7 @@ func (a *Alerts) Raise(now time.Duration, raised []policy.Raised, limits []event
 	for i := range current {
 		c := &current[i]
 		if a.fired[c.ID()] = true; !before[c.ID()] {
-			a.out.Say(now, "alert", fmt.Sprintf("would tell %s: %s fires (%s), %s (dry run)", a.would, c.Name(), c.Severity(), c.Summary))
+			a.out.Say(now, "alert", fmt.Sprintf("would alert %s: %s (%s), %s (dry run)", a.would, c.Name(), c.Severity(), c.Summary))
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestAlertsDryRun(t *testing.T) {
 	for i, current := range [][]policy.Raised{raised(t), raised(t), nil, raised(t)} {
 		s.Alerts.Raise(time.Duration(i)*time.Minute, current, nil)
 	}
-	if n := s.said.count("would tell webhook+https://h/…: "); n != 2 || len(s.said.all) != 2 {
+	if n := s.said.count("would alert webhook+https://h/…: "); n != 2 || len(s.said.all) != 2 {
 		t.Errorf("%q", s.said.all)
 	}
 	s.Alerts.Close(true)

@@ -89,7 +89,7 @@ func (c *Comment) warning(now time.Duration, l *event.Limit, room alert.Headroom
 		return
 	}
 	c.written, c.at = c.written+1, now
-	words := fmt.Sprintf("memory %s of %v on %s at %s", text.Percent(l.Ratio()), l.Limit, c.out.Run.Node, time.Now().Format(time.TimeOnly))
+	words := fmt.Sprintf("memory %s of %s on %s at %s", text.Percent(l.Ratio()), l.Limit.Typed(), c.out.Run.Node, time.Now().Format(time.TimeOnly))
 	if c.out.set.DryRun {
 		c.out.Say(now, "comment", wouldComment(c.job, words))
 		return
@@ -98,7 +98,7 @@ func (c *Comment) warning(now time.Duration, l *event.Limit, room alert.Headroom
 }
 
 func wouldComment(job, text string) string {
-	return "would write into the comment of job " + job + ": " + slurm.Comment + text + " (dry run)"
+	return "would set the comment of job " + job + ": " + slurm.Comment + text + " (dry run)"
 }
 
 // write writes the comment on the side. A failure goes to failed before it is over.
@@ -132,7 +132,7 @@ func (c *Comment) Last(exit *event.Exit, rank int, within time.Duration) func() 
 		words = fmt.Sprintf("rank %d %s", rank, words)
 	}
 	if b := exit.Binding; b != nil {
-		words += fmt.Sprintf("; at most %s of %v on %s", text.Percent(b.Ratio()), b.Limit, c.out.Run.Node)
+		words += fmt.Sprintf("; at most %s of %s on %s", text.Percent(b.Ratio()), b.Limit.Typed(), c.out.Run.Node)
 	}
 	if exit.Advice != 0 {
 		words += "; next time --mem=" + policy.MemArg(exit.Advice)

@@ -36,6 +36,7 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	}
 	f.Record.list(&out, e.Took, e.Now, listing)
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
+	f.delayed.end()
 	f.Lines.Summary(func(style text.Style) []string { return render.Summary(&brief, style) }, &brief)
 	var closing sync.WaitGroup
 	closing.Go(f.Alerts.Comment.Last(&out, e.Rank, comment))
@@ -72,6 +73,7 @@ func (f *Fan) EndFollowing(e *Ending) {
 	out.Watched, out.Cancelled = event.WatchedRank, asked
 	f.Record.list(&out, e.Took, e.Now, listing)
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
+	f.delayed.end()
 	if !e.Said || e.Code != 0 || e.Signal != 0 {
 		brief := analysis.BriefOf(&out)
 		f.name(&brief)

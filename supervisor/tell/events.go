@@ -31,7 +31,8 @@ func newEvents(lines Lines, set *settings.Settings, run Run) *events {
 	if run.Job != nil && run.Job.Nodes > 1 {
 		lines = onNode{lines, run.Node}
 	}
-	e := &events{Log: NewLog(lines), Run: run, set: set, failed: failures{queue: make(chan *Failure, 16)}}
+	e := &events{Run: run, set: set, failed: failures{queue: make(chan *Failure, 16)}}
+	e.Log = NewLog(lines, func() bool { return e.Run.brief() })
 	e.sinks = []Sink{&e.Clients, streamed{e}, recorded{e}}
 	if set.Events != "" {
 		e.stream = event.NewStream(set.Events, func(err error) {
@@ -95,12 +96,19 @@ func (e *events) Note(name event.Name, make func(event.Head) any) {
 	}
 }
 
+// partStart is the part of faults in what a run was started with.
+const partStart = "start"
+
 // Fault tells once that a part of ours does not work.
 func (e *events) Fault(now time.Duration, part string, err error) {
 	if !e.Once(part, err.Error()) {
 		return
 	}
-	e.fault(now, part, fmt.Sprintf("%s: %v", part, err))
+	line := err.Error()
+	if part != partStart { // those are about settings, and name what they are about
+		line = part + ": " + line
+	}
+	e.fault(now, part, line)
 	e.faultEvent(part, err.Error())
 }
 

@@ -63,6 +63,7 @@ func (f *Fan) See(v *view.View) {
 
 // Look hands on a look.
 func (f *Fan) Look(l *Look) {
+	f.Tick(l.Now)
 	f.samples.put(l, f.Run.Interval, f.Costs)
 	f.record(l, false)
 	f.Textfile.look(l, false, f.Readers.Kills, f.Costs)

@@ -178,7 +178,7 @@ func TestFaultsAreAllInTheStream(t *testing.T) {
 		s.Fault(0, "limits", errors.New(fmt.Sprint("kind ", i)))
 	}
 	s.Fault(0, "loader", errors.New("it is broken"))
-	if n := s.said.count("different faults were told"); n != 1 {
+	if n := s.said.count("different faults so far"); n != 1 {
 		t.Errorf("said %d times that there are too many", n)
 	}
 	if n := s.said.count("limits: kind "); n < maxKnown || n > maxKnown+2*freely {

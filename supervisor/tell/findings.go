@@ -25,6 +25,7 @@ type toldFinding struct {
 	trust float64   // the most it was trusted
 	bytes rss.Bytes // what it had cost then
 	said  bool      // … on stderr
+	file  string    // … naming that file
 }
 
 // pressing is how full the binding limit is when a finding is written to stderr: with
@@ -51,9 +52,9 @@ func (f *Findings) tell(now time.Duration, d event.Diagnosis, presses bool) {
 		t.trust, t.bytes = max(t.trust, d.Confidence.Trust()), max(t.bytes, d.Bytes)
 		f.out.Put(event.NameDiagnosis, func(h event.Head) any { d.Head = h; return d })
 	}
-	if !t.said && presses {
-		t.said = true
-		f.out.Say(now, "diagnosis", phrase.Finding(&d))
+	if presses && (!t.said || d.File != "" && t.file != d.File) {
+		t.said, t.file = true, d.File
+		f.out.Say(now, "growth line", phrase.Growth(&d))
 	}
 	if f.told == nil {
 		f.told = map[findingKey]toldFinding{}

@@ -15,6 +15,63 @@ type Limits struct {
 	out    *events
 	beside map[event.LimitID]bool // limits beside memory that were told
 	end    time.Time              // the job's end as an event has it
+	first  event.LimitID          // the limit that the first lines introduced
+	known  map[event.LimitID]bool // the limits that a line has introduced
+}
+
+// room introduces the limit that leaves the least room.
+func (t *Limits) room(v *view.View) {
+	line, of := phrase.Room(v.Limits)
+	t.out.Info(line)
+	t.first = of
+	t.introduced(of)
+}
+
+// named says that a line about a limit has to name it. A limit on memory that no line has
+// introduced is introduced first.
+func (t *Limits) named(now time.Duration, l *event.Limit) bool {
+	of := l.ID()
+	if of == t.first {
+		return false
+	}
+	if l.Name.Memory() && !t.known[of] {
+		t.introduced(of)
+		t.out.SayOf(now, Kind{Name: "limit", Thing: "limit line"}, phrase.Introduce(l))
+	}
+	return true
+}
+
+func (t *Limits) introduced(of event.LimitID) {
+	if t.known == nil {
+		t.known = map[event.LimitID]bool{}
+	}
+	t.known[of] = true
+}
+
+// About writes a line about a decision: what was done behind how full the limit is, nil for
+// one that was not read. share has more about that: ", +300 MiB/s".
+func (f *Fan) About(now time.Duration, d *event.Decision, l *event.Limit, share, what string) {
+	of := Kind{Name: d.Rule + "@" + string(d.Limit), Thing: d.Action.Row().Thing}
+	if d.Limit == event.LimitTime && d.ETA != nil {
+		f.SayOf(now, of, phrase.JobEnds(*d.ETA)+": "+what)
+		return
+	}
+	if l == nil {
+		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
+	}
+	of.Share = l.Ratio()
+	f.SayOf(now, of, phrase.Share(l, f.Limits.named(now, l))+share+": "+what)
+}
+
+// Near writes that a rule warns. more has a forecast.
+func (f *Fan) Near(now time.Duration, d *event.Decision, l *event.Limit, more string) {
+	of := Kind{Name: d.Rule + "@" + string(d.Limit), Thing: d.Action.Row().Thing}
+	if d.Limit == event.LimitTime && d.ETA != nil {
+		f.SayOf(now, of, phrase.JobEnds(*d.ETA))
+		return
+	}
+	of.Share = l.Ratio()
+	f.SayOf(now, of, phrase.Near(l, f.Limits.named(now, l))+more)
 }
 
 // endMoves is by how much the job's end must move to be told again.
@@ -46,10 +103,11 @@ func (t *Limits) Tell(now time.Duration, before, v *view.View) (found []event.Li
 		t.out.Put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 		switch {
 		case old != nil:
-			t.out.Say(now, "limit", fmt.Sprintf("the limit %s was %s and is %s now %s", l.Name, l.Name.Amount(old.Limit), l.Name.Amount(l.Limit), phrase.Against(l)))
+			t.out.Say(now, "limit", fmt.Sprintf("limit %s is now %s, was %s", l.Name, phrase.Size(l), phrase.Size(old)))
 			continue
 		case l.Name == event.LimitCgroup && !t.out.Run.WholeJob:
-			t.out.Say(now, "limit", fmt.Sprintf("a process of the tree runs in cgroup %s: limit %v, %s used", l.Level, l.Limit, text.Percent(l.Ratio())))
+			t.introduced(l.ID())
+			t.out.Say(now, "limit", fmt.Sprintf("limit %s, %s used: cgroup %s of a process", phrase.Size(l), text.Percent(l.Ratio()), l.Level))
 		}
 		found = append(found, *l)
 	}
@@ -74,7 +132,6 @@ func (t *Limits) jobEnd(now time.Duration, at time.Time, l *event.Limit, known b
 	t.end = end
 	t.out.Put(event.NameLimit, func(h event.Head) any { return event.Found{Head: h, Limit: *l} })
 	if known {
-		t.out.Say(now, "limit", fmt.Sprintf("the job's end was %s and is %s now (%s)",
-			was.Format(time.DateTime), end.Format(time.DateTime), l.LimitSource))
+		t.out.Say(now, "limit", fmt.Sprintf("the job ends %s now, was %s", end.Format(time.DateTime), was.Format(time.DateTime)))
 	}
 }

@@ -32,7 +32,7 @@ func TestLimits(t *testing.T) {
 	if len(all) != 3 || all[0]["level"] != "/a" || all[0]["limit_bytes"] != 600.0 || all[1]["level"] != "/c" || all[2]["limit"] != "maps" {
 		t.Errorf("told of %v", all)
 	}
-	if s.said.count("a process of the tree runs in cgroup /c: limit 5 B") != 1 || s.said.count("the limit cgroup was 1000 B and is 600 B now") != 1 {
+	if s.said.count("limit 5 B, 0 % used: cgroup /c of a process") != 1 || s.said.count("limit cgroup is now 600 B, was 1000 B") != 1 {
 		t.Errorf("%q", s.said.all)
 	}
 }
@@ -47,7 +47,7 @@ func TestJobEndMoves(t *testing.T) {
 		told    int
 	}{{600, 600, 0}, {600, 604, 0}, {604, 660, 1}, {660, 60, 2}, {60, 0, 2}} {
 		s.Limits.Tell(time.Duration(i)*time.Minute, at(c.was), at(c.is))
-		if n := s.said.count("the job's end was "); n != c.told {
+		if n := s.said.count("the job ends "); n != c.told {
 			t.Errorf("%d: told %d times, want %d", i, n, c.told)
 		}
 	}

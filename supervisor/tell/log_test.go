@@ -2,6 +2,7 @@ package tell
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,37 +28,71 @@ func (l *lines) count(part string) (n int) {
 	return n
 }
 
+func old() bool { return false }
+
+// TestLinesAreRationed: the first lines of a kind are written, the rest are counted in one
+// line a minute, and where nothing was counted there is none.
 func TestLinesAreRationed(t *testing.T) {
 	var said lines
-	l := NewLog(&said)
+	l := NewLog(&said, old)
+	trim, recycle := Kind{Name: "85%:trim@user", Thing: "trim"}, Kind{Name: "90%:recycle@user", Thing: "recycle"}
 	now := time.Duration(0)
-	for i := range 30 { // one a second
+	for i := range 34 { // one a second
 		now += time.Second
-		l.Say(now, "trim", fmt.Sprintf("line %d", i))
+		trim.Share = 0.85 + float64(i%10)/100
+		l.SayOf(now, trim, fmt.Sprintf("trimmed %d", i))
 	}
-	if len(said.all) != freely {
-		t.Errorf("%d lines, want the first %d", len(said.all), freely)
+	for i := range 10 {
+		now += time.Second
+		l.SayOf(now, recycle, fmt.Sprintf("recycled %d", i))
 	}
-	if last := said.last(); last != "line 4 (more like it: one line a minute at most)" {
-		t.Errorf("said %q", last)
+	if len(said.all) != 2*freely || said.last() != "recycled 2" {
+		t.Fatalf("said %q", said.all)
 	}
-	l.Say(now, "recycle", "of another kind")
-	if len(said.all) != freely+1 {
-		t.Error("another kind pays for this one")
+	for range 60 {
+		now += time.Second
+		l.Tick(now)
 	}
-	l.Say(now+ration, "trim", "the next")
-	if last := said.last(); last != "the next (and 25 more like it since the last)" {
-		t.Errorf("said %q", last)
+	if len(said.all) != 2*freely+1 || said.last() != "last minute: 31 trims, 7 recycles, peak 94 %" {
+		t.Errorf("said %q", said.all)
 	}
-	l.Say(now+2*ration, "trim", "one more")
-	if last := said.last(); last != "one more" {
-		t.Errorf("said %q", last)
+	l.Tick(now + time.Hour)
+	l.SayOf(now+time.Hour, trim, "the next")
+	if len(said.all) != 2*freely+2 || said.last() != "the next" {
+		t.Errorf("said %q", said.all)
+	}
+}
+
+// TestBriefRunsHaveNoStart: the first lines wait until the run has lived long enough or
+// something happens, and are forgotten where it ends before. A warning waits for nothing.
+func TestBriefRunsHaveNoStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(*Log, *bool)
+		want []string
+	}{
+		"brief":             {func(*Log, *bool) {}, []string{"a warning", "summary"}},
+		"long":              {func(l *Log, young *bool) { *young = false; l.Tick(Brief) }, []string{"a warning", "watching", "summary"}},
+		"something happens": {func(l *Log, _ *bool) { l.Say(0, "trim", "trimmed") }, []string{"a warning", "watching", "trimmed", "summary"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said lines
+			young := true
+			l := NewLog(&said, func() bool { return young })
+			l.Info("watching")
+			l.Warn("a warning")
+			c.then(l, &young)
+			l.delayed.end()
+			l.Info("summary")
+			if !slices.Equal(said.all, c.want) {
+				t.Errorf("said %q", said.all)
+			}
+		})
 	}
 }
 
 func TestLinesRepeatWhatHappensAgain(t *testing.T) {
 	var said lines
-	l := NewLog(&said)
+	l := NewLog(&said, old)
 	l.Say(time.Minute, "a@job", "memory 80 %")
 	l.Say(time.Minute+time.Millisecond, "a@step", "memory 80 %") // step and job stand at the same
 	if len(said.all) != 1 {
@@ -70,7 +105,7 @@ func TestLinesRepeatWhatHappensAgain(t *testing.T) {
 }
 
 func TestOnce(t *testing.T) {
-	l := NewLog(&lines{})
+	l := NewLog(&lines{}, old)
 	if !l.Once("part", "text") || l.Once("part", "text") || !l.Once("part", "other") || !l.Once("other", "text") {
 		t.Error("not each once")
 	}

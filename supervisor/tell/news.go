@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
@@ -56,26 +57,33 @@ func (f *Fan) Loaders(now time.Duration, said []loader.Said, news view.News) {
 	}
 }
 
-// Budget tells once that workers keep to one, n of them to each of mapped pages.
-func (f *Fan) Budget(each, rung rss.Bytes, n int) {
+// Budget tells once that n workers keep to each of mapped pages.
+func (f *Fan) Budget(each rss.Bytes, n int) {
 	if n > 0 && f.Once("budget", "") {
-		f.Info(fmt.Sprintf("%d loader workers keep to %v of mapped file pages each, so that all stays below %v; what they drop stays in the page cache",
-			n, each, rung))
+		f.Info(fmt.Sprintf("%s up to %s of mapped pages each", holders(n), each.Typed()))
 	}
 }
 
+// holders is "1 worker holds", "3 workers hold".
+func holders(n int) string {
+	if n == 1 {
+		return "1 worker holds"
+	}
+	return text.Count(n, "worker") + " hold"
+}
+
 // SHMUsers tells who holds what in /dev/shm, if that is known now.
-func (f *Fan) SHMUsers(now time.Duration, text string) {
-	if text != "" {
-		f.Say(now, "holders", text)
+func (f *Fan) SHMUsers(now time.Duration, line string) {
+	if line != "" {
+		f.Say(now, "/dev/shm line", line)
 	}
 }
 
 // Cured tells of a cure: an event each time, a line once.
-func (f *Fan) Cured(now time.Duration, c event.Cure, text string) {
+func (f *Fan) Cured(now time.Duration, c event.Cure, line string) {
 	f.Put(event.NameCure, func(h event.Head) any { c.Head = h; return c })
-	if f.Once("cure", text) {
-		f.Say(now, "cure", text)
+	if f.Once("cure", line) {
+		f.Say(now, "remedy line", line)
 	}
 }
 

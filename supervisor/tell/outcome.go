@@ -58,7 +58,7 @@ func (f *Fan) Skipped(now time.Duration, s *policy.Skipped, l *event.Limit) {
 		})
 	})
 	// The detail may name another process each time, and faults share the room.
-	if f.Once("skip", s.Rule.String()+"@"+string(s.On.Name)+string(s.Reason)) {
-		f.Say(now, "skip", phrase.Occasion(&event.Decision{Limit: s.On.Name, ETA: s.ETA}, l)+": "+s.Rule.Action.Useless(s.Rule.Arg)+" ("+why+")")
+	if f.Once("skip", string(s.Rule.Action)+s.Rule.Arg+"@"+string(s.On.Name)+string(s.Reason)) {
+		f.SayOf(now, Kind{Name: "skipped " + string(s.Rule.Action), Thing: "skipped action"}, phrase.SkippedRule(&s.Rule, s.On.Name, s.Reason, s.Detail))
 	}
 }

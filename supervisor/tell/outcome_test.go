@@ -40,7 +40,7 @@ func TestSkipsLeaveRoomForFaults(t *testing.T) {
 			Rule: rule, On: l.ID(), Used: l.Used, LimitSize: l.Limit, Reason: event.ReasonNotCaught, Detail: fmt.Sprint("USR2, process ", pid+1),
 		}, l)
 	}
-	if n := s.said.count("signal=USR2 is not sent (the process does not catch this signal, USR2, process 1)"); n != 1 {
+	if n := s.said.count("signal=USR2 skipped: the process has no handler for this signal (USR2, process 1)"); n != 1 {
 		t.Errorf("%q", s.said.all)
 	}
 	if s.Fault(0, "loader", errors.New("it is broken")); s.said.count("loader: it is broken") != 1 {

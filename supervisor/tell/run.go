@@ -104,6 +104,13 @@ func (r *Run) Took(since time.Time) time.Duration {
 	return max(since.Sub(r.Begun), 0) + time.Since(since)
 }
 
+// brief says that the run has not lived for [Brief] yet. It is false where we attached to
+// what runs already, or do not know the start.
+func (r *Run) brief() bool {
+	now := Monotonic()
+	return r.Holder != 0 && r.BegunMono > 0 && now >= r.BegunMono && now-r.BegunMono < Brief
+}
+
 // Label is a short word for the run, made of its name.
 func (r *Run) Label() string { return record.Label(r.ID) }
 

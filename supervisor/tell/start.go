@@ -31,18 +31,19 @@ type Start struct {
 func (f *Fan) Start(s *Start, v *view.View) {
 	f.Put(event.NameStart, func(h event.Head) any { return f.startEvent(h, s, v) })
 	if f.Run.Holder == 0 {
-		line := phrase.Watching(f.Run.Command, s.PID, v.Limits)
+		line := phrase.Watching(f.Run.Command, s.PID)
 		if f.Run.WholeJob {
-			line = phrase.WatchingJob(s.Job, s.Steps, len(v.Sample.Procs), v.Limits)
+			line = phrase.WatchingJob(s.Job, s.Steps, len(v.Sample.Procs))
 		}
 		f.Info(line)
+		f.Limits.room(v)
 		for _, text := range s.Cannot {
-			f.Info("from outside: " + text)
+			f.Info("attached: " + text)
 		}
 		return
 	}
 	if s.Attempt > 1 {
-		f.Warn(fmt.Sprintf("the watcher had ended and was started again (attempt %d); the command was not touched", s.Attempt))
+		f.Warn(fmt.Sprintf("the watcher had ended and was restarted (attempt %d); the command ran on", s.Attempt))
 	}
 	if s.Outer != 0 && (!f.Sum.Led || s.Rank <= 0) { // of several ranks one says it
 		f.Warn(phrase.Nested(s.Outer, f.set.Dir != ""))
@@ -50,7 +51,8 @@ func (f *Fan) Start(s *Start, v *view.View) {
 	if f.Sum.Led {
 		return
 	}
-	f.Info(phrase.Watching(f.Run.Command, s.PID, v.Limits))
+	f.Info(phrase.Watching(f.Run.Command, s.PID))
+	f.Limits.room(v)
 	if text := phrase.NoExec(s.Slurm, s.Batch, s.Parent); text != "" && s.Outer == 0 { // the outer says it
 		f.Warn(text)
 	}
@@ -65,7 +67,9 @@ func (f *Fan) NoteStart(s *Start, v *view.View) {
 
 // StartAgain says that the lead fell to us, in the place of the first line.
 func (f *Fan) StartAgain(s *Start, v *view.View) {
-	f.Info(fmt.Sprintf("rank %d leads on this node now, the one before has ended; %s", s.Rank, phrase.Watching(f.Run.Command, s.PID, v.Limits)))
+	f.Info(fmt.Sprintf("rank %d leads on this node now, the last leader has ended", s.Rank))
+	f.Info(phrase.Watching(f.Run.Command, s.PID))
+	f.Limits.room(v)
 }
 
 func (f *Fan) startEvent(h event.Head, s *Start, v *view.View) event.Start {

@@ -148,9 +148,9 @@ func (x *Textfile) look(l *Look, decided bool, kills func() []limit.Kills, costs
 // be for the same reason as before.
 func (x *Textfile) tell(now time.Duration, why error) {
 	if why == nil {
-		x.out.Say(now, "textfile", fmt.Sprintf("textfile: %s is written again", x.out.set.Textfile))
+		x.out.Say(now, "textfile", "textfile: written again")
 		return
 	}
-	x.out.ration(now, "fault textfile", fmt.Sprintf("textfile: %v; the command runs on", why), x.out.Warn)
+	x.out.ration(now, Kind{Name: "fault textfile", Thing: "fault"}, fmt.Sprintf("textfile: %v; the command runs on", why), x.out.Warn)
 	x.out.faultEvent("textfile", why.Error())
 }

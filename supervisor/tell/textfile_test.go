@@ -19,7 +19,7 @@ func TestTextfileNews(t *testing.T) {
 		s.Textfile.tell(now+2*time.Second, nil)
 	}
 	for line, want := range map[string]int{
-		"textfile: cannot write to D: no space left on device; the command runs on": 2, "textfile: /metrics is written again": 2,
+		"textfile: cannot write to D: no space left on device; the command runs on": 2, "textfile: written again": 2,
 	} {
 		if n := s.said.count(line); n != want {
 			t.Errorf("%d times, want %d: %s\n%q", n, want, line, s.said.all)

@@ -137,14 +137,8 @@ func (w *Workers) excused(p *rss.Proc, commands []rss.ProcID) bool {
 	return true
 }
 
-// NoHello says why no process can be asked for anything though loaders are talked to.
-func (w *Workers) NoHello() string {
-	const text = "no PyTorch loader said hello"
-	if w.hook.why == "" {
-		return text
-	}
-	return text + " (" + w.hook.why + ")"
-}
+// NoHello is what keeps the hook out of a training, empty where nothing is known to.
+func (w *Workers) NoHello() string { return w.hook.why }
 
 // Unhooked is a training that the loader hook does not reach.
 type Unhooked struct {
@@ -166,12 +160,12 @@ func (a *hookAnswer) unhooked() *Unhooked {
 
 // Line says so, with the cure. ptrace says that its workers are trimmed by ptrace.
 func (u *Unhooked) Line(ptrace bool) string {
-	follows, more := "Its workers are neither trimmed nor replaced", "; --trim auto trims them without the hook"
+	follows, more := "no trim, no recycle", "; or --trim auto, which needs no hook"
 	if ptrace {
-		follows, more = "Its workers are trimmed by ptrace alone, and not replaced", ""
+		follows, more = "no recycle", ""
 	}
-	return fmt.Sprintf("the loader hook does not reach process %d (%s), which has loaded PyTorch: %s. %s; to change that %s%s",
-		u.PID, text.Cut(text.Plain(u.Comm), 16), u.Why, follows, strings.Join(u.cures, ", and "), more)
+	return fmt.Sprintf("the hook does not reach process %d (%s), so %s: %s; to fix it, %s%s",
+		u.PID, text.Cut(text.Plain(u.Comm), 16), follows, u.Why, strings.Join(u.cures, ", and "), more)
 }
 
 type obstacle struct {

@@ -248,7 +248,7 @@ func TestOtherPIDs(t *testing.T) {
 		t.Errorf("limits: %v of process %d\n%s", err, got.PID, r.stderr)
 	}
 	mounted := finish(t, exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", binary, "run", "--record", "none", "--", "true"))
-	if mounted.status != 0 || !strings.Contains(mounted.stderr, "watching true (process ") {
+	if mounted.status != 0 || strings.Contains(mounted.stderr, says) {
 		t.Errorf("with its own /proc: status %d, said\n%s", mounted.status, mounted.stderr)
 	}
 }

@@ -31,7 +31,7 @@ func TestAttach(t *testing.T) {
 	p.Do("grow 150")
 	p.Do("signals")
 	p.Do("grow 20")
-	w.Await("memory 8")
+	w.Await(" 8")
 	p.End()
 	all := w.Ended(0)
 	start, end := all[event.NameStart][0], all[event.NameExit][0]
@@ -42,9 +42,9 @@ func TestAttach(t *testing.T) {
 		t.Errorf("exit %v", end)
 	}
 	wardentest.Says(t, w.Stderr.String(),
-		"(process "+p.PID()+"): 200 MiB may be used",
-		"from outside: rsswarden did not start it: its exit status will not be known",
-		"from outside: workers of PyTorch loaders are neither trimmed nor recycled: no loader hook",
+		"("+p.PID()+")\n", "limit 200 MiB, ",
+		"attached: rsswarden did not start it: its exit status will not be known",
+		"attached: workers of PyTorch loaders are neither trimmed nor recycled: no loader hook",
 		"USR1 sent to process "+p.PID(),
 		"? process "+p.PID()+" has ended, its parent knows how",
 	)
@@ -292,7 +292,7 @@ func TestAttachUnderRun(t *testing.T) {
 	cmd.Env = wardentest.Env("TMPDIR="+dir, "XDG_CACHE_HOME="+dir)
 	run := wardentest.StartTalk(t, cmd)
 	w := wardentest.StartAttach(t, nil, "--limit", "7M", run.Hear())
-	w.Await("trim is of no use (not supported here, rsswarden (process " + run.PID() + ") started it and does that; two must not)")
+	w.Await("trim skipped: rsswarden (process " + run.PID() + ") started it and does that")
 	files, err := filepath.Glob(dir + "/rsswarden-*/*/ctl.*")
 	if err != nil || len(files) > 0 {
 		t.Errorf("%v, %v", files, err)
@@ -307,9 +307,9 @@ func TestAttachToOthers(t *testing.T) {
 	p := wardentest.StartPuppet(t, os.Geteuid())
 	w := wardentest.StartAttach(t, wardentest.AttachAs(t, 65534), "--limit", "200M", "--at", "50%:signal=USR1", p.PID())
 	p.Do("grow 120")
-	w.Await("signal=USR1 did not work")
+	w.Await("signal=USR1 failed")
 	p.Do("grow 50")
-	w.Await("memory 8")
+	w.Await(" 8")
 	p.End()
 	w.Ended(0)
 	for _, want := range []string{

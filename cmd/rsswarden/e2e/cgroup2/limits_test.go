@@ -55,7 +55,7 @@ func limitThatBinds(t *testing.T) {
 		return find(t, s.Limits, event.LimitCgroup, step).Used > 20*rss.MiB
 	})
 	r.ends(0)
-	r.says("200 MiB may be used", "limit from step/memory.max", "finished, memory fine")
+	r.says("limit 200 MiB, ", ": cgroup, the kernel kills at it", "finished, memory fine")
 	if p := r.last().Peaks.Cgroup; p == nil || *p < 20*rss.MiB || *p > 60*rss.MiB {
 		t.Errorf("the peak is %v", p)
 	}
@@ -117,7 +117,7 @@ func loweredLive(t *testing.T) {
 		t.Error("the eater still runs above the limit")
 	}
 	r.ends(137)
-	r.says("the limit cgroup was 400 MiB and is 128 MiB now")
+	r.says("limit cgroup is now 128 MiB, was 400 MiB")
 }
 
 // pageCache: what is read and written fills the charge up to the limit and is

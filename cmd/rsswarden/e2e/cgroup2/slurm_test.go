@@ -367,7 +367,7 @@ func (e *ended) says(words string) {
 func paced(command string, times int) string {
 	begin := ":"
 	if command != "" {
-		begin = `until grep -q "may be used" out; do sleep 0.1; done`
+		begin = `until grep -q watching out; do sleep 0.1; done`
 	}
 	return fmt.Sprintf(`(%s; i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; [ $i -lt 4 ] || sleep 0.4; i=$((i+1)); done) | %s /guest/program`+"\n",
 		begin, times, 10*rss.MiB, command)

@@ -95,9 +95,9 @@ func TestJSONLines(t *testing.T) {
 		says   string // in the msg or hint of a line
 		level  string // of that line
 	}{
-		{"a run", []string{"--", "true"}, "", 0, "watching true", "info"},
-		{"a ladder that cannot help", []string{"--limit", "1M", "--", "sleep", "0.5"}, "", 0, "is of no use", "info"},
-		{"a stop", []string{"--limit", "1M", "--at", "90%:stop", "--", "sleep", "100"}, "", 137, "stopping the command", "info"},
+		{"a run", []string{"--", "sleep", "2.2"}, "", 0, "watching sleep", "info"},
+		{"a ladder that cannot help", []string{"--limit", "1M", "--", "sleep", "0.5"}, "", 0, "recycle skipped: ", "info"},
+		{"a stop", []string{"--limit", "1M", "--at", "90%:stop", "--", "sleep", "100"}, "", 137, "stopping: SIGTERM now", "info"},
 		{"a warning", []string{"--events", "/proc/events", "--", "true"}, "", 0, "cannot open events file", "warn"},
 		{"a misspelt variable", []string{"--", "true"}, "RSSWARDEN_LIMT=3G", 0, "did you mean RSSWARDEN_LIMIT?", "warn"},
 		{"a watcher that dies", []string{"--interval", "50ms", "--", "sleep", "2"}, "RSSWARDEN_FAULT=panic", 0, "the watcher died", "warn"},

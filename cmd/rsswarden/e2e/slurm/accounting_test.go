@@ -436,7 +436,7 @@ func TestLimitShrinksUnderAJob(t *testing.T) {
 		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte("160M"), 0))
 	}
 	got := run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-		return r.Over() || strings.Contains(r.Stderr, "the limit cgroup was 900 MiB and is 160 MiB now") && strings.Contains(r.Stderr, "memory 8")
+		return r.Over() || strings.Contains(r.Stderr, "limit cgroup is now 160 MiB, was 900 MiB") && strings.Contains(r.Stderr, " % of 160 MiB")
 	})
 	s.Cancel(t, run.ID)
 	run.Wait(t)

@@ -75,9 +75,9 @@ func TestAttachSlurmLinux(t *testing.T) {
 		t.Errorf("of the batch step, which is a shell and srun: %v", batch)
 	}
 	wardentest.Says(t, a.stderr.String(),
-		"watching job "+run.ID+" on this node", "steps 0 and batch",
-		"% of 300 MiB of step "+run.ID+".0 (slurmstepd kills on summed RSS; limit from --mem, read from RLIMIT_RSS)",
-		": USR1 sent to processes ", "job "+run.ID+" has no process left on this node", "from outside: ",
+		"watching job "+run.ID+" here: steps 0 and batch, ",
+		"slurm, Slurm kills at summed RSS", "slurm step "+run.ID+".0 ", " % of 300 MiB",
+		": USR1 sent to processes ", "job "+run.ID+" has no process left on this node", "attached: ",
 	)
 	if end := all[event.NameExit][0]; end["by"] != "command" || end["code"] != nil || end["signal"] != nil {
 		t.Errorf("exit %v", end)

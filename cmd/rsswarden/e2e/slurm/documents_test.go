@@ -18,7 +18,7 @@ func TestReadmeJob(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	bin := filepath.Dir(c.Install(t, binary))
 	run := c.Submit(t, rsstest.Block(t, "## Use it in a job"), "--export=ALL,PATH="+bin+":/usr/bin:/bin", "--chdir="+readmeFolder(t, c, bin))
-	if got := run.Wait(t); got.State != "COMPLETED" || got.Stdout != "trained\n" || !strings.Contains(got.Stderr, "slurmstepd kills on summed RSS") {
+	if got := run.Wait(t); got.State != "COMPLETED" || got.Stdout != "trained\n" {
 		t.Errorf("%s, stdout %q\n%s", got.State, got.Stdout, got.Stderr)
 	}
 }

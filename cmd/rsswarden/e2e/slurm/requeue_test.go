@@ -66,8 +66,8 @@ func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err er
 		return "", fmt.Errorf("it did not go on from step %s", m[1])
 	case strings.Contains(got.Stdout, "turn 2"):
 		return "", fmt.Errorf("it was requeued twice")
-	case !strings.Contains(got.Stderr, "second life of job "+run.ID+": the first was put back into the queue at ") || !strings.Contains(got.Stderr, "it had 300 MiB and this one has 600\n"):
-		return "", fmt.Errorf("the second life does not tell of the first")
+	case !strings.Contains(got.Stderr, "second attempt of job "+run.ID+": the first was requeued at ") || !strings.Contains(got.Stderr, "it had 300 MiB and this one has 600\n"):
+		return "", fmt.Errorf("the second attempt does not tell of the first")
 	}
 	for line := range strings.Lines(got.Stderr) {
 		if strings.Contains(line, "↻ requeued with 600M") {
@@ -161,8 +161,8 @@ func TestRequeueRefused(t *testing.T) {
 		args        []string
 		says        string
 	}{
-		{"--no-requeue", "exec", []string{"--no-requeue"}, "the job is not requeued (the job cannot be requeued, it may not be requeued (--no-requeue, or JobRequeue=0 of this site)"},
-		{"a script in between", "", nil, "the job is not requeued (the job cannot be requeued, the batch script stands between Slurm and rsswarden"},
+		{"--no-requeue", "exec", []string{"--no-requeue"}, "requeue skipped: it may not be requeued (--no-requeue, or JobRequeue=0 of this site)"},
+		{"a script in between", "", nil, "requeue skipped: the batch script stands between Slurm and rsswarden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newRequeueStand(t, slurmtest.Cgroup, "")

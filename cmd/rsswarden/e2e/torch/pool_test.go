@@ -160,7 +160,7 @@ func TestPoolOwnerIsSpared(t *testing.T) {
 					recycled++
 				}
 			}
-			if text := stderr.String(); recycled < 1 || !strings.Contains(text, "TERM sent to process ") {
+			if text := stderr.String(); recycled < 1 || !strings.Contains(text, "recycled worker ") {
 				t.Errorf("recycled %d workers\n%s", recycled, text)
 			}
 		})
