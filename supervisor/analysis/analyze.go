@@ -16,7 +16,7 @@ import (
 type Input struct {
 	Runs  []*record.Run
 	Slurm *SlurmSays // nil where it was not asked
-	Now   time.Time  // in whose zone times are told
+	Now   time.Time  // in whose zone times are shown
 	// Timeline says that what is drawn is wanted too.
 	Timeline bool
 }

@@ -43,7 +43,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestPeakBetweenSamples: the most that a run told of at its end is what its limit tells
+// TestPeakBetweenSamples: the maximum that a run reported at its end is its limit's peak
 // of, though no sample has so much.
 func TestPeakBetweenSamples(t *testing.T) {
 	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()

@@ -48,7 +48,7 @@ const (
 	EndCrashSlurm    // that Slurm alone knows of
 	EndStepKillSlurm // that Slurm alone knows of
 	EndHolderKilled
-	EndAbrupt // the record breaks off with nothing near
+	EndAbrupt // the record ends with nothing near
 	EndSHM
 	EndCount   // mappings or descriptors
 	EndUsedUp  // tasks or address space
@@ -89,18 +89,18 @@ type Case struct {
 }
 
 const (
-	// full is the share of /dev/shm from which on a failure is laid to it where no
+	// full is the share of /dev/shm from which on a failure is attributed to it where no
 	// SIGBUS speaks for it.
 	full = 0.98
 	// mayBe is the share from which on a sentence says that a limit may have had
 	// to do with it.
 	MayBe = 0.95
 	// mayClose is the share of a memory limit from which on a record that breaks
-	// off may be laid to it: as much as most can grow by between the last sample
+	// off may be attributed to it: as much as most can grow by between the last sample
 	// and the kill. closeWithin is the time in which it would have been full.
 	mayClose    = 0.75
 	closeWithin = 5 * time.Second
-	// termToKill is how long after a SIGTERM an end is laid to it: KillWait of
+	// termToKill is how long after a SIGTERM an end is attributed to it: KillWait of
 	// slurm.conf, which is 30 s by default, and some more.
 	termToKill = 3 * time.Minute
 	// endSlack is how much earlier than the job's end Slurm's SIGTERM may come:
@@ -327,7 +327,7 @@ type LimitState struct {
 func (b *LimitState) near() bool { return near(b.Ratio(), b.Rate) }
 
 // closing says that a limit which was not near yet was on its way to be: a record
-// that breaks off with no other reason is laid to it.
+// that ends with no other reason is attributed to it.
 func (b *LimitState) closing() bool {
 	left := float64(b.Limit.Limit) - float64(b.Used)
 	return b.Ratio() >= mayClose && b.growth > 0 && left <= b.growth*closeWithin.Seconds()
@@ -367,7 +367,7 @@ func (q *Case) State(i int) (b LimitState, ok bool) {
 }
 
 // reach orders limits by how near they were: what grew into its limit before
-// what merely stood high.
+// what was merely high.
 func (b *LimitState) reach() float64 {
 	if b.Rate > 0 && b.Ratio() >= 0.5 {
 		return max(b.Ratio(), 1)
@@ -375,7 +375,7 @@ func (b *LimitState) reach() float64 {
 	return b.Ratio()
 }
 
-// byKernel tells of a kill that the kernel counted.
+// byKernel is the ending by a kill that the kernel counted.
 func (q *Case) byKernel() Ending {
 	f := seen(EndKernelKill, event.CauseKernelOOM)
 	b, ok := q.Fullest(event.LimitCgroup)
@@ -406,7 +406,7 @@ func (q *Case) highestOf(b LimitState) LimitState {
 	return b
 }
 
-// onSignal tells of a run that was asked to end.
+// onSignal is the ending of a run that was asked to end.
 func (q *Case) onSignal(s SignalSeen) Ending {
 	if f, ok := q.bySlurmd(s); ok {
 		return f
@@ -426,7 +426,7 @@ func (q *Case) onSignal(s SignalSeen) Ending {
 	return f
 }
 
-// bySlurmd tells of a job that slurmd had cancelled because its steps had more than its
+// bySlurmd is the ending of a job that slurmd had cancelled because its steps had more than its
 // memory together: slurmstepd sends SIGTERM, as it does for scancel.
 func (q *Case) bySlurmd(s SignalSeen) (f Ending, ok bool) {
 	if s.Signal.Signal != "SIGTERM" || !strings.HasPrefix(s.Comm, "slurmstepd") ||
@@ -450,7 +450,7 @@ func (q *Case) bySlurmd(s SignalSeen) (f Ending, ok bool) {
 	return f, true
 }
 
-// unheardOfSlurmd tells of the same where the record breaks off without a SIGTERM: a batch
+// unheardOfSlurmd is the same where the record ends without a SIGTERM: a batch
 // script that does not start rsswarden by exec dies of it, and all the rest by SIGKILL.
 func (q *Case) unheardOfSlurmd() (f Ending, ok bool) {
 	b, ok := q.jobSum()
@@ -471,7 +471,7 @@ func (q *Case) jobSum() (b LimitState, ok bool) {
 	return q.State(i)
 }
 
-// outOf tells of a process that ran out of what is counted.
+// outOf is the ending of a process that ran out of what is counted.
 func (q *Case) outOf(kind endKind, cause event.Cause, c CountUse) Ending {
 	f := inferred(kind, cause)
 	name := event.LimitMaps
@@ -493,7 +493,7 @@ func (q *Case) requeued() bool {
 	return q.Exit != nil && q.Exit.Outcome == event.RunRequeued || q.Actions.Sum(event.ActionRequeue).Worked > 0
 }
 
-// handedOver says that a record breaks off and that another goes on.
+// handedOver says that a record ends and that another goes on.
 func (q *Case) handedOver() bool {
 	return q.Handing != nil && q.Exit == nil && q.Rank == nil
 }

@@ -13,13 +13,13 @@ import (
 // have changed.
 const maxFindings = 64
 
-// findingsSeen is what was told in one run. The zero value is ready.
+// findingsSeen are the findings of one run. The zero value is ready.
 type findingsSeen struct {
 	Found []findingSeen
 	cures []Cure
 }
 
-// findingSeen is one finding as it stands after the last time it was told.
+// findingSeen is one finding as of its last report.
 type findingSeen struct {
 	*event.Diagnosis
 	first, At time.Duration
@@ -37,14 +37,14 @@ func (g *findingsSeen) diagnosed(at time.Duration, d *event.Diagnosis) {
 	}
 }
 
-// first takes in what was told and says that it was not told before.
+// first takes in a finding and says whether it is new.
 func (g *findingsSeen) first(d *event.Diagnosis) bool {
 	n := len(g.Found)
 	g.diagnosed(0, d)
 	return len(g.Found) > n
 }
 
-// of returns a finding, nil where it was not told.
+// of returns a finding, nil where it was not reported.
 func (g *findingsSeen) Of(f event.Finding) *findingSeen {
 	if i := slices.IndexFunc(g.Found, func(t findingSeen) bool { return t.Finding == f }); i >= 0 {
 		return &g.Found[i]
@@ -138,7 +138,7 @@ func (s *SharingSeen) TooMuch() event.Cause {
 	return ""
 }
 
-// SentHolds is for how long after it a failure is laid to it: the workers import
+// SentHolds is for how long after it a failure is attributed to it: the workers import
 // torch before they take what was sent.
 const SentHolds = 2 * time.Minute
 

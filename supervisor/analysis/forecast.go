@@ -68,7 +68,7 @@ func (f *forecasts) add(i int, at time.Duration, r *record.Reading) {
 func (c forecast) over(at time.Duration) bool { return (at - c.at).Seconds() > 2*float64(c.eta) }
 
 // settle judges all that waits for one limit: at a moment when it was reached,
-// or when it can no longer be told whether it would have been.
+// or when it can no longer be known whether it would have been.
 func (f *forecasts) settle(p *pending, at time.Duration, reached bool) {
 	for _, c := range p.list {
 		switch took := (at - c.at).Seconds(); {

@@ -149,11 +149,11 @@ type CountUse struct {
 	Rate float64
 }
 
-// NearFull is the share of a limit from which on a failure, or a SIGKILL, is laid to it:
+// NearFull is the share of a limit from which on a failure, or a SIGKILL, is attributed to it:
 // between the last sample and a kill it only grew.
 const NearFull = 0.9
 
-// near says that it may be laid to what was used to that share and grew so.
+// near says that it may be attributed to a limit that was used to that share and grew so.
 func near(ratio, rate float64) bool { return ratio >= NearFull || rate > 0 && ratio >= 0.5 }
 
 func (c *CountUse) near() bool { return near(c.Ratio(), c.Rate) }

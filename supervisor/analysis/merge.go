@@ -29,7 +29,7 @@ func mergeRoles(looks []*RunScan) []Role {
 	return out
 }
 
-// roleOrder is the order in which roles are told: from who starts to who helps.
+// roleOrder is the order of roles in texts: starters first, helpers last.
 var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
 
 // mergePeaks takes the fullest run by each accounting.

@@ -92,7 +92,7 @@ func (k *Program) Key() (LimitKey, bool) {
 	return LimitKey{}, false
 }
 
-// Sufficiency is what a job's peak tells of what it needs.
+// Sufficiency is what a job's peak says about what it needs.
 type Sufficiency int
 
 const (

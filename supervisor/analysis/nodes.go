@@ -57,7 +57,7 @@ func (k *RunScan) atExit(l *LimitScan) *event.Limit {
 }
 
 // atNearest is by how much of a limit a sample may have missed its highest and still
-// tell when that was and who had most then.
+// tell when that was and which process had most then.
 const atNearest = 0.01
 
 func (k *RunScan) nearestOf(l *LimitScan, zone *time.Location) *Nearest {
@@ -119,7 +119,7 @@ func (n *Node) share() float64 {
 	return n.Nearest.Share
 }
 
-// mergeRanks puts together what several records of a node tell of a rank.
+// mergeRanks puts together what several records of a node have of a rank.
 func mergeRanks(looks []*RunScan, zone *time.Location) []Rank {
 	type place struct {
 		node    string
@@ -146,7 +146,7 @@ func mergeRanks(looks []*RunScan, zone *time.Location) []Rank {
 	return out
 }
 
-// take adds what one record tells of the rank.
+// take adds what one record has of the rank.
 func (r *Rank) take(k *RunScan, l *RankSeen, zone *time.Location) {
 	r.PID, r.Comm = cmp.Or(r.PID, l.Pid), cmp.Or(r.Comm, l.Comm)
 	if start := k.Wall(l.joined).In(zone); r.Start.IsZero() || start.Before(r.Start) {

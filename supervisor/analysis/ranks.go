@@ -40,7 +40,7 @@ type RanksSeen struct {
 	List []*RankSeen
 	// of is the rank of each process, by index in run.Procs; -1 for none.
 	of []int
-	// led says that the record tells of ranks: it is a leader's. leads is when its
+	// led says that the record has ranks: it is a leader's. leads is when its
 	// watcher took the lead, -1 where it does not say.
 	led   bool
 	leads time.Duration
@@ -71,7 +71,7 @@ func ranksOf(r *record.Run) RanksSeen {
 	return l
 }
 
-// Led says that the record tells of ranks, Failed that one is known to have failed.
+// Led says that the record has ranks, Failed that one is known to have failed.
 func (l *RanksSeen) Led() bool    { return l.led }
 func (l *RanksSeen) Failed() bool { return slices.ContainsFunc(l.List, (*RankSeen).failed) }
 

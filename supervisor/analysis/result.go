@@ -126,13 +126,13 @@ type Forecast struct {
 	Made int `json:"made"`
 	// Right are those whose limit was reached within a factor of two of the time
 	// that was forecast, False those whose limit was reached in less than half
-	// of it or not in twice that time, Open those that cannot be told: an action
+	// of it or not in twice that time, Open those that cannot be judged: an action
 	// that freed memory, a limit that moved or the end came first. A limit that
 	// ended the run counts as reached at that moment.
 	Right      int     `json:"right"`
 	False      int     `json:"false"`
 	Open       int     `json:"open"`
-	RightShare float64 `json:"right_share"` // of those that can be told
+	RightShare float64 `json:"right_share"` // of those that can be judged
 	Note       string  `json:"note"`
 }
 
@@ -150,7 +150,7 @@ type AdviceLine struct {
 }
 
 // MultiNode is what a report has of a job that is more than one run of one rank:
-// several ranks, nodes or lives. In JSON its fields stand beside the others of
+// several ranks, nodes or lives. In JSON its fields are beside the others of
 // [Result], and none is there for one run of one rank.
 type MultiNode struct {
 	// Clock says what the times of several runs are worth beside each other.
@@ -170,7 +170,7 @@ type MultiNode struct {
 	// Lives are the times the job ran, by time; empty where it was never requeued.
 	Lives []Attempt `json:"lives,omitempty"`
 
-	// told says that a text shows tables of nodes and ranks: the records tell of
+	// told says that a text shows tables of nodes and ranks: the records have
 	// ranks, a node is missing, or there are several lives.
 	Told bool `json:"-"`
 }
@@ -317,7 +317,7 @@ type LeadChange struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-// Diagnosis is one finding on one role, of all runs in which it was told. What it
+// Diagnosis is one finding on one role, of all runs that reported it. What it
 // says is of the run in which it weighs most.
 type Diagnosis struct {
 	Run        string           `json:"run"`
@@ -328,10 +328,10 @@ type Diagnosis struct {
 	Bytes      rss.Bytes        `json:"bytes,omitempty"`
 	Evidence   []string         `json:"evidence"`
 	Advice     []string         `json:"advice"`
-	// First is when it was told first, in whichever run, At when this was.
+	// First is when it was first reported, in any run, At when this was.
 	First time.Time `json:"first"`
 	At    time.Time `json:"time"`
-	Runs  int       `json:"runs"` // in how many it was told
+	Runs  int       `json:"runs"` // how many reported it
 	// weight orders findings.
 	weight float64
 }

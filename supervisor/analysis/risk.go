@@ -10,7 +10,7 @@ const (
 	// wantedRisk is the share of jobs that may still need more than is advised,
 	// where the runs tell how they differ.
 	wantedRisk = 0.05
-	// leastRisk is the least that is claimed: runs do not tell of what did not
+	// leastRisk is the least that is claimed: runs do not show what did not
 	// happen in them.
 	LeastRisk = 0.001
 	// leastScatter is the least standard deviation of peaks that is believed, as

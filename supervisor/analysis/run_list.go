@@ -156,7 +156,7 @@ type FleetLine struct {
 	Highest  float64                  `json:"highest_peak"` // 0 where none was seen
 }
 
-// FleetBy lists what can be told apart.
+// FleetBy lists the ways to group runs.
 var FleetBy = []string{"command", "node", "user"}
 
 // FleetOf sums up runs. Those that memory ended come first, then those with the most runs.

@@ -56,7 +56,7 @@ func scan(r *record.Run, all ...observer) {
 // samples: whatever a report says of a run is taken in here, sample by sample.
 type RunScan struct {
 	Run *record.Run
-	// Exit is the exit event, of this record or of one that goes on where it breaks off;
+	// Exit is the exit event, of this record or of one that goes on where it ends;
 	// Recorded is nil where this record has none.
 	Exit, Recorded *event.Exit
 	// exitAt is when the exit event was written, end the last moment that the
@@ -356,7 +356,7 @@ func (f *failedRank) scanThen(k *RunScan) *RunScan {
 	return &c
 }
 
-// rankEnded keeps what the limits stood at when the first rank failed whose end is
+// rankEnded keeps the limits' use when the first rank failed whose end is
 // not the record's: minutes later they say nothing of it any more.
 func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
 	r := k.Ranks.find(RankOf(e))

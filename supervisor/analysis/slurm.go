@@ -97,7 +97,7 @@ func (q *Case) reconcile(f Ending) Ending {
 func (q *Case) compatible(says event.Cause, f *Ending) bool {
 	switch f.Cause {
 	case event.CauseRequeued:
-		return true // Slurm speaks of what came of it
+		return true // Slurm reports the result
 	case event.CauseOverKill:
 		// What slurmstepd and slurmd kill for is called by several names.
 		return says == event.CauseKernelOOM || says == event.CauseCancelled
@@ -113,7 +113,7 @@ func (q *Case) compatible(says event.Cause, f *Ending) bool {
 		// What was near an end of its own is not undone by the job's time.
 		return f.Cause != event.CauseEnded && says == event.CauseTimeLimit && !q.TimeUp() && !q.JobEnd.IsZero()
 	case event.CauseKernelOOM:
-		// A kill that the kernel counted stands, whatever came of the job.
+		// A kill that the kernel counted remains, however the job ended.
 		return f.Certainty == Seen
 	case event.CauseKilled:
 		return false

@@ -253,7 +253,7 @@ func Happened(m *analysis.Mark) string {
 	return ""
 }
 
-// CameOf says what came of a decision, empty where that is not known.
+// CameOf is the result of a decision, empty where unknown.
 func CameOf(m *analysis.Mark) (text string) {
 	if o, ok := m.Event.(*event.Outcome); ok {
 		return o.Action.Why(o.Reason)

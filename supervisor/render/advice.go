@@ -278,7 +278,7 @@ func (m *memAdvice) whole() *event.Limit {
 	return &l
 }
 
-// others tells of jobs that do not tell the whole.
+// others lists jobs that do not show all of their need.
 func (m *memAdvice) others() string {
 	n := len(m.jobs) - m.peaks.N
 	if n == 0 {
@@ -553,7 +553,7 @@ func sharedPages(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLin
 		tree, known := f.Tree.Anon.Growth()
 		shmem, known2 := f.Tree.Shmem.Growth()
 		g, ok = f.Limits[f.Index(key)].Used.Growth()
-		// All that is anonymous or shared must stand still, the trainer's too, and
+		// All anonymous and shared memory must be flat, the trainer's too, and
 		// what is shared be enough to have been copied.
 		ok = ok && known && known2 && 3*(tree.All()+shmem.All()) <= g.All() && f.Inherited() >= g.All()
 		from = "unreclaimable memory of the cgroup, beside RssAnon and RssShmem of the tree"
@@ -565,13 +565,13 @@ func sharedPages(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLin
 	}
 	return analysis.AdviceLine{
 		Line: "dataset: arrays in place of lists, dicts and tuples",
-		Why: fmt.Sprintf("use rose by %v while what the workers have stood still at %v: pages that a fork shares are copied as Python writes reference counts into them; numpy arrays and tensors have none inside",
+		Why: fmt.Sprintf("use rose by %v while the workers' own memory stayed at %v: pages that a fork shares are copied as Python writes reference counts into them; numpy arrays and tensors have none inside",
 			g.All(), resident.Thirds[2]),
 		Evidence: fmt.Sprintf("%s, in thirds of %s", from, values.Span(g.Third)),
 	}, true
 }
 
-// flat is the share by which what stands still may rise.
+// flat is the share by which flat memory may rise.
 const flat = 0.03
 
 // notPinned: the trainer's shared memory, in which batches lie that are pinned or

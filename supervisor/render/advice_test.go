@@ -356,7 +356,7 @@ func TestFindingIsAdvisedOnce(t *testing.T) {
 }
 
 // TestAdviseNodes: --mem is for each node, so it is the fullest that counts, and a
-// record that breaks off where another goes on hides nothing.
+// record that ends where another goes on hides nothing.
 func TestAdviseNodes(t *testing.T) {
 	said := ""
 	for _, test := range []struct {

@@ -72,7 +72,7 @@ func conclude(rep *analysis.Result, now time.Time) {
 }
 
 // allEnded says how many ranks ended well where none is known to have failed, empty
-// where records do not tell of ranks.
+// where records have no ranks.
 func allEnded(rep *analysis.Result, life int) string {
 	if !rep.Told {
 		return ""
@@ -146,7 +146,7 @@ func rankOnNode(k *analysis.RunScan, step string, task int) string {
 	return strings.TrimPrefix(name, ", ")
 }
 
-// mostOthers bounds the runs that are told one by one.
+// mostOthers bounds the runs that are listed one by one.
 const mostOthers = 8
 
 func others(cases []*analysis.Case, best *analysis.Case, now time.Time) (out []string) {
@@ -211,7 +211,7 @@ func notes(looks []*analysis.RunScan, zone *time.Location) (out []string) {
 		faults := outgrown(k.Faults)
 		for _, f := range faults[:min(len(faults), mostNotes)] {
 			if said, ok := strings.CutPrefix(f, "start: "); ok { // nothing had worked yet
-				add("it was said at the start: %s", values.Plain(said))
+				add("at the start: %s", values.Plain(said))
 				continue
 			}
 			add("a part of rsswarden had stopped working: %s", values.Plain(f))
@@ -303,11 +303,11 @@ const closeStart = 2 * time.Second
 func forecastNote(f *analysis.Forecast) string {
 	told := f.Right + f.False
 	if told == 0 {
-		return fmt.Sprintf("%s, none of which can be told: an action or the end came first", values.Count(f.Made, "forecast"))
+		return fmt.Sprintf("%s, none of which can be judged: an action or the end came first", values.Count(f.Made, "forecast"))
 	}
 	note := fmt.Sprintf("%s of %s right within a factor of two", values.Digits(uint64(f.Right)), values.Count(told, "forecast"))
 	if f.Open > 0 {
-		note += fmt.Sprintf("; %s more cannot be told: an action or the end came first", values.Digits(uint64(f.Open)))
+		note += fmt.Sprintf("; %s more cannot be judged: an action or the end came first", values.Digits(uint64(f.Open)))
 	}
 	return note
 }

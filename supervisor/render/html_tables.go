@@ -190,7 +190,7 @@ type pageEvent struct {
 // Text is what happened.
 func (e pageEvent) Text() string { return chart.Happened(e.Mark) }
 
-// Result is what came of it.
+// Result is its result.
 func (e pageEvent) Result() string { return chart.CameOf(e.Mark) }
 
 // Events are the first and the last events of each run.

@@ -21,7 +21,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// TestHostileRecords: whatever stands in any field of a record, and in Slurm's answer, no
+// TestHostileRecords: whatever is in any field of a record, and in Slurm's answer, no
 // form of the report lets it reach a terminal or the markup of a page.
 func TestHostileRecords(t *testing.T) {
 	oom := find(t, "kernel, the command")

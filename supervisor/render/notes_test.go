@@ -47,12 +47,12 @@ func TestNotesOnce(t *testing.T) {
 	}
 }
 
-// TestNotesOfTheStart: what was said of the options when a run began is no failure of ours.
+// TestNotesOfTheStart: a warning about options when a run began is no failure of ours.
 func TestNotesOfTheStart(t *testing.T) {
 	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()
 	r.Events = append([]record.Entry{{Name: event.NameFault, Value: &event.Fault{Part: "start", Error: "--limit 900T can never act"}}}, r.Events...)
 	notes := told([]*record.Run{r}, nil, scenetest.Noon).Notes
-	if len(notes) == 0 || notes[0] != "it was said at the start: --limit 900T can never act" {
+	if len(notes) == 0 || notes[0] != "at the start: --limit 900T can never act" {
 		t.Errorf("%q", notes)
 	}
 }

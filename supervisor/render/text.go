@@ -141,7 +141,7 @@ const (
 	// mostLimits and mostShown bound what a terminal shows of a job of many
 	// ranks: the fullest limits, the first runs.
 	mostLimits = 6
-	// leastFill is how full a limit must have been to be told at length.
+	// leastFill is how full a limit must have been to be shown at length.
 	leastFill = 0.05
 	mostShown = 12
 )
@@ -359,7 +359,7 @@ func (t *textReport) notes(rep *analysis.Result) {
 	}
 	t.section("notes")
 	for _, n := range rep.Notes {
-		if !slices.Contains(missingNotes(rep), n) { // told above
+		if !slices.Contains(missingNotes(rep), n) { // shown above
 			t.para("  ", "    ", values.Plain(n))
 		}
 	}

@@ -102,7 +102,7 @@ func (t *textReport) first(rep *analysis.Result, paint values.Paint) {
 	t.styled(values.Dim, "  ", "  ", rep.Start.In(t.zone).Format(time.DateTime)+" to "+t.clock(rep.End)+", "+values.Command(b.Command, t.style.Columns()-38))
 }
 
-// memory is the peak, how use went over the run, and who had it.
+// memory is the peak, the course of use, and the processes that had it.
 func (t *textReport) memory(rep *analysis.Result, paint values.Paint) {
 	b := &rep.Brief
 	k := t.block("Memory")

@@ -15,7 +15,7 @@ import (
 // those that came nearest to a limit.
 const mostNodesApart = 4
 
-// nodeByNode says that peaks and roles are told node by node.
+// nodeByNode says that peaks and roles are shown node by node.
 func nodeByNode(rep *analysis.Result) bool { return rep.Told && len(rep.LastNodes()) > 1 }
 
 // sizeOf is "4 ranks on 2 nodes, 2 lives".

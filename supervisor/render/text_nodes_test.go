@@ -13,7 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 )
 
-// TestLeaders: what is said of a node whose record goes on in another rank's, and of a rank
+// TestLeaders: the text on a node whose record goes on in another rank's, and on a rank
 // that fails while the record goes on, in whatever order the records are read.
 func TestLeaders(t *testing.T) {
 	lost := func(share float64, ended ...recordtest.RankEnd) []*record.Run {

@@ -160,7 +160,7 @@ func (q *caseText) running() string {
 	text := fmt.Sprintf("still running %s after its start", values.Span(max(q.now.Sub(q.Run.Meta.Start), 0).Round(time.Second)))
 	if b, ok := q.Highest(); ok {
 		ago := values.Span(max(q.now.Sub(q.Wall(b.LastAt)), 0))
-		text += fmt.Sprintf("; the limit %s stands at %s, as recorded %s ago", b.Name, phrase.Fill(b.Name, b.Last.Used, b.Last.Size), ago)
+		text += fmt.Sprintf("; limit %s: %s, as recorded %s ago", b.Name, phrase.Fill(b.Name, b.Last.Used, b.Last.Size), ago)
 	}
 	return text
 }
@@ -229,7 +229,7 @@ func (q *caseText) level(b analysis.LimitState) string {
 
 // stepKill is OverMemoryKill.
 func (q *caseText) stepKill(b analysis.LimitState) string {
-	what, _, _ := strings.Cut(b.Compared(), ",") // that it is the step's is said in any case
+	what, _, _ := strings.Cut(b.Compared(), ",") // that it is the step's is shown in any case
 	note := ""
 	switch b.Accounting {
 	case event.AccountingRSS:
@@ -457,7 +457,7 @@ func (q *caseText) instead() string {
 	return "; instead: " + method + `"fork")`
 }
 
-// word is Slurm's state as it stands in a sentence.
+// word is Slurm's state in a sentence.
 func (q *caseText) word() string {
 	if q.Step != nil {
 		text := fmt.Sprintf("Slurm says step %s %s %s", q.Step.ID, q.Step.State, q.Step.ExitCode)

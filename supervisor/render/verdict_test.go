@@ -148,7 +148,7 @@ var deaths = []dying{
 	{name: "time limit, behind a batch script", cause: event.CauseTimeLimit,
 		scene: scenetest.Scene{Job: scenetest.EndsAfter(scenetest.Minutes - 30*time.Second), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.6),
 			Events: []record.Entry{}}},
-	{name: "time limit that a limit event told", cause: event.CauseTimeLimit,
+	{name: "time limit from a limit event", cause: event.CauseTimeLimit,
 		scene: scenetest.Using(0.2, 0.6,
 			record.Entry{At: 3 * time.Second, Name: event.NameLimit, Value: &event.Found{Limit: event.Limit{Name: event.LimitTime, ETA: scenetest.Eta(scenetest.Minutes - 8*time.Second)}}},
 			scenetest.Signalled(scenetest.Minutes-5*time.Second, "SIGTERM"),
@@ -227,7 +227,7 @@ var deaths = []dying{
 		scene: scenetest.Using(0.2, 0.5, scenetest.Exits(scenetest.Minutes, "", 1))},
 }
 
-// TestEnds: what is said of each end, and what it follows from, of the record and of the
+// TestEnds: the text on each end, and its evidence, of the record and of the
 // journal alone, without Slurm's word and with it.
 func TestEnds(t *testing.T) {
 	var b strings.Builder
@@ -283,7 +283,7 @@ var sideDeaths = []dying{
 				scenetest.Sends(scenetest.Minutes-2*time.Second, event.Sharing{Method: "spawn", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 1024, HardFDs: 1048576}),
 				scenetest.Spawned(scenetest.Minutes - time.Second), scenetest.Exits(scenetest.Minutes, "", 1),
 			}}},
-	{name: "maps, told by the hook alone", cause: event.CauseMaps,
+	{name: "maps, from the hook alone", cause: event.CauseMaps,
 		scene: scenetest.Using(0.2, 0.6, scenetest.Sends(scenetest.Minutes-20*time.Second, event.Sharing{Method: "spawn", Maps: 90100, MaxMaps: 65530, FDs: 90024, MaxFDs: 1048576, More: true}), scenetest.Exits(scenetest.Minutes, "", 1))},
 	{name: "descriptors in one message to the fork server", cause: event.CauseFDs,
 		scene: scenetest.Using(0.2, 0.6, scenetest.Sends(scenetest.Minutes-time.Second, event.Sharing{Method: "forkserver", Maps: 9100, MaxMaps: 65530, FDs: 9024, MaxFDs: 1048576, Sent: 9008, MaxSent: 253}), scenetest.Exits(scenetest.Minutes, "", 1))},

@@ -8,7 +8,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 )
 
-// enforced says who does what at a limit.
+// enforced says what the enforcer of a limit does.
 func enforced(l *event.Limit) string {
 	who, _, _ := strings.Cut(l.Enforcer, ",")
 	switch {
