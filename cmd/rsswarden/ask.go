@@ -321,7 +321,7 @@ func resultLine(a event.Action, s remote.Answer) string {
 		l += ", in " + text.Seconds(r.Duration)
 	}
 	if r.Paused > 0 {
-		l += ", its trainer stood still for " + text.Seconds(r.Paused)
+		l += ", its trainer paused for " + text.Seconds(r.Paused)
 	}
 	return l
 }

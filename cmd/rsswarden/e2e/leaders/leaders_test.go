@@ -217,7 +217,7 @@ func TestCommandHere(t *testing.T) {
 	job := []string{"SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"}
 
 	out, errs := s.run(1, job, "recycle")
-	if want := "n1: process 11 of rank 0 recycled, 2.00 GiB given back, in 250 ms, its trainer stood still for 12 ms\n" +
+	if want := "n1: process 11 of rank 0 recycled, 2.00 GiB given back, in 250 ms, its trainer paused for 12 ms\n" +
 		"n1: process 21 of rank 1 not recycled: worker recycled less than 30 s ago\n" +
 		"1 of 2 processes recycled, 2.00 GiB given back in all\n"; out != want || errs != "" {
 		t.Errorf("%s%s", out, errs)
