@@ -32,7 +32,7 @@ type Output struct {
 func (c *Cluster) Env() []string {
 	return []string{
 		"PATH=" + userPath, "HOME=" + c.Dir(), "USER=" + c.user.Username,
-		"LOGNAME=" + c.user.Username, "LANG=C", "SHELL=/bin/bash", "SLURM_CONF=" + c.Conf(),
+		"LOGNAME=" + c.user.Username, "LANG=C.UTF-8", "SHELL=/bin/bash", "SLURM_CONF=" + c.Conf(),
 	}
 }
 

@@ -92,7 +92,7 @@ func onKernels(t *testing.T, kernels []string) {
 		t.Run(kernel, func(t *testing.T) {
 			out, exit := guest.Run(t, guest.Options{
 				Kernel: kernel, Binary: tests, Args: []string{"-test.run=^TestCgroup2$", "-test.v"},
-				Env: []string{inGuest + "=" + kernel}, Files: files, DiskMB: 600, MemMB: 768, Timeout: 5 * time.Minute,
+				Env: []string{inGuest + "=" + kernel, "LC_ALL=C.UTF-8"}, Files: files, DiskMB: 600, MemMB: 768, Timeout: 5 * time.Minute,
 			})
 			for _, c := range cases {
 				t.Run(c.name, func(t *testing.T) { judge(t, out, "TestCgroup2/"+c.name) })

@@ -87,7 +87,7 @@ func TestSlurm(t *testing.T) {
 			files["/guest/rsswarden"] = program
 			out, exit := guest.Run(t, guest.Options{
 				Kernel: s.kernel, Binary: tests, Args: []string{"-test.run=^TestSlurm$", "-test.v"},
-				Env: []string{slurmInGuest + "=" + s.version}, Files: files, DiskMB: 300, MemMB: 1024, Timeout: 5 * time.Minute,
+				Env: []string{slurmInGuest + "=" + s.version, "LC_ALL=C.UTF-8"}, Files: files, DiskMB: 300, MemMB: 1024, Timeout: 5 * time.Minute,
 			})
 			for _, c := range slurmCases {
 				if strings.Contains(c.versions, s.version) || c.versions == "" {
@@ -278,7 +278,7 @@ func daemon(t *testing.T, name, cgroup string, args ...string) {
 	wardentest.NoError(t, err)
 	defer out.Close()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = []string{"PATH=/usr/bin:/usr/sbin:/bin", "LANG=C"}
+	cmd.Env = []string{"PATH=/usr/bin:/usr/sbin:/bin", "LANG=C.UTF-8"}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if cgroup != "" {
