@@ -175,7 +175,7 @@ func TestRequeueWithMore(t *testing.T) {
 	if sum := checksum(t, got.Stdout); sum != want {
 		t.Errorf("checksum %s, in one run %s", sum, want)
 	}
-	if !strings.Contains(got.Stderr, "requeued with 1500 MiB (was 1200)") || !strings.Contains(got.Stderr, "second life of job ") {
+	if !strings.Contains(got.Stderr, "requeued with 1500 MiB (was 1200)") || !strings.Contains(got.Stderr, "second attempt of job ") {
 		t.Error("stderr does not tell of it")
 	}
 }

@@ -289,9 +289,9 @@ func TestFollowerEnds(t *testing.T) {
 	}
 }
 
-// TestLeaderTellsOfTheLastLife: the leader on the first node does, once, and no other
+// TestLeaderReportsTheLastAttempt: the leader on the first node does, once, and no other
 // task.
-func TestLeaderTellsOfTheLastLife(t *testing.T) {
+func TestLeaderReportsTheLastAttempt(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		node      string
@@ -306,7 +306,7 @@ func TestLeaderTellsOfTheLastLife(t *testing.T) {
 			s := leading(t, inJob(t, 3, runtimeDir(t), "SLURM_RESTART_COUNT=1", "SLURM_NODEID="+c.node, "SLURM_SUBMIT_DIR="+t.TempDir()))
 			s.open(s.holder.begin)
 			s.node.Successor = c.successor
-			if told := s.acts.LastLife() != nil; told != c.want {
+			if told := s.acts.LastAttempt() != nil; told != c.want {
 				t.Errorf("task 3 tells: %v", told)
 			}
 		})

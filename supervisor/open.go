@@ -103,7 +103,7 @@ func (e *engine) open(begin hold.Begin) {
 	}
 	e.openAlerts()
 	e.full()
-	e.acts.SayLastLife()
+	e.acts.SayLastAttempt()
 	// Late and on the side: thousands of ranks that all ask at their start are a storm.
 	e.acts.PrefetchJob(rand.N(5 * time.Second))
 	e.observe.Slurm.Begin(e.now(), e.observe.Limits)

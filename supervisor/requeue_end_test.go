@@ -198,7 +198,7 @@ func TestSecondAttempt(t *testing.T) {
 			f.Close()
 			c.env["SLURM_SUBMIT_DIR"] = dir
 			s := inJob46(t, c.env, nil)
-			find := s.acts.LastLife()
+			find := s.acts.LastAttempt()
 			if (find == nil) != (c.want == "") {
 				t.Fatalf("to be told: %v", find != nil)
 			}

@@ -101,7 +101,7 @@ type rateWorld struct {
 	said     [][]byte      // lines of the log that were not read yet
 	killed   bool          // the enforcer has
 	peak     rss.Bytes     // the most that the enforcer could see
-	stalls   time.Duration // in which the trainer stood still for us
+	stalls   time.Duration // in which the trainer paused for us
 	late     int           // recycles begun after each worker had made three batches
 }
 

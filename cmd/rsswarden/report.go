@@ -223,15 +223,15 @@ func slurmSays(runs []*record.Run, no bool) *slurm.EndedJob {
 
 // lacksNodes says that the job's last attempt had more nodes than left records.
 func lacksNodes(runs []*record.Run) bool {
-	life := 0
+	attempt := 0
 	for _, r := range runs {
 		if r.Meta.Job != nil {
-			life = max(life, r.Meta.Job.Restarts)
+			attempt = max(attempt, r.Meta.Job.Restarts)
 		}
 	}
 	nodes, most := map[string]bool{}, 0
 	for _, r := range runs {
-		if j := r.Meta.Job; j != nil && j.Restarts == life {
+		if j := r.Meta.Job; j != nil && j.Restarts == attempt {
 			nodes[r.Meta.Node] = true
 			most = max(most, j.Nodes)
 		}

@@ -44,13 +44,13 @@ func RequeueJob(in io.Reader, out io.Writer) error {
 func (p *RequeuePlan) CarryOut(out io.Writer, scontrol func(context.Context, ...string) ([]byte, error), patience slurm.RequeuePatience) error {
 	lines, written := p.keep()
 	said := json.NewEncoder(out)
-	lines <- p.life(slurm.RequeueStep{Step: record.RequeueBegun, OK: true})
+	lines <- p.entry(slurm.RequeueStep{Step: record.RequeueBegun, OK: true})
 	q := slurm.Requeue{
 		Job: p.Job, MiB: p.MiB, StartIn: p.StartIn, Again: p.Again, Scontrol: scontrol, Patience: patience,
 		Told: func(s slurm.RequeueStep) {
 			_ = said.Encode(requeueSaid{Step: &s}) // the reader may have ended
 			if s.Step != slurm.StepLook || !s.OK {
-				lines <- p.life(s)
+				lines <- p.entry(s)
 			}
 		},
 	}
@@ -68,7 +68,7 @@ func (p *RequeuePlan) CarryOut(out io.Writer, scontrol func(context.Context, ...
 // mostSteps is more than there are.
 const mostSteps = 16
 
-// keep writes lines to the file of the job's lives, on the side: a file server
+// keep writes lines to the file of the job's attempts, on the side: a file server
 // that hangs must not keep the job from being released.
 func (p *RequeuePlan) keep() (chan<- record.RequeueEntry, <-chan error) {
 	lines, written := make(chan record.RequeueEntry, mostSteps), make(chan error, 1)
@@ -90,7 +90,7 @@ func (p *RequeuePlan) keep() (chan<- record.RequeueEntry, <-chan error) {
 	return lines, written
 }
 
-func (p *RequeuePlan) life(s slurm.RequeueStep) record.RequeueEntry {
+func (p *RequeuePlan) entry(s slurm.RequeueStep) record.RequeueEntry {
 	to := p.Job
 	to.MiB = p.MiB
 	l := record.RequeueEntry{
@@ -104,10 +104,10 @@ func (p *RequeuePlan) life(s slurm.RequeueStep) record.RequeueEntry {
 	return l
 }
 
-// SayLastLife says what the life before this one ended of, on the side: it is read
+// SayLastAttempt says on the side how the attempt before this one ended: it is read
 // from a shared file system, and the command does not wait for it.
-func (a *Env) SayLastLife() {
-	find := a.LastLife()
+func (a *Env) SayLastAttempt() {
+	find := a.LastAttempt()
 	if find == nil {
 		return
 	}
@@ -118,10 +118,10 @@ func (a *Env) SayLastLife() {
 	})
 }
 
-// LastLife returns how to find out what the last life ended of, empty where it has
+// LastAttempt returns how to find out how the last attempt ended, empty where it has
 // left no word; nil where there was none, or another watcher reports it: on the first
 // node the leader.
-func (a *Env) LastLife() func() string {
+func (a *Env) LastAttempt() func() string {
 	job, ok := a.Limits.Job()
 	first := job.NodeID == 0 && !a.Ranks.Successor()
 	if a.Ranks.Alone() {
@@ -138,25 +138,25 @@ func (a *Env) LastLife() func() string {
 		if !ok {
 			return ""
 		}
-		return lastLife(job.ID, job.Restarts, &last, has.Bytes>>20)
+		return lastAttempt(job.ID, job.Restarts, &last, has.Bytes>>20)
 	}
 }
 
-// ordinals name the lives of a job.
+// ordinals name the attempts of a job.
 var ordinals = []string{"first", "second", "third", "fourth", "fifth"}
 
-func life(restarts int) string {
+func ordinal(restarts int) string {
 	if restarts < len(ordinals) {
 		return ordinals[restarts]
 	}
 	return fmt.Sprintf("%dth", restarts+1)
 }
 
-// lastLife is "second attempt of job 46: the first was requeued at 14:03:22 by
+// lastAttempt is "second attempt of job 46: the first was requeued at 14:03:22 by
 // 97%:requeue, slurm at 291 of 300 MiB; it had 300 MiB and this one has 375".
-func lastLife(job string, restarts int, last *record.Requeued, hasMiB uint64) string {
+func lastAttempt(job string, restarts int, last *record.Requeued, hasMiB uint64) string {
 	text := fmt.Sprintf("%s attempt of job %s: the %s was requeued at %s by %s, %s",
-		life(restarts), job, life(last.Restart), last.Time.Local().Format(time.TimeOnly), last.Rule, last.Because)
+		ordinal(restarts), job, ordinal(last.Restart), last.Time.Local().Format(time.TimeOnly), last.Rule, last.Because)
 	text += fmt.Sprintf("; it had %d MiB", last.FromMiB)
 	switch {
 	case hasMiB == 0:

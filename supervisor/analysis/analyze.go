@@ -61,7 +61,7 @@ func Analyze(in Input) *Result {
 	rep.Start, rep.End = rep.Start.In(now.Location()), rep.End.In(now.Location())
 	rep.Scanned, rep.Cases, rep.Best = looks, cases, decisive(cases, last)
 	rep.Cause, rep.Certainty = rep.Best.Found.Cause, rep.Best.Found.Certainty
-	rep.LifeEnds = rep.MultiNode.fill(looks, cases, rep.Best, said, last, now.Location())
+	rep.AttemptEnds = rep.MultiNode.fill(looks, cases, rep.Best, said, last, now.Location())
 	rep.Peaks = mergePeaks(looks)
 	rep.Roles = mergeRoles(looks)
 	rep.Brief = rep.brief()
@@ -221,10 +221,10 @@ type Answer struct {
 
 // Scans are what a result was made of.
 type Scans struct {
-	Scanned  []*RunScan // of each run
-	Cases    []*Case    // all ends that were asked about
-	Best     *Case      // the one that tells why the job ended
-	LifeEnds []*Case    // of each of Lives
+	Scanned     []*RunScan // of each run
+	Cases       []*Case    // all ends that were asked about
+	Best        *Case      // the one that tells why the job ended
+	AttemptEnds []*Case    // of each of Lives
 	// Timeline is what is drawn, nil where it was not wanted.
 	Timeline *Timeline
 }

@@ -111,7 +111,7 @@ func leaderPeriods(runs []*record.Run) (out []*record.Run) {
 	return out
 }
 
-// ledBetween says that another rank of the same node and life took the lead between
+// ledBetween says that another rank of the same node and attempt took the lead between
 // two moments of a run.
 func ledBetween(other, r *record.Run, from, to time.Duration) bool {
 	if r.Meta.Job == nil || other.Meta.Job == nil || other.Meta.Node != r.Meta.Node || jobOf(other) != jobOf(r) {
@@ -123,14 +123,14 @@ func ledBetween(other, r *record.Run, from, to time.Duration) bool {
 	})
 }
 
-// jobLife is one life of one job.
-type jobLife struct {
+// jobAttempt is one attempt of one job.
+type jobAttempt struct {
 	cluster, id string
 	restarts    int
 }
 
-func jobOf(r *record.Run) jobLife {
-	return jobLife{r.Meta.Job.Cluster, r.Meta.Job.ID, r.Meta.Job.Restarts}
+func jobOf(r *record.Run) jobAttempt {
+	return jobAttempt{r.Meta.Job.Cluster, r.Meta.Job.ID, r.Meta.Job.Restarts}
 }
 
 // jobName is what the runs of one job have in common and no others.
@@ -146,7 +146,7 @@ func jobName(r *record.Run) string {
 // leadership is the time that one record of a leader covers.
 type leadership struct {
 	node         string
-	job          jobLife
+	job          jobAttempt
 	start        time.Time // when its rank began, which may be long before it led
 	began, ended time.Time // of its leading
 	live         bool
@@ -215,12 +215,12 @@ type nodeRun struct {
 	also []string // the IDs of the others that are in it
 }
 
-// perNode joins the records of a node and life that go on in each other, so that a
+// perNode joins the records of a node and attempt that go on in each other, so that a
 // node has one chart.
 func perNode(runs []*record.Run) (out []nodeRun) {
 	type place struct {
 		node string
-		job  jobLife
+		job  jobAttempt
 	}
 	led := map[place][]*record.Run{} // by time
 	began := map[*record.Run]time.Time{}

@@ -9,13 +9,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// fill fills in what a job of several ranks, nodes or lives has, and returns the end of
-// each life.
+// fill fills in what a job of several ranks, nodes or attempts has, and returns the end of
+// each attempt.
 func (j *MultiNode) fill(looks []*RunScan, cases []*Case, best *Case, said *SlurmSays, last int, zone *time.Location) (ends []*Case) {
 	j.Nodes = nodesOf(looks, zone)
 	j.Ranks = mergeRanks(looks, zone)
 	j.Leads = leadChanges(looks, zone)
-	j.Lives, ends = livesOf(looks, cases, zone)
+	j.Attempts, ends = attemptsOf(looks, cases, zone)
 	j.missing(looks, said, last)
 	if len(looks) == 1 && len(j.Ranks) == 1 && j.Unrecorded == 0 {
 		*j = MultiNode{} // one run of one rank
@@ -23,7 +23,7 @@ func (j *MultiNode) fill(looks []*RunScan, cases []*Case, best *Case, said *Slur
 	}
 	j.Clock = clock(looks, said, last)
 	j.Binding = bindingOf(looks, best, last, zone)
-	j.Told = len(j.Lives) > 0 || j.Unrecorded > 0 || slices.ContainsFunc(looks, func(k *RunScan) bool { return k.Ranks.led })
+	j.Told = len(j.Attempts) > 0 || j.Unrecorded > 0 || slices.ContainsFunc(looks, func(k *RunScan) bool { return k.Ranks.led })
 	return ends
 }
 
@@ -71,7 +71,7 @@ func (k *RunScan) nearestOf(l *LimitScan, zone *time.Location) *Nearest {
 	return n
 }
 
-// nodesOf puts runs together that were on one node in one life.
+// nodesOf puts runs together that were on one node in one attempt.
 func nodesOf(looks []*RunScan, zone *time.Location) []Node {
 	type place struct {
 		node    string
@@ -171,8 +171,8 @@ func (r *Rank) take(k *RunScan, l *RankSeen, zone *time.Location) {
 // Failed says that it is known to have ended otherwise than with status 0.
 func (r *Rank) Failed() bool { return r.Signal != nil || r.Code != nil && *r.Code != 0 }
 
-// bindingOf is the limit that the verdict is about, else the nearest of one life.
-func bindingOf(looks []*RunScan, best *Case, life int, zone *time.Location) *Binding {
+// bindingOf is the limit that the verdict is about, else the nearest of one attempt.
+func bindingOf(looks []*RunScan, best *Case, attempt int, zone *time.Location) *Binding {
 	if best != nil && best.Found.Limit >= 0 && best.Found.Limit < len(best.Limits) {
 		if l := &best.Limits[best.Found.Limit]; l.Seen && l.Max.Size > 0 && l.Name.Row().Amount {
 			b := &Binding{best.Run.Meta.Node, *best.nearestOf(l, zone), true}
@@ -184,7 +184,7 @@ func bindingOf(looks []*RunScan, best *Case, life int, zone *time.Location) *Bin
 	}
 	var b *Binding
 	for _, k := range looks {
-		if k.Restarts() != life {
+		if k.Restarts() != attempt {
 			continue
 		}
 		if n := k.nearest(zone); n != nil && (b == nil || n.Share > b.Share) {
@@ -194,38 +194,38 @@ func bindingOf(looks []*RunScan, best *Case, life int, zone *time.Location) *Bin
 	return b
 }
 
-// livesOf is each time that a job ran, where that is more than once.
-func livesOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attempt, ends []*Case) {
-	var lives []int
+// attemptsOf is each time that a job ran, where that is more than once.
+func attemptsOf(looks []*RunScan, cases []*Case, zone *time.Location) (out []Attempt, ends []*Case) {
+	var attempts []int
 	for _, k := range looks {
-		if !slices.Contains(lives, k.Restarts()) {
-			lives = append(lives, k.Restarts())
+		if !slices.Contains(attempts, k.Restarts()) {
+			attempts = append(attempts, k.Restarts())
 		}
 	}
-	if len(lives) < 2 {
+	if len(attempts) < 2 {
 		return nil, nil
 	}
-	slices.Sort(lives)
-	for _, restart := range lives {
-		life := Attempt{Restart: restart}
+	slices.Sort(attempts)
+	for _, restart := range attempts {
+		attempt := Attempt{Restart: restart}
 		nodes := map[string]bool{}
 		for _, k := range looks {
 			if k.Restarts() != restart {
 				continue
 			}
 			nodes[k.Run.Meta.Node] = true
-			widen(&life.Start, &life.End, k.Run.Meta.Start.In(zone), k.Wall(k.End).In(zone))
+			widen(&attempt.Start, &attempt.End, k.Run.Meta.Start.In(zone), k.Wall(k.End).In(zone))
 		}
 		best := decisive(slices.DeleteFunc(slices.Clone(cases), func(q *Case) bool { return q.Restarts() != restart }), restart)
-		life.Nodes, life.Duration = len(nodes), life.End.Sub(life.Start).Seconds()
-		life.Cause = best.Found.Cause
-		life.Binding = bindingOf(looks, best, restart, zone)
-		out, ends = append(out, life), append(ends, best)
+		attempt.Nodes, attempt.Duration = len(nodes), attempt.End.Sub(attempt.Start).Seconds()
+		attempt.Cause = best.Found.Cause
+		attempt.Binding = bindingOf(looks, best, restart, zone)
+		out, ends = append(out, attempt), append(ends, best)
 	}
 	return out, ends
 }
 
-// missing finds the nodes of the last life without a record.
+// missing finds the nodes of the last attempt without a record.
 func (j *MultiNode) missing(looks []*RunScan, said *SlurmSays, last int) {
 	seen, nodes := map[string]bool{}, 0
 	for _, k := range looks {

@@ -150,28 +150,28 @@ type AdviceLine struct {
 }
 
 // MultiNode is what a report has of a job that is more than one run of one rank:
-// several ranks, nodes or lives. In JSON its fields are beside the others of
+// several ranks, nodes or attempts. In JSON its fields are beside the others of
 // [Result], and none is there for one run of one rank.
 type MultiNode struct {
 	// Clock says what the times of several runs are worth beside each other.
 	Clock *Clock `json:"clock,omitempty"`
 	// Binding is the limit that decided how the job ended, else the one that came
-	// nearest in the last life; nil where no limit on memory was read.
+	// nearest in the last attempt; nil where no limit on memory was read.
 	Binding *Binding `json:"binding,omitempty"`
-	// Nodes are by life, the last first, then by how near they came to a limit.
+	// Nodes are by attempt, the last first, then by how near they came to a limit.
 	Nodes []Node `json:"nodes,omitempty"`
 	// Missing are nodes that Slurm gave to the job of which there is no record,
 	// Unrecorded how many there are.
 	Missing    []string `json:"missing_nodes,omitempty"`
 	Unrecorded int      `json:"unrecorded_nodes,omitempty"`
-	// Ranks are by life, the last first, then by node, step and task.
+	// Ranks are by attempt, the last first, then by node, step and task.
 	Ranks []Rank       `json:"ranks,omitempty"`
 	Leads []LeadChange `json:"lead_changes,omitempty"`
-	// Lives are the times the job ran, by time; empty where it was never requeued.
-	Lives []Attempt `json:"lives,omitempty"`
+	// Attempts are the times the job ran, by time; empty where it was never requeued.
+	Attempts []Attempt `json:"lives,omitempty"`
 
 	// told says that a text shows tables of nodes and ranks: the records have
-	// ranks, a node is missing, or there are several lives.
+	// ranks, a node is missing, or there are several attempts.
 	Told bool `json:"-"`
 }
 
@@ -202,7 +202,7 @@ type Binding struct {
 	Decided bool `json:"decided,omitempty"`
 }
 
-// Node is one node in one life of the job.
+// Node is one node in one attempt of the job.
 type Node struct {
 	Node    string   `json:"node"`
 	Restart int      `json:"restart,omitempty"`
@@ -222,7 +222,7 @@ type Node struct {
 	Live        bool `json:"live,omitempty"`
 }
 
-// Rank is one task of one life.
+// Rank is one task of one attempt.
 type Rank struct {
 	Node    string `json:"node"`
 	Restart int    `json:"restart,omitempty"`
@@ -257,7 +257,7 @@ type Attempt struct {
 	Duration float64     `json:"duration_s"`
 }
 
-// LastNodes are the nodes of the last life.
+// LastNodes are the nodes of the last attempt.
 func (j *MultiNode) LastNodes() []Node {
 	n := 0
 	for n < len(j.Nodes) && j.Nodes[n].Restart == j.Nodes[0].Restart {
@@ -266,7 +266,7 @@ func (j *MultiNode) LastNodes() []Node {
 	return j.Nodes[:n]
 }
 
-// LastRanks are the ranks of the last life.
+// LastRanks are the ranks of the last attempt.
 func (j *MultiNode) LastRanks() []Rank {
 	n := 0
 	for n < len(j.Ranks) && len(j.Nodes) > 0 && j.Ranks[n].Restart == j.Nodes[0].Restart {

@@ -202,20 +202,20 @@ func (d *drawing) finish() *Timeline {
 
 // nameSeries gives each run the shortest name that tells it from the others.
 func nameSeries(strands []RunSeries, runs []nodeRun) {
-	type life struct {
+	type attempt struct {
 		node    string
 		restart int
 	}
-	of := func(r nodeRun) life {
+	of := func(r nodeRun) attempt {
 		if r.Meta.Job == nil {
-			return life{node: r.Meta.Node}
+			return attempt{node: r.Meta.Node}
 		}
-		return life{r.Meta.Node, r.Meta.Job.Restarts}
+		return attempt{r.Meta.Node, r.Meta.Job.Restarts}
 	}
-	tasks, lives := map[life]int{}, map[int]bool{}
+	tasks, attempts := map[attempt]int{}, map[int]bool{}
 	for _, r := range runs {
 		tasks[of(r)]++
-		lives[of(r).restart] = true
+		attempts[of(r).restart] = true
 	}
 	seen := map[string]int{}
 	for i, r := range runs {
@@ -226,8 +226,8 @@ func nameSeries(strands []RunSeries, runs []nodeRun) {
 		if tasks[of(r)] > 1 && r.Meta.Job != nil {
 			name += fmt.Sprintf(" · task %d", r.Meta.Job.Task)
 		}
-		if len(lives) > 1 {
-			name += fmt.Sprintf(" · life %d", of(r).restart+1)
+		if len(attempts) > 1 {
+			name += fmt.Sprintf(" · attempt %d", of(r).restart+1)
 		}
 		if seen[name]++; seen[name] > 1 {
 			name += fmt.Sprintf(" · run %d", seen[name])

@@ -266,7 +266,7 @@ type Outcome struct {
 	After    rss.Bytes `json:"after_bytes"`      // what it counts now
 	Freed    rss.Bytes `json:"freed_bytes"`      // what it gave back
 	Duration float64   `json:"duration_s"`       // from the decision until now
-	// Paused is how long the trainer stood still for it, in seconds.
+	// Paused is how long the trainer paused for it, in seconds.
 	Paused float64 `json:"paused_s,omitempty"`
 	// Stopped is how long a process was stopped by ptrace for it at most, in
 	// seconds: from its first thread's stop until its last went on.
@@ -284,7 +284,7 @@ type LoaderSaid struct {
 	Worker int       `json:"worker,omitempty"`      // PID of the worker it is about
 	Reason string    `json:"reason,omitempty"`      // why, of what was refused or switched off
 	Freed  rss.Bytes `json:"freed_bytes,omitempty"` // what was given back
-	Paused float64   `json:"paused_s,omitempty"`    // how long the trainer stood still for it
+	Paused float64   `json:"paused_s,omitempty"`    // how long the trainer paused for it
 	// Count is how many trims one report stands for, where a worker keeps to a
 	// budget by itself.
 	Count int `json:"count,omitempty"`

@@ -19,7 +19,7 @@ func writeLog(t *testing.T, p Places, lines ...RequeueEntry) {
 	}
 }
 
-// ended are the lines of a life that was requeued, up to a step.
+// ended are the lines of an attempt that was requeued, up to a step.
 func ended(restart int, run string, last string) []RequeueEntry {
 	var lines []RequeueEntry
 	for _, step := range []string{RequeueBegun, stepHold, stepUpdate, stepRelease} {
@@ -55,7 +55,7 @@ func TestRequeueLog(t *testing.T) {
 		{"not requeued", fails(ended(0, "a", stepHold), stepHold, "disabled"), 1, false, Requeued{}, ""},
 		{"begun alone", ended(0, "a", RequeueBegun), 1, false, Requeued{}, ""},
 		{"the last of two", slices.Concat(ended(0, "a", stepRelease), ended(1, "b", stepRelease)), 2, true, Requeued{Held: true, Raised: true, Released: true}, "b"},
-		{"the same life still", ended(1, "b", stepRelease), 1, false, Requeued{}, ""},
+		{"the same attempt still", ended(1, "b", stepRelease), 1, false, Requeued{}, ""},
 		{"another node was second", slices.Concat(ended(0, "a", stepRelease), ended(0, "b", RequeueBegun)), 1, true, Requeued{Held: true, Raised: true, Released: true}, "a"},
 		{"another node began first and was too late", slices.Concat(ended(0, "b", RequeueBegun), ended(0, "a", stepRelease)), 1, true, Requeued{Held: true, Raised: true, Released: true}, "a"},
 	} {

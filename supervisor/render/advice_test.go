@@ -367,7 +367,7 @@ func TestAdviseNodes(t *testing.T) {
 		{"both ended well", scenetest.Built(scenetest.OnNode(2), scenetest.OnNode(1)), "#SBATCH --mem=3712M"},
 		{"the lead moved", scenetest.LeadMoved(), "#SBATCH --mem=3712M"},
 		{"n2 was killed", scenetest.OomOnN2(), "#SBATCH --mem=6G"},
-		{"requeued with more", scenetest.SecondLife(), "#SBATCH --mem=5632M"},
+		{"requeued with more", scenetest.SecondAttempt(), "#SBATCH --mem=5632M"},
 		{"64 nodes", scenetest.SixtyFour(time.Minute), "#SBATCH --mem=68G"},
 	} {
 		lines := Advise(test.runs)

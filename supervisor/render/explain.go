@@ -29,8 +29,8 @@ func Explain(rep *analysis.Result, now time.Time) {
 		return
 	}
 	zone := now.Location()
-	for i := range rep.Lives {
-		l, end := &rep.Lives[i], rep.LifeEnds[i]
+	for i := range rep.Attempts {
+		l, end := &rep.Attempts[i], rep.AttemptEnds[i]
 		l.Verdict = tell(end, now).sentence(&end.Found)
 		if len(rep.Scanned) > 1 {
 			l.Verdict = endName(end) + ": " + l.Verdict
@@ -73,13 +73,13 @@ func conclude(rep *analysis.Result, now time.Time) {
 
 // allEnded says how many ranks ended well where none is known to have failed, empty
 // where records have no ranks.
-func allEnded(rep *analysis.Result, life int) string {
+func allEnded(rep *analysis.Result, attempt int) string {
 	if !rep.Told {
 		return ""
 	}
 	all, ended, nodes := 0, 0, map[string]bool{}
 	for i := range rep.Ranks {
-		if r := &rep.Ranks[i]; r.Restart == life {
+		if r := &rep.Ranks[i]; r.Restart == attempt {
 			all++
 			nodes[r.Node] = true
 			if r.Code != nil && *r.Code == 0 {

@@ -46,7 +46,7 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"ended":    howEnded,
 		"how":      rankHow,
 		"join":     func(list []string) string { return strings.Join(list, ", ") },
-		"life":     func(restart int) int { return restart + 1 },
+		"attempt":  func(restart int) int { return restart + 1 },
 		"limit":    func(l event.LimitName) string { return phrase.LimitName(&event.Limit{Name: l}) },
 		"list":     func(title string, items []string) pageList { return pageList{title, items} },
 		"means":    chart.UsedMeans,

@@ -131,7 +131,7 @@ func (p *page) RunName(id string) string {
 	return id
 }
 
-// TogetherNotes is what a job of several ranks, nodes or lives came to.
+// TogetherNotes is what a job of several ranks, nodes or attempts came to.
 func (p *page) TogetherNotes() []string { return togetherNotes(p.Result, p.at.start.Location()) }
 
 // ShownRanks are the ranks: those that failed first where there are too many.
@@ -257,7 +257,7 @@ func (p pageProcess) Role() string {
 	return string(analysis.LayerOf(&p.Proc))
 }
 
-// Spark is its memory over its life.
+// Spark is its memory over its lifetime.
 func (p pageProcess) Spark() template.HTML {
 	values := make([]float64, len(p.RSS))
 	for i, v := range p.RSS {
@@ -276,7 +276,7 @@ func runPlace(r *analysis.Run) string {
 		where += fmt.Sprintf(", step %s, task %d", r.Step, r.Task)
 	}
 	if r.Restart > 0 {
-		where += fmt.Sprintf(", life %d", r.Restart+1)
+		where += fmt.Sprintf(", attempt %d", r.Restart+1)
 	}
 	return where
 }

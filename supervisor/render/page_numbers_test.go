@@ -33,7 +33,7 @@ func TestPageNumbersAreThoseOfTheReport(t *testing.T) {
 		"grown":  {scenetest.GrownScene().Run()},
 		"hour":   {hourRun().Build()},
 		"nodes":  scenetest.OomOnN2(),
-		"twice":  scenetest.SecondLife(),
+		"twice":  scenetest.SecondAttempt(),
 		"counts": {find(t, "maps").scene.Run()},
 	} {
 		t.Run(name, func(t *testing.T) {

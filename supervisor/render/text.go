@@ -194,8 +194,8 @@ func fullestOnNode(rep *analysis.Result) []analysis.Limit {
 	at := map[place]int{}
 	var out []analysis.Limit
 	for n, l := range analysis.JoinLimits(rep.Limits) {
-		if len(rep.Lives) > 0 && runOf(rep, l.Run).Restart != rep.Lives[len(rep.Lives)-1].Restart {
-			continue // that life has its line
+		if len(rep.Attempts) > 0 && runOf(rep, l.Run).Restart != rep.Attempts[len(rep.Attempts)-1].Restart {
+			continue // that attempt has its line
 		}
 		p := place{runOf(rep, l.Run).Node, l.ID(), 0}
 		if analysis.ApartOf(l.Scope) {
@@ -283,8 +283,8 @@ func (t *textReport) roles(roles []analysis.Role) {
 
 func (t *textReport) actions(rep *analysis.Result) {
 	t.section("actions")
-	if len(rep.Lives) > 0 {
-		t.section("actions, of all lives")
+	if len(rep.Attempts) > 0 {
+		t.section("actions, of all attempts")
 	}
 	t.actionLines(rep.Actions)
 	for i := range rep.Cures {

@@ -18,10 +18,10 @@ const mostNodesApart = 4
 // nodeByNode says that peaks and roles are shown node by node.
 func nodeByNode(rep *analysis.Result) bool { return rep.Told && len(rep.LastNodes()) > 1 }
 
-// sizeOf is "4 ranks on 2 nodes, 2 lives".
+// sizeOf is "4 ranks on 2 nodes, 2 attempts".
 func sizeOf(j *analysis.Result) string {
 	text := values.Count(len(j.LastRanks()), "rank") + " on " + values.Count(len(j.LastNodes()), "node")
-	if n := len(j.Lives); n == 2 {
+	if n := len(j.Attempts); n == 2 {
 		text += ", requeued once"
 	} else if n > 2 {
 		text += fmt.Sprintf(", requeued %s", values.Times(n-1))
@@ -29,7 +29,7 @@ func sizeOf(j *analysis.Result) string {
 	return text
 }
 
-// together writes what a job of several ranks, nodes or lives came to.
+// together writes what a job of several ranks, nodes or attempts came to.
 func (t *textReport) together(rep *analysis.Result) {
 	if !rep.Told {
 		return
@@ -41,7 +41,7 @@ func (t *textReport) together(rep *analysis.Result) {
 	if n := len(rep.Leads) - mostShown; n > 0 {
 		t.para("", "  ", "and "+values.Count(n, "more change")+" of lead")
 	}
-	t.lives(rep)
+	t.attempts(rep)
 	t.nodes(rep)
 	t.ranks(rep)
 }
@@ -83,10 +83,10 @@ func bindingSentence(b *analysis.Binding, zone *time.Location) string {
 	return text
 }
 
-func (t *textReport) lives(rep *analysis.Result) {
-	t.section("lives: the times that the job ran")
-	for i := range rep.Lives[:min(len(rep.Lives), mostShown)] {
-		l := &rep.Lives[i]
+func (t *textReport) attempts(rep *analysis.Result) {
+	t.section("attempts")
+	for i := range rep.Attempts[:min(len(rep.Attempts), mostShown)] {
+		l := &rep.Attempts[i]
 		line := fmt.Sprintf("%s, %s", values.Span(analysis.Seconds(l.Duration)), l.Cause)
 		if l.Binding != nil {
 			line += fmt.Sprintf(", at most %s on %s", phrase.Fill(l.Binding.Limit, l.Binding.Used, l.Binding.Size), values.Plain(l.Binding.Node))

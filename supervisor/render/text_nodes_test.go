@@ -62,7 +62,7 @@ func TestLeaders(t *testing.T) {
 		{"how its rank ended is not known", lost(0.5)},
 		{"a rank of the same step goes on", scenetest.Built(ended, successor)},
 		{"a later step is another job for the node", scenetest.Built(ended, later)},
-		{"another life", scenetest.Built(ended, again)},
+		{"another attempt", scenetest.Built(ended, again)},
 		{"two leaders at once", scenetest.Built(ended, beside)},
 		{"a rank failed, the others went on", failed(false)},
 		{"a rank failed, the job still runs", failed(true)},

@@ -69,7 +69,7 @@ func wholes(t *testing.T) []whole {
 		{"together-oom", scenetest.OomOnN2(), died, two},
 		{"together-lead", scenetest.LeadMoved(), nil, two},
 		{"together-lacks", scenetest.Built(scenetest.OnNode(1)), saysNodes("n1", "n2", "n3"), two},
-		{"together-lives", scenetest.SecondLife(), nil, two},
+		{"together-attempts", scenetest.SecondAttempt(), nil, two},
 		{"together-many", scenetest.SixtyFour(2 * time.Minute), nil, two},
 		{"led-twice", []*record.Run{twice, between}, nil, one},
 		{"two-leaders", []*record.Run{twice, between, third}, nil, one},

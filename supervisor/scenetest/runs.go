@@ -214,8 +214,8 @@ func LeadMoved() []*record.Run {
 	return Built(OnNode(1), a, b)
 }
 
-// SecondLife: the job died on n2 for want of memory and was requeued with more.
-func SecondLife() []*record.Run {
+// SecondAttempt: the job died on n2 for want of memory and was requeued with more.
+func SecondAttempt() []*record.Run {
 	runs := OomOnN2()
 	for n := 1; n <= 2; n++ {
 		again := OnNode(n)

@@ -20,7 +20,7 @@ import (
 )
 
 // TestTextfileNodeExporter: a real node_exporter shows several runs of a node side by
-// side, of no job, of one job, of one step, of two lives of one job, and one that was
+// side, of no job, of one job, of one step, of two attempts of one job, and one that was
 // killed and left its file behind.
 func TestTextfileNodeExporter(t *testing.T) {
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ func TestTextfileNodeExporter(t *testing.T) {
 	if !slices.ContainsFunc(limits.Metric, func(m *dto.Metric) bool { return m.Gauge.GetValue() == 2<<30 }) {
 		t.Errorf("no limit of 2 GiB: %v", limits)
 	}
-	// The next life of the job that was killed comes to this node.
+	// The next attempt of the job that was killed comes to this node.
 	runs = append(runs, startTextRun(t, dir, step("48", "0", "SLURM_RESTART_COUNT=1"), nil))
 	wardentest.Until(t, "what was left is removed", func() bool {
 		f := scrape()["rsswarden_build_info"]

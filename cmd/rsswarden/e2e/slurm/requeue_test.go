@@ -38,7 +38,7 @@ func (s requeueStand) submit(t *testing.T, script string, args ...string) *slurm
 	return s.Submit(t, script, append([]string{"--open-mode=append", "--mem=300"}, args...)...)
 }
 
-// whole submits a job and waits for its end, through all of its lives.
+// whole submits a job and waits for its end, through all of its attempts.
 func (s requeueStand) whole(t *testing.T, script string, args ...string) (*slurmtest.JobRun, slurmtest.Result, time.Duration) {
 	t.Helper()
 	run := s.submit(t, script, args...)
