@@ -32,7 +32,7 @@ func topCommand(p process) *cli.Command {
 		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
 			"yours. Other nodes are asked by srun --overlap, in a small step of the job's\n" +
 			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
-			"is watched goes on. --once prints all rows where stdout is no terminal;\n" +
+			"is watched goes on. --once prints all rows where stdout is not a terminal;\n" +
 			"COLUMNS is its width then. Exit status of --once: 1 when no run is there.\n",
 		Flags: slices.Concat(targetFlags(), []cli.Flag{pidFlag()}, flags, []cli.Flag{colorFlag(p)}),
 		ArgsUsage: examples(
@@ -126,7 +126,7 @@ func topOnce(p process, o screen.Options, f *remote.Follower) error {
 // topLive shows the screen until it is left; stop ends what asks the nodes.
 func topLive(p process, o screen.Options, stop func()) error {
 	if !term.IsTerminal(int(p.stdout.Fd())) {
-		return usagef("rsswarden top --once prints one frame", "standard output is no terminal")
+		return usagef("rsswarden top --once prints one frame", "stdout is not a terminal")
 	}
 	if kind := p.get("TERM"); kind == "dumb" || kind == "" {
 		return screen.Scroll(context.Background(), o)
@@ -134,7 +134,7 @@ func topLive(p process, o screen.Options, stop func()) error {
 	if !term.IsTerminal(int(o.In.Fd())) {
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return usagef("rsswarden top --once prints one frame", "standard input is no terminal, and there is none to read keys from")
+			return usagef("rsswarden top --once prints one frame", "stdin is not a terminal, and there is none to read keys from")
 		}
 		defer tty.Close()
 		o.In = tty
