@@ -21,7 +21,7 @@ func replayCommand(p process) *cli.Command {
 		UsageText: "rsswarden replay [RECORD | DIR | JOBID] [OPTIONS]",
 		Args:      true,
 		Description: "Runs the ladder again over the record of a run, the newest if none is named:\n" +
-			"when each rung fires, whether the job lives, the least size it lives with.\n" +
+			"when each rung fires, whether the job survives, the smallest size that does.\n" +
 			"With nothing changed all is as it was read then. With another limit or ladder\n" +
 			"what actions free is modelled, and the result says that it is an estimate.\n" +
 			recordStatus,

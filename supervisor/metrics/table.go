@@ -150,7 +150,7 @@ var (
 	JobPeak   = Metric{Name: "rsswarden_job_memory_peak_bytes", Type: Gauge, Help: peakHelp, Labels: []Label{BySize}, Whole: true}
 	StepPeak  = gauge("rsswarden_step_memory_peak_bytes", peakHelp, BySize, ByLevel)
 	Processes = gauge("rsswarden_processes",
-		"Processes that live, zombies left out.", ByRole)
+		"Live processes, excluding zombies.", ByRole)
 	MemoryRSS = gauge("rsswarden_memory_rss_bytes",
 		"Resident memory summed over processes; pages that they share count once for each. A run sums VmRSS of /proc/PID/status by role; the daemon sums resident of /proc/PID/statm by step, and where jobs have no memory cgroup alone.", ByRole)
 	Actions = counter("rsswarden_actions_total",
