@@ -184,15 +184,17 @@ func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
 // print is for people. Users choose the names of cgroups in it: any byte but slash and
 // newline.
 func (r *limitsReport) print(w io.Writer, style text.Style) error {
-	say := func(how text.Paint, format string, args ...any) {
-		fmt.Fprintln(w, style.Paint(how, oneLine(fmt.Sprintf(format, args...))))
+	say := func(how text.Paint, head string, column int, body string) {
+		for _, line := range text.Hang(head, column, oneLine(body), style.Columns()) {
+			fmt.Fprintln(w, style.Paint(how, line))
+		}
 	}
 	if !slices.ContainsFunc(r.Limits, func(l event.Limit) bool { return l.Name.Memory() }) {
-		say("", "nothing here limits memory")
+		say("", "", 0, "nothing here limits memory")
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		line := fmt.Sprintf("%d. %s (%s)", i+1, l.Name, l.Scope)
+		line := fmt.Sprintf("%s (%s)", l.Name, l.Scope)
 		if l.Limit > 0 {
 			line += fmt.Sprintf(": %s of %s used, %s", l.Name.Amount(l.Used), l.Name.Amount(l.Limit), text.Percent(l.Ratio()))
 			if l.PID != 0 {
@@ -205,13 +207,13 @@ func (r *limitsReport) print(w io.Writer, style text.Style) error {
 				line += fmt.Sprintf(" (PSS read up to %.0f s ago)", l.Age)
 			}
 		}
-		say(text.Bold, "%s", line)
+		say(text.Bold, fmt.Sprintf("%d.", i+1), 3, line)
 		for _, row := range [][2]string{
 			{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},
 			{"limit from", l.LimitSource}, {"level", l.Level}, {"note", l.Note},
 		} {
 			if row[1] != "" {
-				say(text.Dim, "   %-12s %s", row[0], row[1])
+				say(text.Dim, "   "+row[0], 16, row[1])
 			}
 		}
 	}
@@ -222,14 +224,14 @@ func (r *limitsReport) print(w io.Writer, style text.Style) error {
 	case r.Procs == 1:
 		whose = fmt.Sprintf("process %d, which has no descendants", r.PID)
 	}
-	say("", "")
-	say("", "of %s. Looked at:", whose)
+	fmt.Fprintln(w)
+	say("", "", 0, fmt.Sprintf("of %s. Looked at:", whose))
 	for _, l := range r.Looked {
-		say("", "   %s: %s", l.Where, l.Found)
+		say("", "  ", 3, l.Where+": "+l.Found)
 	}
 	for _, warning := range r.Warnings {
-		say(text.Yellow, "warning: %s", warning)
+		say(text.Yellow, "warning:", 9, warning)
 	}
-	phrase.PrintWorks(w, r.Works)
+	phrase.PrintWorks(w, r.Works, style.Columns())
 	return nil
 }

@@ -126,12 +126,18 @@ func (r Report) Print(w io.Writer, style text.Style) {
 		}
 		c.print(w, style)
 	}
-	verdict := style.Paint(text.Green, "run would protect this job")
+	verdict, paint := "run would protect this job", text.Green
 	if !r.Protects {
-		verdict = style.Paint(text.Yellow, "run would protect this job only in part")
+		verdict, paint = "run would protect this job only in part", text.Yellow
 	}
-	fmt.Fprintf(w, "\n%s: %s\n", verdict, strings.Join(r.Why, "; "))
-	phrase.PrintWorks(w, r.Works)
+	fmt.Fprintln(w)
+	for i, line := range text.Wrap(verdict+": "+strings.Join(r.Why, "; "), style.Columns()) {
+		if rest, ok := strings.CutPrefix(line, verdict); i == 0 && ok {
+			line = style.Paint(paint, verdict) + rest
+		}
+		fmt.Fprintln(w, line)
+	}
+	phrase.PrintWorks(w, r.Works, style.Columns())
 }
 
 var statusPaint = map[Status]text.Paint{OK: text.Green, Limited: text.Yellow, Off: text.Red}
@@ -142,16 +148,32 @@ func (c Check) print(w io.Writer, style text.Style) {
 		name = NameKernel
 		c.Found = feature + ": " + c.Found
 	}
-	status := style.Paint(statusPaint[c.Status], fmt.Sprintf("%-7s", c.Status))
-	fmt.Fprintf(w, "%s  %-10s  %s", status, name, text.Plain(c.Found))
+	status := fmt.Sprintf("%-7s", c.Status)
+	found, source := text.Plain(c.Found), ""
 	if c.Source != "" {
-		io.WriteString(w, style.Paint(text.Dim, " ("+text.Plain(c.Source)+")"))
+		source = "(" + text.Plain(c.Source) + ")"
 	}
-	fmt.Fprintln(w)
+	lines := text.Hang(status+"  "+name, foundColumn, found, style.Columns())
+	if last := len(lines) - 1; source != "" && text.Columns(lines[last])+1+text.Columns(source) <= style.Columns() {
+		lines[last] += " " + style.Paint(text.Dim, source)
+		source = ""
+	}
+	lines[0] = style.Paint(statusPaint[c.Status], status) + strings.TrimPrefix(lines[0], status)
+	if source != "" {
+		for _, line := range text.Hang("", foundColumn, source, style.Columns()) {
+			lines = append(lines, style.Paint(text.Dim, line))
+		}
+	}
 	if c.Do != "" {
-		fmt.Fprintf(w, "%-7s  %-10s  do: %s\n", "", "", text.Plain(c.Do))
+		lines = append(lines, text.Hang("", foundColumn, "do: "+text.Plain(c.Do), style.Columns())...)
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
 	}
 }
+
+// foundColumn is where what was found begins, beside status and name.
+const foundColumn = 21
 
 const featurePrefix = NameKernel + "-"
 

@@ -95,16 +95,17 @@ func plural(actions []event.Action) string {
 	return text.List(all, text.All)
 }
 
+// worksIndent is the column of what works on a limit, beside its name.
+const worksIndent = 12
+
 // PrintWorks ends what people read of limits: a line for each.
-func PrintWorks(w io.Writer, all []Works) {
+func PrintWorks(w io.Writer, all []Works, columns int) {
 	if len(all) > 0 {
 		fmt.Fprintln(w, "\nwhat works on each limit:")
 	}
 	for _, one := range all {
-		name := string(one.Limit)
-		for _, line := range text.Wrap(one.Says, 68) {
-			fmt.Fprintf(w, "  %-8s  %s\n", name, text.Plain(line))
-			name = ""
+		for _, line := range text.Hang("  "+string(one.Limit), worksIndent, text.Plain(one.Says), columns) {
+			fmt.Fprintln(w, line)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestWhatWorks(t *testing.T) {
 		for _, w := range all {
 			fmt.Fprintf(&b, "%s %s: helps %v\n", w.Limit, w.Accounting, w.Helps)
 		}
-		PrintWorks(&b, all)
+		PrintWorks(&b, all, 80)
 		b.WriteString("\n")
 	}
 	var all []event.Limit

@@ -82,6 +82,30 @@ func Wrap(s string, width int) (lines []string) {
 	return append(lines, line)
 }
 
+// leastHang is the least width that is worth a hanging indent.
+const leastHang = 24
+
+// Hang is head, and text beside it from the column indent on, in lines of at most width
+// columns: a longer word is cut in its middle. Where little room is left text is below head.
+func Hang(head string, indent int, text string, width int) (lines []string) {
+	first := head + strings.Repeat(" ", max(indent-Columns(head), 0))
+	if width-indent < leastHang && indent > 0 {
+		if indent = 2 + len(head) - len(strings.TrimLeft(head, " ")); strings.TrimSpace(head) != "" {
+			lines = append(lines, strings.TrimRight(head, " "))
+		}
+		first = strings.Repeat(" ", indent)
+	}
+	for _, line := range Wrap(text, width-indent) {
+		line = Middle(line, max(width-indent, 1))
+		if len(lines) == 0 {
+			lines = append(lines, first+line)
+			continue
+		}
+		lines = append(lines, strings.Repeat(" ", indent)+line)
+	}
+	return lines
+}
+
 func isNumber(s string) bool {
 	return strings.Trim(strings.TrimLeft(s, "("), "0123456789.,") == "" && strings.ContainsAny(s, "0123456789")
 }

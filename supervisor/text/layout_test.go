@@ -3,6 +3,8 @@ package text
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestCommand: a command line is as a shell would read it, on one short line.
@@ -64,6 +66,25 @@ func TestWrap(t *testing.T) {
 	} {
 		if got := strings.Join(Wrap(c.in, c.width), "|"); got != c.want {
 			t.Errorf("Wrap(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
+		}
+	}
+}
+
+// TestHang: no line is wider than the stream; where little room is left text is below head.
+func TestHang(t *testing.T) {
+	for _, c := range []struct {
+		head, text    string
+		indent, width int
+		want          []string
+	}{
+		{"ok", "a limit of 3 GiB was read from RLIMIT_RSS", 10, 40, []string{"ok        a limit of 3 GiB was read from", "          RLIMIT_RSS"}},
+		{"  ok", "a limit of 3 GiB was read from RLIMIT_RSS", 10, 30, []string{"  ok", "    a limit of 3 GiB was read", "    from RLIMIT_RSS"}},
+		{"", "do: this", 10, 30, []string{"  do: this"}},
+		{"ok", "at /sys/fs/cgroup/memory/slurm/uid_1000/job_4711", 10, 40, []string{"ok        at", "          /sys/fs/cgroup/…_1000/job_4711"}},
+		{"", "a word", 0, 3, []string{"a", "w…d"}},
+	} {
+		if diff := cmp.Diff(c.want, Hang(c.head, c.indent, c.text, c.width)); diff != "" {
+			t.Errorf("%q at %d:\n%s", c.text, c.width, diff)
 		}
 	}
 }
