@@ -92,30 +92,3 @@ func (s Style) Bar(share float64, columns int) string {
 	}
 	return bar + strings.Repeat("░", columns-Columns(bar))
 }
-
-// Middle shortens a plain text to so many columns by what is in its middle: of a path or
-// a command both ends tell most.
-func Middle(s string, columns int) string {
-	if Columns(s) <= columns {
-		return s
-	}
-	if columns < 3 {
-		return Cut(s, columns)
-	}
-	r := []rune(s)
-	head, tail, n := 0, len(r), 1
-	for head < tail {
-		if w := Width(r[head]); n+w <= columns && (head <= len(r)-tail) {
-			n += w
-			head++
-			continue
-		}
-		w := Width(r[tail-1])
-		if n+w > columns {
-			break
-		}
-		n += w
-		tail--
-	}
-	return string(r[:head]) + "…" + string(r[tail:])
-}
