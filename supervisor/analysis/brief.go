@@ -32,9 +32,11 @@ type Brief struct {
 	// LackedLimit is what there was none left of, where the outcome is exhausted.
 	LackedLimit *event.Limit `json:"lacked_limit,omitempty"`
 	// At is the last moment of a record that has no end.
-	At       time.Time `json:"time,omitzero"`
-	Probably bool      `json:"probably,omitempty"` // the outcome is inferred, the end was not seen
-	Recorded bool      `json:"-"`                  // there is a record that a report can read
+	At time.Time `json:"time,omitzero"`
+	// Need is what the whole job will need, estimated; nil where too little was seen.
+	Need     *Need `json:"need,omitempty"`
+	Probably bool  `json:"probably,omitempty"` // the outcome is inferred, the end was not seen
+	Recorded bool  `json:"-"`                  // there is a record that a report can read
 }
 
 // BriefOf is what an exit event says.
@@ -188,6 +190,13 @@ func (rep *Result) brief() Brief {
 	}
 	if s, told := best.terminationSignal(); b.Outcome == event.RunCancelled && b.Cancelled == "" && told {
 		b.Cancelled = s.Signal.Signal
+	}
+	for _, k := range rep.Scanned {
+		if k.Restarts() == best.Restarts() && b.Need == nil && (b.Peak != nil || len(rep.Scanned) == 1) {
+			if b.Need = k.need(b.Peak); b.Need != nil && b.Need.Open == "" && died(b.Outcome) {
+				b.Need = nil
+			}
+		}
 	}
 	rep.Outcome = b.Outcome
 	return b

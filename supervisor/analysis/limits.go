@@ -23,7 +23,8 @@ type LimitScan struct {
 	Peak     record.Reading
 	PeakAt   time.Duration
 	Used     course
-	Workers  Sum // at the peak
+	own      course // Used without file pages of workers
+	Workers  Sum    // at the peak
 	Trainers int
 }
 

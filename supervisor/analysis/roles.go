@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -16,6 +17,7 @@ type treeScan struct {
 	roles                   []*Group
 	Workers, Trainers, Tree *Group
 	Procs                   []ProcSeen // by index in run.Procs
+	own                     course     // summed RSS without file pages of workers
 }
 
 // Group is what processes of one role had, or all of the tree, over the run.
@@ -130,6 +132,9 @@ func (k *treeScan) processes(s *record.Sample, ranks *RanksSeen) (maps, fds Coun
 		}
 	}
 	k.Tree.take(k.run, s.At)
+	if k.Tree.now.Count > 0 {
+		k.own.add(s.At, k.Tree.now.rss.Sub(k.workerFiles(event.AccountingRSS)))
+	}
 	for _, g := range k.roles {
 		g.take(k.run, s.At)
 	}
@@ -153,6 +158,19 @@ func (g *Group) take(r *record.Run, at time.Duration) {
 	g.Shmem.add(at, n.shmem)
 	g.PSS.add(at, n.pss)
 	g.RSS.add(at, n.parts())
+}
+
+// workerFiles is what of a limit's use is file pages of workers, in the sample at hand:
+// of PSS as if all had the same pages.
+func (k *treeScan) workerFiles(a event.Accounting) rss.Bytes {
+	w := &k.Workers.now
+	switch a {
+	case event.AccountingRSS:
+		return w.file
+	case event.AccountingPSS:
+		return w.file / rss.Bytes(max(w.Count, 1))
+	}
+	return 0
 }
 
 // trainer is the RssAnon of the trainer with that PID in a sample.

@@ -147,6 +147,7 @@ func (k *RunScan) sample(s *record.Sample) {
 				l.mostRSS = l.most.now
 			}
 		}
+		l.own.add(s.At, r.Used.Sub(k.workerFiles(l.Accounting)))
 		k.forecast.add(r.Limit, s.At, r)
 	}
 	if k.inner >= 0 {
@@ -191,6 +192,8 @@ func (k *RunScan) entry(e *record.Entry) {
 		if v.Freed > 0 || v.What == event.LoaderRecycled {
 			k.forecast.disturb(e.At)
 		}
+	case *event.Mapped:
+		k.Mapped = v
 	case *event.Diagnosis:
 		k.Findings.diagnosed(e.At, v)
 	case *event.Rank:
@@ -332,6 +335,7 @@ type limitScans struct {
 	Limits    []LimitScan // by index in run.Limits
 	Maps, FDs CountScan
 	Actions   actionsSeen
+	Mapped    *event.Mapped // the last, nil where none was noted
 	decisions int
 }
 

@@ -511,6 +511,7 @@ const (
 	NameHelp      Name = "help"
 	NameHandover  Name = "handover"
 	NameJudged    Name = "judged"
+	NameMapped    Name = "mapped"
 	NameExit      Name = "exit"
 )
 
@@ -534,6 +535,7 @@ var kinds = []struct {
 	{NameHelp, "What the ladder knew of an action; in the record alone.", func() any { return &Help{} }},
 	{NameHandover, "What was taken over from the leader before; in the record alone.", func() any { return &Handover{} }},
 	{NameJudged, "What the ladder was given when it changed its mind; in the record alone.", func() any { return &Judged{} }},
+	{NameMapped, "How much limits would count if workers read all that they have mapped; in the record alone.", func() any { return &Mapped{} }},
 	{NameExit, "The command has ended: status, outcome, peaks, what was done, what to ask for next.", func() any { return &Exit{} }},
 }
 
@@ -619,4 +621,16 @@ type Handover struct {
 	Now time.Duration `json:"now_ns,omitempty"`
 	// Memory is what the ladder remembers, as package policy writes it.
 	Memory json.RawMessage `json:"memory"`
+}
+
+// Mapped is how far pages of files can grow: the memory that limits would count at most had
+// workers all in memory that they have mapped of files. It is written to the record alone,
+// when it has grown.
+type Mapped struct {
+	Head
+	Workers int       `json:"workers"`    // that have mapped files
+	Each    rss.Bytes `json:"each_bytes"` // file pages of the one that has mapped most, all read
+	// Limits has as their use the most so far of what is used and what is mapped and not in
+	// memory; one without a name is the tree's summed RSS.
+	Limits []Limit `json:"limits"`
 }

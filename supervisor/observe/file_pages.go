@@ -39,6 +39,9 @@ const (
 	spansShare, spansAtOnce = 0.002, 16
 	// spansAge is how long one counts.
 	spansAge = 30 * time.Second
+	// spansSoon is from when on they are made while all limits are far, for what the whole
+	// job needs, and spansSeldom how long one counts then.
+	spansSoon, spansSeldom = time.Minute, 10 * time.Minute
 	// spansFrom is how full a limit must be: a forecast is made from half on.
 	spansFrom = 0.4
 	// leastPages is how much of files a process must have in memory to be read.
@@ -85,10 +88,14 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 	near := slices.ContainsFunc(limits, func(l event.Limit) bool {
 		return event.ActionTrim.Fits(&l).OK && l.UsedMax.Of(l.Limit) >= spansFrom
 	})
-	if !near && len(f.known) == 0 {
+	wanted, age := near || now >= spansSoon, spansAge
+	if !near {
+		age = spansSeldom
+	}
+	if !wanted && len(f.known) == 0 {
 		return
 	}
-	free := near && !f.Busy() && f.costs.Fill(now) >= 0
+	free := wanted && !f.Busy() && f.costs.Fill(now) >= 0
 	var most rss.Bytes
 	var due []rss.ProcID
 	for _, list := range lists {
@@ -98,7 +105,7 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 			if k != nil {
 				k.seen, most = now, max(most, k.most)
 			}
-			if free && p.File >= leastPages && k.due(now, p.File) && len(due) < spansAtOnce {
+			if free && p.File >= leastPages && k.due(now, age, p.File) && len(due) < spansAtOnce {
 				due = append(due, p.ID)
 			}
 		}
@@ -127,6 +134,6 @@ func (f *FilePages) Update(now time.Duration, limits []event.Limit, lists ...[]r
 
 // due says that a process is to be read, for the first time or again: soon where it has more
 // in memory than it had mapped, and so has opened another file.
-func (k *spansKnown) due(now time.Duration, file rss.Bytes) bool {
-	return k == nil || now-k.at >= spansAge || k.most > 0 && file > k.most && now-k.at >= spansAge/10
+func (k *spansKnown) due(now, age time.Duration, file rss.Bytes) bool {
+	return k == nil || now-k.at >= age || k.most > 0 && file > k.most && now-k.at >= spansAge/10
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // TestFilePages: what a process has mapped of a file bounds its pages of files, for another
-// that was not read yet as well; nothing is read while the limit is far.
+// that was not read yet as well; nothing is read in the first
+// minute while the limit is far.
 func TestFilePages(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "data.mdb"))
 	wardentest.NoError(t, err)
@@ -46,4 +47,9 @@ func TestFilePages(t *testing.T) {
 	if procs[1].FileMost != procs[0].FileMost || procs[2].FileMost != rss.MiB {
 		t.Errorf("%v for one that could not be read, %v for a small one; want %v, %v", procs[1].FileMost, procs[2].FileMost, procs[0].FileMost, rss.MiB)
 	}
+	f = NewFilePages("/proc")
+	if at(spansSoon, 300*rss.MiB); !f.Busy() {
+		t.Error("it is not read after a minute, for what the whole job needs")
+	}
+	f.Wait(10 * time.Second)
 }

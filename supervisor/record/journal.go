@@ -454,5 +454,5 @@ func Routine(name event.Name, v any) bool {
 	case event.Outcome:
 		return e.OK
 	}
-	return name == event.NameLoader || name == event.NameHelp || name == event.NameJudged || name == event.NameCure
+	return name == event.NameLoader || name == event.NameHelp || name == event.NameJudged || name == event.NameCure || name == event.NameMapped
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -225,9 +226,71 @@ func (t *textReport) next(rep *analysis.Result) {
 		}
 		k.pair(values.Bold, line, l.Why)
 	}
-	if n := b.Next.Without; n > b.Next.Size && n > 0 {
+	if n := b.Next.Without; !k.wholeJob(b) && n > b.Next.Size && n > 0 {
 		k.pair(values.Bold, "up to "+phrase.Roughly(n), "without rsswarden: an upper bound, estimated")
 	}
+}
+
+// wholeJobUntil is the length up to which a run that ended well is taken for a try-out of a
+// longer one.
+const wholeJobUntil = 15 * time.Minute
+
+// wholeJob says what the whole job will need, where what was seen may be a part of it; false
+// where it says nothing.
+func (k *block) wholeJob(b *analysis.Brief) bool {
+	n := b.Need
+	if n == nil || b.OK() && b.Duration() > wholeJobUntil {
+		return false
+	}
+	const without = "whole job without rsswarden, estimate"
+	switch {
+	case n.Open == "":
+		k.pair(values.Bold, spanOf(n.Without), without)
+	case n.Without.High > 0:
+		k.pair(values.Bold, "up to "+phrase.Roughly(n.Without.High), without)
+		k.say("", "no closer: "+openWords(n))
+	default:
+		k.pair(values.Bold, "not known", "whole job without rsswarden")
+		k.say("", phrase.Roughly(n.Peak)+" so far; "+openWords(n))
+	}
+	if n.With != nil {
+		k.pair(values.Bold, spanOf(*n.With), "whole job with rsswarden, estimate")
+	}
+	return true
+}
+
+// spanOf is a range: "1.9 to 2.3 GiB".
+func spanOf(r analysis.MemRange) string {
+	low, unit, _ := strings.Cut(phrase.Roughly(r.Low), " ")
+	high := phrase.Roughly(r.High)
+	if !strings.HasSuffix(high, unit) {
+		low += " " + unit
+	}
+	return low + " to " + high
+}
+
+// openWords is why it is not known what the whole job needs.
+func openWords(n *analysis.Need) string {
+	workers := values.Count(n.Workers, "worker")
+	switch n.Open {
+	case analysis.NeedShort:
+		return "workers were seen for less than a minute"
+	case analysis.NeedGrows:
+		of := map[rss.Role]string{rss.RoleWorker: "workers grow", rss.RoleTrainer: "the trainer grows"}[n.Grows]
+		return fmt.Sprintf("%s %s/min, no bound known", cmp.Or(of, "it grows"), phrase.Roughly(60*n.Rate))
+	case analysis.NeedRecycled:
+		return "recycles hid how far workers grow: try --dry-run"
+	case analysis.NeedFiles:
+		if n.Each == 0 {
+			return workers + " still read new pages of files, how many there are was not read"
+		}
+		return fmt.Sprintf("%s map up to %s each and still read new pages", workers, phrase.Roughly(n.Each))
+	case analysis.NeedTrimmed:
+		return fmt.Sprintf("%s map up to %s each, trims hid what they read: try --dry-run", workers, phrase.Roughly(n.Each))
+	case analysis.NeedCopies:
+		return workers + " still copy the trainer's memory"
+	}
+	return ""
 }
 
 // more is the commands that show more.

@@ -132,3 +132,26 @@ func saysNodes(nodes ...string) *analysis.SlurmSays {
 func told(runs []*record.Run, said *analysis.SlurmSays, now time.Time) *analysis.Result {
 	return explained(analysis.Input{Runs: runs, Slurm: said, Now: now})
 }
+
+// TestWholeJob: what the whole job needs, as far as a part of it tells: an estimate is called one.
+func TestWholeJob(t *testing.T) {
+	with := &analysis.MemRange{Low: 600 * rss.MiB, High: 800 * rss.MiB}
+	for want, n := range map[string]analysis.Need{
+		"Next    1 to 1.2 GiB            whole job without rsswarden, estimate\n" +
+			"        600 to 800 MiB          whole job with rsswarden, estimate\n": {Without: analysis.MemRange{Low: rss.GiB, High: rss.GiB.Scale(1.2)}, With: with},
+		"Next    up to 4 GiB             whole job without rsswarden, estimate\n" +
+			"        no closer: 3 workers map up to 1 GiB each and still read new pages\n": {Without: analysis.MemRange{Low: rss.GiB, High: 4 * rss.GiB}, Open: analysis.NeedFiles, Workers: 3, Each: rss.GiB},
+		"Next    not known               whole job without rsswarden\n" +
+			"        500 MiB so far; workers grow 95 MiB/min, no bound known\n": {Peak: 500 * rss.MiB, Open: analysis.NeedGrows, Grows: rss.RoleWorker, Rate: 95 * rss.MiB / 60},
+	} {
+		b := analysis.Brief{Need: &n}
+		r := &textReport{}
+		if k := r.block("Next"); !k.wholeJob(&b) || r.b.String() != want {
+			t.Errorf("%q, want %q", r.b.String(), want)
+		}
+		b.Code, b.Took = new(int), 3600
+		if r.block("Next").wholeJob(&b) {
+			t.Error("of a long run that ended well, which was the whole")
+		}
+	}
+}

@@ -30,6 +30,7 @@ func (f *Fan) Closing(others bool) {
 func (f *Fan) End(e *Ending, comment time.Duration) {
 	f.Findings.Last(e.Findings)
 	out, brief := f.Sum.End(e)
+	f.Sum.noteMapped(f.events)
 	f.name(&brief)
 	if f.stream != nil {
 		out.Ours = f.Costs(e.Now)

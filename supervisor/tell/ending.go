@@ -180,10 +180,10 @@ func (s *Summary) withoutActions() map[event.LimitID]rss.Bytes {
 	if s.Saved.Outcome() != event.HelpedYes {
 		return nil
 	}
-	freed := s.Saved.Sum(event.ActionRecycle).Freed + s.Saved.Sum(event.ActionGC).Freed
 	out := map[event.LimitID]rss.Bytes{}
-	for id, most := range s.whole {
-		out[id] = most + freed
+	for i := range s.whole.Limits {
+		m := &s.whole.Limits[i]
+		out[m.ID()] = analysis.WithoutActions(m, &s.Saved.Saved, s.own, s.n >= s.Saved.Recycled)
 	}
 	return out
 }

@@ -66,6 +66,7 @@ func (f *Fan) Look(l *Look) {
 	f.Tick(l.Now)
 	f.samples.put(l, f.Run.Interval, f.Costs)
 	f.record(l, false)
+	f.Sum.noteMapped(f.events)
 	f.Textfile.look(l, false, f.Readers.Kills, f.Costs)
 }
 

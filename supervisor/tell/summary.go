@@ -2,6 +2,8 @@ package tell
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -24,8 +26,9 @@ type Summary struct {
 	grown   map[event.LimitID]growthAtPeak
 	asked   string // the last signal from outside that asks for an end, and when it came
 	askedAt time.Duration
-	// whole is at most what a limit would count with all that workers have mapped in memory.
-	whole map[event.LimitID]rss.Bytes
+	whole   event.Mapped
+	told    rss.Bytes // … the sum of its sizes as noted last
+	replaced
 }
 
 // growthAtPeak is how fast a limit grew as it reached its highest use.
@@ -129,32 +132,110 @@ func (s *Summary) Event(_ event.Name, v any) {
 		s.Saved.Finished(v.Time, &v.Outcome)
 	case event.LoaderSaid:
 		s.Saved.Said(&v)
+		if v.What == event.LoaderRecycled {
+			s.recycled(v.Worker)
+		}
+	}
+}
+
+// replaced is what recycled workers had that fresh ones do not.
+type replaced struct {
+	workers map[int]*workerAnon // by PID
+	n       int                 // how many were recycled
+	own     rss.Bytes           // RssAnon beyond what they began with
+}
+
+type workerAnon struct {
+	began, last rss.Bytes
+	look        int // the last that had it
+}
+
+// looksKept is for how many looks a worker is remembered that has ended: the report that it
+// was recycled may come later.
+const looksKept = 100
+
+func (r *replaced) see(sample *rss.Sample, look int) {
+	for i := range sample.Procs {
+		p := &sample.Procs[i]
+		if p.Role != rss.RoleWorker {
+			continue
+		}
+		w := r.workers[p.ID.PID]
+		if w == nil {
+			if r.workers == nil {
+				r.workers = map[int]*workerAnon{}
+			}
+			w = &workerAnon{began: p.Anon}
+			r.workers[p.ID.PID] = w
+		}
+		w.last, w.look = p.Anon, look
+	}
+	if look%looksKept == 0 {
+		maps.DeleteFunc(r.workers, func(_ int, w *workerAnon) bool { return look-w.look > looksKept })
+	}
+}
+
+func (r *replaced) recycled(pid int) {
+	if w := r.workers[pid]; w != nil {
+		r.n++
+		r.own += w.last.Sub(w.began)
 	}
 }
 
 // mapped takes in what a limit on summed pages would count if workers had all in memory that
-// they have mapped of files: that is what trims keep away.
+// they have mapped of files: that is what trims keep away. UsedMax has what it would be with
+// all pages copied too that a fork shares: that is what recycles keep away.
 func (s *Summary) mapped(sample *rss.Sample, l *event.Limit) {
-	var all, most rss.Bytes
+	var all, most, private, file rss.Bytes
+	workers := 0
 	for i := range sample.Procs {
-		if p := &sample.Procs[i]; p.Role == rss.RoleWorker {
+		p := &sample.Procs[i]
+		private, file = private+p.Anon, max(file, p.File+p.Shmem, p.FileMost+p.Shmem)
+		if p.Role == rss.RoleWorker && p.FileMost > 0 {
 			left := p.FileMost.Sub(p.File)
 			all, most = all+left, max(most, left)
+			s.whole.Each = max(s.whole.Each, p.FileMost)
+			workers++
 		}
 	}
+	s.whole.Workers = max(s.whole.Workers, workers)
 	switch l.Accounting {
 	case event.AccountingRSS:
+		private = 0
 	case event.AccountingPSS:
 		all = most // the others map the same
-	default:
+		private += file
+	case event.AccountingCgroup:
 		all = 0
+	default:
+		all, private = 0, 0
 	}
-	if s.whole == nil {
-		s.whole = map[event.LimitID]rss.Bytes{}
+	i := slices.IndexFunc(s.whole.Limits, func(w event.Limit) bool { return w.ID() == l.ID() })
+	if i < 0 {
+		i = len(s.whole.Limits)
+		s.whole.Limits = append(s.whole.Limits, event.Limit{Name: l.Name, Scope: l.Scope, Accounting: l.Accounting, Level: l.Level})
 	}
-	if n := l.Used + all; n > s.whole[l.ID()] {
-		s.whole[l.ID()] = n
+	w := &s.whole.Limits[i]
+	w.Used = max(w.Used, l.Used+all)
+	w.UsedMax = max(w.Used, w.UsedMax, private)
+}
+
+// noteMapped notes how far pages of files can grow, where that has risen by a hundredth since
+// it was noted last.
+func (s *Summary) noteMapped(out *events) {
+	var sum rss.Bytes
+	for _, m := range s.whole.Limits {
+		sum += m.Used
 	}
+	if s.whole.Each == 0 || sum.Sub(s.told) <= s.told/100 {
+		return
+	}
+	s.told = sum
+	out.Note(event.NameMapped, func(h event.Head) any {
+		e := s.whole
+		e.Head, e.Limits = h, slices.Clone(e.Limits)
+		return e
+	})
 }
 
 // Peak takes in one sample. pace is by how many a second a limit on numbers is known
@@ -164,6 +245,7 @@ func (s *Summary) Peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 	var pss rss.PSSSum
 	known := true
 	s.meet(sample.Procs)
+	s.see(sample, s.looks)
 	s.unread = max(s.unread, sample.Gaps.Denied+sample.Gaps.Malformed)
 	for i := range sample.Procs {
 		p := &sample.Procs[i]
@@ -173,6 +255,7 @@ func (s *Summary) Peak(sample *rss.Sample, limits []event.Limit, pace func(*even
 		known = known && (p.PSS != nil || p.RSS == 0)
 	}
 	if sum > 0 {
+		s.mapped(sample, &event.Limit{Accounting: event.AccountingRSS, Used: sum})
 		raise(&s.peaks.RSS, sum)
 		raise(&s.peaks.NoShared, noshared)
 		if known {

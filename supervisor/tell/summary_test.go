@@ -1,6 +1,7 @@
 package tell
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -87,5 +88,42 @@ func TestApart(t *testing.T) {
 		if c.do(&s); s.elsewhere["/g"] != c.want {
 			t.Errorf("%s: %v, want %v", c.what, s.elsewhere["/g"], c.want)
 		}
+	}
+}
+
+// TestMapped: at most what limits would count with all that workers have mapped in memory,
+// noted when it has grown; what recycled workers had grown by counts once.
+func TestMapped(t *testing.T) {
+	id := func(pid int) rss.ProcID { return rss.ProcID{PID: pid, Start: 1} }
+	worker := func(pid int, anon, file rss.Bytes) rss.Proc {
+		return rss.Proc{ID: id(pid), Role: rss.RoleWorker, Anon: anon * rss.MiB, File: file * rss.MiB, FileMost: 400 * rss.MiB, RSS: (anon + file) * rss.MiB}
+	}
+	var s Summary
+	look := func(used rss.Bytes, workers ...rss.Proc) {
+		sample := &rss.Sample{Procs: append([]rss.Proc{{ID: id(1), Anon: 200 * rss.MiB, RSS: 200 * rss.MiB}}, workers...)}
+		var limits []event.Limit
+		for _, by := range []event.Accounting{event.AccountingRSS, event.AccountingPSS, event.AccountingCgroup} {
+			limits = append(limits, event.Limit{Name: event.LimitUser, Accounting: by, Used: used * rss.MiB, Limit: rss.GiB})
+		}
+		s.Peak(sample, limits, func(*event.Limit) float64 { return 0 })
+	}
+	look(700, worker(2, 100, 150), worker(3, 100, 150))
+	look(800, worker(2, 160, 190), worker(3, 150, 100))
+	s.Event(event.NameLoader, event.LoaderSaid{What: event.LoaderRecycled, Worker: 2})
+	if s.own != 60*rss.MiB || s.n != 1 {
+		t.Errorf("%d recycled, grown by %v", s.n, s.own)
+	}
+	for _, want := range []event.Limit{
+		{Accounting: event.AccountingRSS, Used: 1310, UsedMax: 1310}, // 800 + 210 + 300
+		{Accounting: event.AccountingPSS, Used: 1100, UsedMax: 1100}, // 800 + 300
+		{Accounting: event.AccountingCgroup, Used: 800, UsedMax: 800},
+	} {
+		i := slices.IndexFunc(s.whole.Limits, func(l event.Limit) bool { return l.Name == event.LimitUser && l.Accounting == want.Accounting })
+		if got := s.whole.Limits[i]; got.Used != want.Used*rss.MiB || got.UsedMax != want.UsedMax*rss.MiB {
+			t.Errorf("%s: %v, %v; want %d, %d MiB", want.Accounting, got.Used, got.UsedMax, want.Used, want.UsedMax)
+		}
+	}
+	if s.whole.Workers != 2 || s.whole.Each != 400*rss.MiB {
+		t.Errorf("%+v", s.whole)
 	}
 }
