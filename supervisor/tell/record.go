@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
@@ -68,7 +69,7 @@ func (r *Record) list(exit *event.Exit, took, now, within time.Duration) {
 	}
 	entry := r.out.Run.indexEntry(exit, took)
 	done := make(chan error, 1)
-	go func() { done <- record.AppendIndex(places, entry) }()
+	probe.Run(func() { done <- record.AppendIndex(places, entry) })
 	select {
 	case err := <-done:
 		if err != nil {
