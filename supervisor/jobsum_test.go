@@ -36,7 +36,7 @@ func TestCancelledBySlurmd(t *testing.T) {
 		{"over the job's memory", 252, 3600, "slurmstepd", event.RunSlurmKill, "next #SBATCH --mem=832M (rough guess: 1.5 × peak)"},
 		{"scancel, with room", 52, 3600, "slurmstepd", event.RunCancelled, "✖ cancelled: SIGTERM (SIGTERM)"},
 		{"the job's end", 252, 3, "slurmstepd", event.RunTimeout, "✖ Slurm time limit reached (SIGTERM)"},
-		{"a signal of a user's", 252, 3600, "kill", event.RunCancelled, "✖ cancelled: SIGTERM (SIGTERM)"},
+		{"a signal of a user's", 252, 3600, "kill", event.RunCancelled, "✖ cancelled: SIGTERM, memory at 129 % of slurm"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			env := map[string]string{

@@ -45,7 +45,7 @@ func TestRanksEndTogether(t *testing.T) {
 	last.isGivenTheLead()
 	last.end(&hold.Exit{Code: 3})
 
-	journals, err := filepath.Glob(submit + "/.rsswarden/*")
+	journals, err := filepath.Glob(submit + "/.rsswarden/2*.jsonl")
 	if err != nil || len(journals) != 1 {
 		t.Fatalf("journals %q, %v", journals, err)
 	}
