@@ -111,7 +111,7 @@ func TestTextfileFollowsTheLead(t *testing.T) {
 		b, _ := os.ReadFile(names[0])
 		return string(b)
 	}
-	ranks := regexp.MustCompile(`(?m)^rsswarden_ranks\{jobid="46",step="0",node="n1",run="[0-9a-f]{8}"\} ([0-9]+)$`)
+	ranks := regexp.MustCompile(`(?m)^rsswarden_ranks\{jobid="46",step="0",node="n1",run="[0-9a-z]{8}"\} ([0-9]+)$`)
 	tells := func(i int, of string) {
 		t.Helper()
 		wardentest.Until(t, fmt.Sprintf("rank %d alone tells, of %s", i, of), func() bool {
@@ -222,7 +222,7 @@ func TestTextfileTrouble(t *testing.T) {
 		inside(c.mend)
 		step()
 		wardentest.Until(t, "written again", func() bool {
-			return strings.Count(r.Stderr.String(), "is written again") == i+1 && told()
+			return strings.Count(r.Stderr.String(), "textfile: written again") == i+1 && told()
 		})
 	}
 	if faults() != 3 {

@@ -104,8 +104,8 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 			names, _ = filepath.Glob(fmt.Sprintf("%s/rsswarden_%s_%s_%s_*.prom", texts, j.ID, step, c.Node()))
 			return len(names) == 1
 		})
-		job := fmt.Sprintf(`\{jobid="%s",node="%s",run="[0-9a-f]{8}"`, j.ID, c.Node())
-		at := fmt.Sprintf(`\{jobid="%s",step="%s",node="%s",run="[0-9a-f]{8}"`, j.ID, step, c.Node())
+		job := fmt.Sprintf(`\{jobid="%s",node="%s",run="[0-9a-z]{8}"`, j.ID, c.Node())
+		at := fmt.Sprintf(`\{jobid="%s",step="%s",node="%s",run="[0-9a-z]{8}"`, j.ID, step, c.Node())
 		n := map[*commented]int{batch: 1, ranks: 2}[j]
 		for _, want := range []string{
 			`rsswarden_job_limit_ratio` + job + `,limit="cgroup"\} 0\.[89][0-9]*`,
