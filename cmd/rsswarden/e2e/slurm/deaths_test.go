@@ -376,7 +376,7 @@ func TestReportWithoutRecord(t *testing.T) {
 	job := c.Submit(t, "exit 3")
 	job.Wait(t)
 	out := c.Do(t, warden, "report", job.ID)
-	for _, want := range []string{"✖ command failed, exit 3: Slurm says FAILED", job.ID, "exec rsswarden run -- ", "scontrol show job. No rsswarden record of this job in "} {
+	for _, want := range []string{"✖ command failed, exit 3: Slurm says FAILED", job.ID, "exec rsswarden run -- ", "scontrol show job. No rsswarden record of this job in"} {
 		if out.Code != 0 || out.Stderr != "" || !strings.Contains(out.Stdout, want) {
 			t.Errorf("status %d, no %q in\n%s%s", out.Code, want, out.Stdout, out.Stderr)
 		}
