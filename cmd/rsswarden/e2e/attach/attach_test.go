@@ -317,7 +317,7 @@ func TestAttachToOthers(t *testing.T) {
 		"belongs to root, its PSS cannot be read",
 		"belongs to root: signal, stop and worker signals will be refused",
 	} {
-		wardentest.Says(t, w.Stderr.String(), "from outside: process "+p.PID()+" "+want)
+		wardentest.Says(t, w.Stderr.String(), "attached: process "+p.PID()+" "+want)
 	}
 }
 
@@ -340,7 +340,7 @@ func TestAttachKeepsNothingWhereOthersSay(t *testing.T) {
 				as(cmd)
 				cmd.Env = append(cmd.Env, "PATH="+path+":"+os.Getenv("PATH"))
 			}, "--record", records, "--limit", "1M", p.PID())
-			w.Await("memory ")
+			w.Await(" % of ")
 			wardentest.Until(t, "kept a record, and the user's asked scontrol", func() bool {
 				_, err := os.Stat(filepath.Join(submit, ".rsswarden"))
 				_, asked := os.Stat(loaded)

@@ -44,7 +44,7 @@ func warnedThenKilled(t *testing.T) {
 	if want := []string{task, step, job}; !slices.Equal(levels, want) {
 		t.Errorf("kills at %v, want %v", levels, want)
 	}
-	r.says("memory 8", "out of memory: the kernel killed ", "next #SBATCH --mem=")
+	r.says(" 8", "out of memory: the kernel killed ", "next #SBATCH --mem=")
 	r.reports("killed by the kernel: cgroup /…/step ", "160 MiB could not be reclaimed", `"seen"`)
 }
 

@@ -133,7 +133,7 @@ x=$(head -c 200M /dev/zero | tr '\0' x)
 wait`
 	_, stderr, err := wardentest.Output(binary, "run", "--limit", "100M", "--accounting", "rss", "--at", "none", "--at", "95%:stop", "--", "sh", "-c", script, dir)
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 137 || !strings.Contains(stderr, " outlived the command, and got TERM: ") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 137 || !strings.Contains(stderr, " left by the command: ") {
 		t.Fatalf("%v, said\n%s", err, stderr)
 	}
 	text := wardentest.ReadFile(t, filepath.Join(dir, "pid"))
