@@ -138,7 +138,7 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 		}
 	}
 	wardentest.Until(t, "the end of the other task", func() bool {
-		return regexp.MustCompile(`^sweep; rsswarden: ended, fine`).MatchString(other.comment())
+		return regexp.MustCompile(`^sweep; rsswarden: ended, ok`).MatchString(other.comment())
 	})
 	// Who led may have ended before the other.
 	eitherEnded := regexp.MustCompile(strings.Replace(ended("").String(), "ended", "(rank [01] )?ended", 1))
