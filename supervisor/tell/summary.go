@@ -146,7 +146,7 @@ type replaced struct {
 }
 
 type workerAnon struct {
-	began, last rss.Bytes
+	began, most rss.Bytes
 	look        int // the last that had it
 }
 
@@ -168,7 +168,7 @@ func (r *replaced) see(sample *rss.Sample, look int) {
 			w = &workerAnon{began: p.Anon}
 			r.workers[p.ID.PID] = w
 		}
-		w.last, w.look = p.Anon, look
+		w.most, w.look = max(w.most, p.Anon), look // a zombie has none
 	}
 	if look%looksKept == 0 {
 		maps.DeleteFunc(r.workers, func(_ int, w *workerAnon) bool { return look-w.look > looksKept })
@@ -178,7 +178,7 @@ func (r *replaced) see(sample *rss.Sample, look int) {
 func (r *replaced) recycled(pid int) {
 	if w := r.workers[pid]; w != nil {
 		r.n++
-		r.own += w.last.Sub(w.began)
+		r.own += w.most.Sub(w.began)
 	}
 }
 

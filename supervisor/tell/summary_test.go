@@ -109,6 +109,7 @@ func TestMapped(t *testing.T) {
 	}
 	look(700, worker(2, 100, 150), worker(3, 100, 150))
 	look(800, worker(2, 160, 190), worker(3, 150, 100))
+	look(600, worker(2, 0, 0), worker(3, 150, 100)) // 2 has ended
 	s.Event(event.NameLoader, event.LoaderSaid{What: event.LoaderRecycled, Worker: 2})
 	if s.own != 60*rss.MiB || s.n != 1 {
 		t.Errorf("%d recycled, grown by %v", s.n, s.own)

@@ -30,7 +30,7 @@ var wholeJobs = []struct {
 }{
 	{"random", event.AccountingRSS, true, []string{"--limit", "750M"}},
 	{"random, slow", event.AccountingRSS, false, nil},
-	{"in order", event.AccountingRSS, true, []string{"--limit", "750M"}},
+	{"in order", event.AccountingRSS, true, nil},
 	{"leak", event.AccountingRSS, false, []string{"--limit", "1000M"}},
 	{"copies", event.AccountingPSS, false, []string{"--limit", "1000M", "--at", "none", "--at", "70%:recycle"}},
 }
