@@ -95,7 +95,7 @@ func TestExecAndSrun(t *testing.T) {
 	s := newStand(t)
 	want := s.bare(t)
 	for _, script := range []string{"exec.sbatch", "srun.sbatch"} {
-		got := s.submit(t, script, "").Wait(t)
+		got := s.submit(t, script, " --step-ms 60").Wait(t) // what is over in 2 s, and well, has no line
 		if got.State != "COMPLETED" || got.ExitCode != 0 {
 			t.Errorf("%s: %s, exit status %d\n%s%s", script, got.State, got.ExitCode, got.Stdout, got.Stderr)
 			continue

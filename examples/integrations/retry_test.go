@@ -36,7 +36,7 @@ func TestSnakemake(t *testing.T) {
 		t.Errorf("%d restarts", n)
 	}
 	tries := given.FindAllStringSubmatch(log, -1)
-	advised := regexp.MustCompile(`(?s)stopped by rule .*next #SBATCH --mem=(\d+)M`).FindStringSubmatch(log)
+	advised := regexp.MustCompile(`(?s)stopped by rule .*next --limit (\d+)M`).FindStringSubmatch(log)
 	if len(tries) != 2 || advised == nil || tries[0][1] != "300" || tries[1][1] != advised[1] {
 		t.Errorf("it was given %v, advised was %v", tries, advised)
 	}

@@ -271,7 +271,7 @@ func TestModulefile(t *testing.T) {
 	script := `module() { eval "$("$0" bash "$@")"; }
 before=$(env | grep -E '^(PATH|MANPATH)=' | sort)
 module load rsswarden
-rsswarden --version; man -w rsswarden; man -w | tr : '\n' | grep -x /usr/share/man
+rsswarden --version | head -n 1; man -w rsswarden; man -w | tr : '\n' | grep -x /usr/share/man
 module unload rsswarden
 [ "$before" = "$(env | grep -E '^(PATH|MANPATH)=' | sort)" ] && echo gone
 `

@@ -130,7 +130,7 @@ func (o *Observer) heard(now time.Duration, v *view.View, s *loader.Said, news *
 // so for good.
 func (o *Observer) refused(pid int, news *view.News) {
 	if line, why := workers.Trainers(o.Loader.Trainers()).NotRecycled(pid); line != "" {
-		news.Add(view.Line{Text: line, Once: "hello", Key: why})
+		news.Add(view.Line{Warn: true, Text: line, Once: "hello", Key: why})
 	}
 }
 

@@ -133,7 +133,7 @@ func smallTensors(t *testing.T, times int) {
 				r := runSides(t, nil, nil, "tensors.py", method, "file_system", "80000")
 				r.before(t, "the hook", r.told())
 				r.before(t, "the count", r.warned(event.LimitMaps))
-				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
+				r.exhausted(t, "memory mappings", `set_start_method("fork")`)
 			})
 			t.Run(method+"/file_system without the hook", func(t *testing.T) {
 				t.Parallel()
@@ -143,7 +143,7 @@ func smallTensors(t *testing.T, times int) {
 				}
 				r := runSides(t, nil, []string{"--loader", "off"}, "tensors.py", args...)
 				r.before(t, "the count", r.warned(event.LimitMaps))
-				r.exhausted(t, "vm.max_map_count", `set_start_method("fork")`)
+				r.exhausted(t, "memory mappings", `set_start_method("fork")`)
 			})
 			t.Run(method+"/file_descriptor", func(t *testing.T) {
 				t.Parallel()
@@ -176,7 +176,7 @@ func TestSmallTensorsCured(t *testing.T) {
 		few := []string{"prlimit", "--nofile=1024:"}
 		bare := runSides(t, few, nil, "tensors.py", "spawn", "file_descriptor", "4000")
 		bare.before(t, "the hook", bare.told())
-		bare.exhausted(t, "--nofile")
+		bare.exhausted(t, "raise ulimit -n")
 		cured := runSides(t, few, []string{"--nofile", "65536"}, "tensors.py", "spawn", "file_descriptor", "4000")
 		if !cured.ok || cured.code != 0 {
 			t.Fatalf("it ended with %d: %s\n%s", cured.code, cured.error, cured.stderr)
@@ -252,7 +252,7 @@ func TestOOMPreferSavesTheTrainer(t *testing.T) {
 		if len(workers) != 2 || len(all[event.NameCure]) != 2 {
 			t.Errorf("cures %v", all[event.NameCure])
 		}
-		if n := strings.Count(stderr, "--oom-prefer: should "); n != 1 || !strings.Contains(stderr, "out of memory: the kernel killed ") {
+		if n := strings.Count(stderr, "--oom-prefer: workers are killed first"); n != 1 || !strings.Contains(stderr, "out of memory: the kernel killed ") {
 			t.Errorf("said %d times\n%s", n, stderr)
 		}
 		if last := all[event.NameExit]; len(last) != 1 || last[0]["kernel_oom_kills"] == nil {
