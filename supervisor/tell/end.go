@@ -2,9 +2,11 @@ package tell
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/render"
@@ -37,6 +39,9 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	}
 	f.Record.list(&out, e.Took, e.Now, listing)
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
+	if line := leftLine(e.Left); line != "" {
+		f.Warn(line)
+	}
 	f.delayed.end()
 	f.Lines.Summary(func(style text.Style) []string { return render.Summary(&brief, style) }, &brief)
 	var closing sync.WaitGroup
@@ -81,6 +86,29 @@ func (f *Fan) EndFollowing(e *Ending) {
 		f.Info(fmt.Sprintf("rank %d: %s", e.Rank, render.Ending(&brief)))
 	}
 	f.Record.Close(true, flush)
+}
+
+// leftLine says what runs on when the command has ended, empty where nothing does.
+func leftLine(left []event.Left) string {
+	var parts []string
+	for _, l := range left {
+		what := string(l.Role)
+		if l.Role == rss.RoleOther {
+			what = "process"
+		}
+		part := fmt.Sprintf("%s with %v RSS (PID", text.Count(l.Procs, what), l.RSS)
+		for _, pid := range l.PIDs {
+			part += fmt.Sprintf(" %d", pid)
+		}
+		if l.Procs > len(l.PIDs) {
+			part += " …"
+		}
+		parts = append(parts, part+")")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "still running after the command: " + strings.Join(parts, ", ")
 }
 
 // name says which run it is of.

@@ -126,9 +126,9 @@ func TestOrphans(t *testing.T) {
 			if got := w.peak(t); got < least || got > 2*least {
 				t.Errorf("peak %.0f MiB, want %d or a little more\n%s", got, least, w.stderr)
 			}
-			advised, _ := w.exit(t)["advice_mem_bytes"].(float64)
-			if advised/(1<<20) < least {
-				t.Errorf("--mem of %.0f MiB advised", advised/(1<<20))
+			next, _ := w.exit(t)["next"].(map[string]any)
+			if advised, _ := next["size_bytes"].(float64); advised/(1<<20) < least {
+				t.Errorf("--limit of %.0f MiB advised", advised/(1<<20))
 			}
 		})
 	}

@@ -76,7 +76,7 @@ func TestAttachSlurmLinux(t *testing.T) {
 	}
 	wardentest.Says(t, a.stderr.String(),
 		"watching job "+run.ID+" here: steps 0 and batch, ",
-		"slurm, Slurm kills at summed RSS", "slurm step "+run.ID+".0 ", " % of 300 MiB",
+		"slurm, Slurm kills at summed RSS", "slurm step "+run.ID+".0 ", "of 300 MiB",
 		": USR1 sent to processes ", "job "+run.ID+" has no process left on this node", "attached: ",
 	)
 	if end := all[event.NameExit][0]; end["by"] != "command" || end["code"] != nil || end["signal"] != nil {

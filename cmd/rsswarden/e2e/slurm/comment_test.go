@@ -153,5 +153,5 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 	if r, err := long.Now(t.Context()); err != nil || !strings.Contains(r.Stderr, "the job's own comment is too long to be kept beside ours") {
 		t.Errorf("%v, and it said: %s", err, r.Stderr)
 	}
-	wardentest.Until(t, "no textfile", func() bool { left, err := os.ReadDir(texts); return err == nil && len(left) == 0 })
+	wardentest.Until(t, "no textfile", func() bool { left, err := os.ReadDir(texts); return err == nil && len(left) <= 1 }) // how many runs have ended stays
 }

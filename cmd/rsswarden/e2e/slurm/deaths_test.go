@@ -375,7 +375,8 @@ func TestReportWithoutRecord(t *testing.T) {
 	warden := c.Install(t, binary)
 	job := c.Submit(t, "exit 3")
 	job.Wait(t)
-	out := c.Do(t, warden, "report", job.ID)
+	// Jobs of other clusters on this machine may have that number.
+	out := c.Do(t, "env", "XDG_STATE_HOME="+c.Dir(), "TMPDIR="+c.Dir(), "RSSWARDEN_RUNTIME="+c.Dir(), warden, "report", job.ID)
 	for _, want := range []string{"✖ command failed, exit 3: Slurm says FAILED", job.ID, "exec rsswarden run -- ", "scontrol show job. No rsswarden record of this job in"} {
 		if out.Code != 0 || out.Stderr != "" || !strings.Contains(out.Stdout, want) {
 			t.Errorf("status %d, no %q in\n%s%s", out.Code, want, out.Stdout, out.Stderr)

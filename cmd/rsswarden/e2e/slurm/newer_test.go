@@ -96,7 +96,7 @@ func TestSlurmJobSum(t *testing.T) {
 			t.Errorf("bare: %s %d:%d, want CANCELLED: the test proves nothing\n%s", bare.State, bare.ExitCode, bare.Signal, bare.Stderr)
 		}
 		got := s.carried(t, want, beside(1200, s.rsswarden+" run -- "+s.training(options...)), mem, "--no-requeue")
-		wardentest.Says(t, wardentest.Said(got.Stderr), "slurmd cancels the job on summed RSS, all steps of the job on this node")
+		wardentest.Says(t, wardentest.Said(got.Stderr), "Slurm cancels the job at summed RSS, all steps of the job on this node")
 	})
 
 	t.Run("leak", func(t *testing.T) {

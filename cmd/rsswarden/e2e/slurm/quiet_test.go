@@ -65,7 +65,7 @@ func TestSlurmWithoutExec(t *testing.T) {
 	t.Parallel()
 	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
 	warden := c.Install(t, binary)
-	const warning = "write `exec rsswarden run -- …`"
+	const warning = "write exec rsswarden run -- COMMAND as its last line"
 	got := c.Submit(t, warden+" run -- sleep 1\nexit 0", "--mem=400").Wait(t)
 	wardentest.Says(t, got.Stderr, warning)
 	got = c.Submit(t, "exec "+warden+" run -- sleep 1", "--mem=400").Wait(t)
