@@ -57,10 +57,10 @@ func (r *run) reports(words ...string) {
 	var report struct {
 		Cause     event.Cause
 		Certainty string
-		Outcome   string
+		Verdict   string
 	}
 	unmarshalled(r.t, out, &report)
-	said := report.Outcome + ` "` + report.Certainty + `"`
+	said := report.Verdict + ` "` + report.Certainty + `"`
 	if report.Cause != event.CauseKernelOOM {
 		r.t.Errorf("the cause is %q: %s", report.Cause, said)
 	}
@@ -123,7 +123,6 @@ func rootOwned(t *testing.T) {
 		t.Error("the eater did not live on")
 	}
 	r.ends(0)
-	r.says("finished, memory ")
 	if e := r.last(); e.Binding == nil || e.Binding.Level != job {
 		t.Errorf("%+v", e)
 	}

@@ -392,8 +392,8 @@ func slurmBare(t *testing.T) {
 func slurmKilled(t *testing.T) {
 	e := job(t, paced(program+" run --", 20))
 	e.want("OUT_OF_MEMORY", "")
-	e.says(`100 MiB may be used, .*limit from ` + e.directory() + `/memory\.max`)
-	e.says(`memory [89]\d % of 100 MiB`)
+	e.says(`limit 100 MiB, .*: cgroup, the kernel kills at it`)
+	e.says(`[89]\d % of 100 MiB`)
 	// The watcher may be among the killed: the record tells all the same.
 	r := &run{t: t, dir: e.dir}
 	r.reports("(the job's", "100M")
@@ -480,7 +480,7 @@ func slurmJobSum(t *testing.T) {
 	wardentest.Until(t, "the summary", func() bool {
 		b, _ := os.ReadFile(e.dir + "/out")
 		e.out = string(b)
-		return strings.Contains(e.out, "✖ ")
+		return strings.Contains(e.out, "Slurm killed the job")
 	})
 	e.says("out of memory: Slurm killed the job")
 }
