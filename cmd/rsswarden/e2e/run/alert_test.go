@@ -231,7 +231,7 @@ func TestAlertSecrets(t *testing.T) {
 		st := r.Status()
 		return st != nil && len(st.Alerts) == 2 && st.Alerts[0].Failed > 0 && st.Alerts[1].Failed > 0
 	})
-	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"top", "--once"}, {"run", "--help"}} {
+	for _, args := range [][]string{{"status", "--pid", strconv.Itoa(r.Status().Ranks[0].PID)}, {"status", "--json"}, {"top", "--once"}, {"run", "--help"}} {
 		cmd := exec.Command(binary, args...)
 		cmd.Env = append(os.Environ(), slices.Concat([]string{"RSSWARDEN_RUNTIME=" + r.Dir}, r.Cmd.Env[len(r.Cmd.Env)-2:])...)
 		cmd.Stdout, cmd.Stderr = &status, &status
@@ -272,5 +272,5 @@ func TestAlertDryRunSays(t *testing.T) {
 		return st != nil && len(st.Limits) > 0 && st.Limits[0].Ratio() > 0.8
 	})
 	r.End()
-	wardentest.Says(t, r.Stderr.String(), "would tell alertmanager+http://127.0.0.1:")
+	wardentest.Says(t, r.Stderr.String(), "would alert alertmanager+http://127.0.0.1:")
 }
