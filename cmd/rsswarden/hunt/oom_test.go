@@ -101,9 +101,9 @@ func TestHolderGivesBack(t *testing.T) {
 // goes on, as bare: not the holder is killed, and the watcher is started again.
 func TestOOMTakesTheWatcher(t *testing.T) {
 	needRoot(t)
-	// It has 14.6 MB resident: more than the holder at its largest, while it starts a watcher on
+	// It has 13.6 MB resident: more than the holder at its largest, while it starts a watcher on
 	// a busy machine, and less than the watcher.
-	const script = `perl -e '$x = "x" x 60e5; sleep 3; open F, ">", "%s"; print F "x" x 65536 while 1'; echo "after $?"; rm -f %[1]s; exit 3`
+	const script = `perl -e '$x = "x" x 55e5; sleep 3; open F, ">", "%s"; print F "x" x 65536 while 1'; echo "after $?"; rm -f %[1]s; exit 3`
 	for _, wrap := range []bool{false, true} {
 		t.Run(fmt.Sprintf("wrapped %v", wrap), func(t *testing.T) {
 			g := rsstest.NewGroup(t, 100*rss.MiB)
