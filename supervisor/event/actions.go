@@ -1,7 +1,6 @@
 package event
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -42,7 +41,7 @@ type ActionRow struct {
 	former bool   // of records of former versions; no rule has it
 	// arg reads what stands behind the "=": it returns it as a rule prints it, or why it is
 	// wrong and what to write. Without it nothing may stand there.
-	arg func(arg string, given bool) (plain, why, hint string)
+	arg func(arg string, given bool) (plain string, bad *RuleError)
 
 	kind kind
 	// fits says whether a limit counts what the action gives back; without it every one does.
@@ -177,40 +176,35 @@ func (a Action) Skipped(arg string) string {
 	return string(a) + " skipped"
 }
 
-func signalArg(arg string, _ bool) (plain, why, hint string) {
-	sig, suffix := arg, ""
-	if i := strings.IndexByte(arg, '@'); i >= 0 {
-		sig, suffix = arg[:i], arg[i:]
+func signalArg(arg string, _ bool) (plain string, bad *RuleError) {
+	name, to, named := strings.Cut(arg, "@")
+	sig, bad := parseSignal(name)
+	switch {
+	case bad != nil:
+		return arg, bad
+	case named && "@"+to != rank0Suffix:
+		return arg, wrong(arg, "unknown receiver", "behind the signal may stand "+rank0Suffix+" and nothing else")
+	case uncatchable(sig):
+		return arg, wrong(arg, "no process can catch this signal", "to end the job write stop; to ask for a checkpoint write signal=USR2")
 	}
-	n, err := ParseSignal(sig)
-	var se *RuleError
-	if errors.As(err, &se) {
-		return arg, se.Why, se.Hint
-	}
-	if suffix != "" && suffix != rank0Suffix {
-		return arg, "unknown receiver", "behind the signal may stand " + rank0Suffix + " and nothing else"
-	}
-	if uncatchable(n) {
-		return arg, "no process can catch this signal", "to end the job write stop; to ask for a checkpoint write signal=USR2"
-	}
-	return SignalName(n) + suffix, "", ""
+	return SignalName(sig) + arg[len(name):], nil
 }
 
-func commandArg(arg string, _ bool) (plain, why, hint string) {
+func commandArg(arg string, _ bool) (plain string, bad *RuleError) {
 	const write = "write exec=COMMAND, such as exec=/home/me/notify.sh"
-	if arg == "" {
-		return arg, "no command", write
+	switch {
+	case arg == "":
+		bad = wrong(arg, "no command", write)
+	case strings.ContainsRune(arg, 0):
+		bad = wrong(arg, "the command has a NUL byte in it", write)
 	}
-	if strings.ContainsRune(arg, 0) {
-		return arg, "the command has a NUL byte in it", write
-	}
-	return arg, "", ""
+	return arg, bad
 }
 
-func moreArg(arg string, given bool) (plain, why, hint string) {
+func moreArg(arg string, given bool) (plain string, bad *RuleError) {
 	if given && arg == "" {
-		return arg, "nothing behind the =", requeueHint
+		return arg, wrong(arg, "nothing behind the =", requeueHint)
 	}
-	_, plain, why, hint = parseMore(arg)
-	return plain, why, hint
+	_, plain, bad = parseMore(arg)
+	return plain, bad
 }

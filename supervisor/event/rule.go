@@ -63,19 +63,14 @@ type Rule struct {
 
 // String gives the rule as [ParseRule] reads it: "slurm 85%:trim".
 func (r Rule) String() string {
-	var b strings.Builder
+	s := r.Cond.String() + ":" + string(r.Action)
 	if r.Limit != "" {
-		b.WriteString(string(r.Limit))
-		b.WriteByte(' ')
+		s = string(r.Limit) + " " + s
 	}
-	b.WriteString(r.Cond.String())
-	b.WriteByte(':')
-	b.WriteString(string(r.Action))
 	if r.Arg != "" {
-		b.WriteByte('=')
-		b.WriteString(r.Arg)
+		s += "=" + r.Arg
 	}
-	return b.String()
+	return s
 }
 
 // Matches says whether the rule looks at that limit.
@@ -208,13 +203,14 @@ type RuleError struct {
 }
 
 func (e *RuleError) Error() string {
-	if e.Rule == "" {
-		return fmt.Sprintf("%q: %s", e.Part, e.Why)
+	s := e.Why
+	if e.Part != "" || e.Rule == "" {
+		s = fmt.Sprintf("%q: %s", e.Part, s)
 	}
-	if e.Part == "" {
-		return fmt.Sprintf("cannot read rule %q: %s", e.Rule, e.Why)
+	if e.Rule != "" {
+		s = fmt.Sprintf("cannot read rule %q: %s", e.Rule, s)
 	}
-	return fmt.Sprintf("cannot read rule %q: %q: %s", e.Rule, e.Part, e.Why)
+	return s
 }
 
 const (
@@ -242,113 +238,116 @@ func (r *Rule) UnmarshalText(text []byte) (err error) {
 func ParseRecorded(s string) (Rule, error) { return parseRule(s, RecordedActions) }
 
 func parseRule(s string, actions []Action) (Rule, error) {
-	bad := func(part, why, hint string) (Rule, error) {
-		return Rule{}, &RuleError{Rule: s, Part: part, Why: why, Hint: hint}
-	}
-	if strings.TrimSpace(s) == "" {
-		return Rule{}, &RuleError{Rule: s, Part: s, Why: "the rule is empty", Hint: ruleShape}
-	}
-	when, what, ok := strings.Cut(s, ":")
-	if !ok {
-		return bad("", "it has no action", ruleShape)
-	}
-	var r Rule
-	fields := strings.Fields(when)
-	switch len(fields) {
-	case 0:
-		return bad("", "it has no condition", ruleShape)
-	case 1:
-	case 2:
-		r.Limit = LimitName(fields[0])
-		if !slices.Contains(Limits, r.Limit) {
-			return bad(fields[0], "unknown limit", "limits are "+list(Limits))
-		}
-	default:
-		return bad(strings.TrimSpace(when), "too many words", ruleShape)
-	}
-	cond, why, hint := parseCond(fields[len(fields)-1])
-	if why == "" {
-		why, hint = misplaced(r.Limit, cond.Kind)
-	}
-	if why != "" {
-		return bad(fields[len(fields)-1], why, hint)
-	}
-	r.Cond = cond
-	what = strings.TrimSpace(what)
-	if r.Action, r.Arg, why, hint = parseAction(what, actions); why != "" {
-		return bad(what, why, hint)
-	}
-	if r.Limit == LimitTime && r.Action.Acts() {
-		return bad(what, "it gives the job no more time", "before the job's end write warn, signal=SIG or exec=COMMAND, such as 'time eta<10m:signal=USR2'")
+	r, bad := readRule(s, actions)
+	if bad != nil {
+		bad.Rule = s
+		return Rule{}, bad
 	}
 	return r, nil
 }
 
-func parseCond(s string) (c Cond, why, hint string) {
-	if n, ok := strings.CutSuffix(s, "%"); ok {
-		p, err := strconv.ParseFloat(n, 64)
-		if err != nil || strings.Trim(n, "0123456789.") != "" {
-			return c, "not a percentage", condShape
+func wrong(part, why, hint string) *RuleError { return &RuleError{Part: part, Why: why, Hint: hint} }
+
+func readRule(s string, actions []Action) (r Rule, bad *RuleError) {
+	when, what, ok := strings.Cut(s, ":")
+	words := strings.Fields(when)
+	switch {
+	case strings.TrimSpace(s) == "":
+		return r, wrong(s, "the rule is empty", ruleShape)
+	case !ok:
+		return r, wrong("", "it has no action", ruleShape)
+	case len(words) == 0:
+		return r, wrong("", "it has no condition", ruleShape)
+	case len(words) > 2:
+		return r, wrong(strings.TrimSpace(when), "too many words", ruleShape)
+	case len(words) == 2:
+		if r.Limit = LimitName(words[0]); !slices.Contains(Limits, r.Limit) {
+			return r, wrong(words[0], "unknown limit", "limits are "+list(Limits))
 		}
-		if p <= 0 || p > 100 {
-			return c, "out of range", "a percentage is above 0 and at most 100"
-		}
-		return Cond{Kind: KindPercent, Percent: p}, "", ""
 	}
-	if n, ok := strings.CutPrefix(s, "free<"); ok {
-		b, err := rss.ParseBytes(n)
-		if err != nil {
-			return c, "not a size", "a size is a number with K, M, G or T, such as free<2G; without a suffix it is in MiB"
-		}
-		if b == 0 {
-			return c, "the size is 0", "less than nothing is never free; write free<512M or 100%"
-		}
-		return Cond{Kind: KindFree, Free: b}, "", ""
+	if r.Cond, bad = parseCond(words[len(words)-1], r.Limit); bad != nil {
+		return r, bad
 	}
+	what = strings.TrimSpace(what)
+	if r.Action, r.Arg, bad = parseAction(what, actions); bad != nil {
+		return r, bad
+	}
+	if r.Limit == LimitTime && r.Action.Acts() {
+		return r, wrong(what, "it gives the job no more time", "before the job's end write warn, signal=SIG or exec=COMMAND, such as 'time eta<10m:signal=USR2'")
+	}
+	return r, nil
+}
+
+// parseCond reads a condition on a limit, empty for those of the ladder.
+func parseCond(s string, of LimitName) (c Cond, bad *RuleError) {
+	const etaShape = "a duration has units, such as eta<90s, eta<10m or eta<1h30m"
 	if n, ok := strings.CutPrefix(s, "eta<"); ok {
 		d, err := time.ParseDuration(n)
-		if err != nil {
-			return c, "not a duration", "a duration has units, such as eta<90s, eta<10m or eta<1h30m"
+		switch {
+		case err != nil:
+			return c, wrong(s, "not a duration", etaShape)
+		case d <= 0:
+			return c, wrong(s, "the duration is not above 0", etaShape)
 		}
-		if d <= 0 {
-			return c, "the duration is not above 0", "a duration has units, such as eta<90s, eta<10m or eta<1h30m"
-		}
-		return Cond{Kind: KindETA, ETA: d}, "", ""
+		return Cond{Kind: KindETA, ETA: d}, nil
 	}
-	return c, "not a condition", condShape
+	if n, ok := strings.CutSuffix(s, "%"); ok {
+		p, err := parsePercent(n)
+		switch {
+		case err != nil:
+			return c, wrong(s, "not a percentage", condShape)
+		case p <= 0 || p > 100:
+			return c, wrong(s, "out of range", "a percentage is above 0 and at most 100")
+		}
+		c = Cond{Kind: KindPercent, Percent: p}
+	} else if n, ok := strings.CutPrefix(s, "free<"); ok {
+		b, err := rss.ParseBytes(n)
+		switch {
+		case err != nil:
+			return c, wrong(s, "not a size", "a size is a number with K, M, G or T, such as free<2G; without a suffix it is in MiB")
+		case b == 0:
+			return c, wrong(s, "the size is 0", "less than nothing is never free; write free<512M or 100%")
+		case of.Counts():
+			return c, wrong(s, string(of)+" is counted, not sized", "write a percentage, such as '"+string(of)+" 80%:warn'")
+		}
+		c = Cond{Kind: KindFree, Free: b}
+	} else {
+		return c, wrong(s, "not a condition", condShape)
+	}
+	if of == LimitTime {
+		return c, wrong(s, "the time limit has no size", "for the job's end write eta<DURATION, such as 'time eta<10m:warn'")
+	}
+	return c, nil
 }
 
-// misplaced refuses conditions that mean nothing for a limit.
-func misplaced(l LimitName, k Kind) (why, hint string) {
-	switch {
-	case l == LimitTime && k != KindETA:
-		return "the time limit has no size", "for the job's end write eta<DURATION, such as 'time eta<10m:warn'"
-	case k == KindFree && l.Counts():
-		return string(l) + " is counted, not sized", "write a percentage, such as '" + string(l) + " 80%:warn'"
+// parsePercent reads a number of digits and a point, without sign and exponent.
+func parsePercent(s string) (float64, error) {
+	if strings.Trim(s, "0123456789.") != "" {
+		return 0, strconv.ErrSyntax
 	}
-	return "", ""
+	return strconv.ParseFloat(s, 64)
 }
 
-func parseAction(s string, actions []Action) (a Action, arg, why, hint string) {
+func parseAction(s string, actions []Action) (a Action, arg string, bad *RuleError) {
 	name, arg, hasArg := strings.Cut(s, "=")
 	a, arg = Action(strings.TrimSpace(name)), strings.TrimSpace(arg)
-	if !slices.Contains(actions, a) {
-		switch {
-		case a == "":
-			why = "no action"
-		case a.row().former:
-			return a, arg, "this action was removed", "write trim; to drop files from the page cache, run rsswarden trim --drop"
-		default:
-			why = "unknown action"
+	read := a.row().arg
+	switch {
+	case slices.Contains(actions, a) && read != nil:
+		if arg, bad = read(arg, hasArg); bad != nil {
+			bad.Part = s
 		}
-		return a, arg, why, "actions are " + list(Actions)
+	case slices.Contains(actions, a) && hasArg:
+		bad = wrong(s, "this action takes no value", "write "+string(a)+" alone")
+	case slices.Contains(actions, a):
+	case a == "":
+		bad = wrong(s, "no action", "actions are "+list(Actions))
+	case a.row().former:
+		bad = wrong(s, "this action was removed", "write trim; to drop files from the page cache, run rsswarden trim --drop")
+	default:
+		bad = wrong(s, "unknown action", "actions are "+list(Actions))
 	}
-	if read := a.row().arg; read != nil {
-		arg, why, hint = read(arg, hasArg)
-	} else if hasArg {
-		why, hint = "this action takes no value", "write "+string(a)+" alone"
-	}
-	return a, arg, why, hint
+	return a, arg, bad
 }
 
 func list[T ~string](names []T) string {
@@ -377,33 +376,30 @@ var signals = [...]string{
 // ParseSignal reads a signal as people write it: USR2, SIGUSR2, usr2, 12,
 // RTMIN+3, RTMAX-1. Its errors are of type [*RuleError], for their hint.
 func ParseSignal(s string) (syscall.Signal, error) {
-	bad := func(why string) (syscall.Signal, error) {
-		return 0, &RuleError{Part: s, Why: why, Hint: "signals are written USR2, SIGUSR2, 12 or RTMIN+3"}
+	sig, bad := parseSignal(s)
+	if bad != nil {
+		return 0, bad
 	}
+	return sig, nil
+}
+
+func parseSignal(s string) (syscall.Signal, *RuleError) {
+	const hint = "signals are written USR2, SIGUSR2, 12 or RTMIN+3"
 	if s == "" {
-		return bad("no signal")
+		return 0, wrong(s, "no signal", hint)
 	}
 	if n, err := strconv.ParseUint(s, 10, 16); err == nil {
 		if n < 1 || n >= uint64(len(signals)) && n < rtMin || n > rtMax {
-			return bad(fmt.Sprintf("no signal has the number %d", n))
+			return 0, wrong(s, fmt.Sprintf("no signal has the number %d", n), hint)
 		}
 		return syscall.Signal(n), nil
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
-	for n, known := range signals {
-		if known == name && n > 0 {
-			return syscall.Signal(n), nil
-		}
+	if n := slices.Index(signals[:], name); n > 0 {
+		return syscall.Signal(n), nil
 	}
-	switch name {
-	case "POLL":
-		return syscall.SIGIO, nil
-	case "IOT":
-		return syscall.SIGABRT, nil
-	case "RTMIN":
-		return rtMin, nil
-	case "RTMAX":
-		return rtMax, nil
+	if sig, ok := signalAliases[name]; ok {
+		return sig, nil
 	}
 	if n, ok := offset(name, "RTMIN+"); ok {
 		return syscall.Signal(rtMin + n), nil
@@ -411,21 +407,26 @@ func ParseSignal(s string) (syscall.Signal, error) {
 	if n, ok := offset(name, "RTMAX-"); ok {
 		return syscall.Signal(rtMax - n), nil
 	}
-	return bad("unknown signal")
+	return 0, wrong(s, "unknown signal", hint)
+}
+
+var signalAliases = map[string]syscall.Signal{
+	"POLL": syscall.SIGIO, "IOT": syscall.SIGABRT, "RTMIN": rtMin, "RTMAX": rtMax,
 }
 
 // AskBySignal reads the signal that asks for a checkpoint, and its receiver: USR2,
 // USR2@rank0. Of the rule that it returns only the action means something. Its errors are of
 // type [*RuleError], about the signal alone.
 func AskBySignal(s string) (Rule, error) {
-	a, arg, why, hint := parseAction(string(ActionSignal)+"="+s, Actions)
-	if n, err := ParseSignal(s); err == nil && uncatchable(n) {
-		hint = "name one that a program can catch, such as USR1 or USR2"
+	a, arg, bad := parseAction(string(ActionSignal)+"="+s, Actions)
+	if bad == nil {
+		return Rule{Cond: Cond{Kind: KindPercent, Percent: 100}, Action: a, Arg: arg}, nil
 	}
-	if why != "" {
-		return Rule{}, &RuleError{Part: s, Why: why, Hint: hint}
+	if sig, err := ParseSignal(s); err == nil && uncatchable(sig) {
+		bad.Hint = "name one that a program can catch, such as USR1 or USR2"
 	}
-	return Rule{Cond: Cond{Kind: KindPercent, Percent: 100}, Action: a, Arg: arg}, nil
+	bad.Part = s
+	return Rule{}, bad
 }
 
 func offset(name, prefix string) (int, bool) {
@@ -474,40 +475,40 @@ func (r Rule) More() (m More, ok bool) {
 	if r.Action != ActionRequeue {
 		return More{}, false
 	}
-	m, _, why, _ := parseMore(r.Arg)
-	return m, why == ""
+	m, _, bad := parseMore(r.Arg)
+	return m, bad == nil
 }
 
 // parseMore reads what stands behind requeue=, and gives it back as it is shown:
 // "+25%", "12G", "advice"; empty where nothing stands there.
-func parseMore(s string) (m More, shown, why, hint string) {
-	if s == "" {
-		return More{Share: requeueShare}, "", "", ""
-	}
-	if s == requeueAdvice {
-		return More{Advice: true}, s, "", ""
+func parseMore(s string) (m More, shown string, bad *RuleError) {
+	switch s {
+	case "":
+		return More{Share: requeueShare}, "", nil
+	case requeueAdvice:
+		return More{Advice: true}, s, nil
 	}
 	if n, ok := strings.CutSuffix(s, "%"); ok {
 		n, plus := strings.CutPrefix(n, "+")
-		p, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
+		p, err := parsePercent(strings.TrimSpace(n))
 		switch {
-		case err != nil || strings.Trim(n, "0123456789.") != "":
-			return m, s, "not a percentage", requeueHint
+		case err != nil:
+			return m, s, wrong(s, "not a percentage", requeueHint)
 		case !plus:
-			return m, s, "a percentage of what?", "percent are on top of what the job has: write requeue=+" + n + "%"
+			return m, s, wrong(s, "a percentage of what?", "percent are on top of what the job has: write requeue=+"+n+"%")
 		case p <= 0:
-			return m, s, "it is no more than now", requeueHint
+			return m, s, wrong(s, "it is no more than now", requeueHint)
 		case p > mostRequeueShare:
-			return m, s, "out of range", "at most +1000%: eleven times what the job has"
+			return m, s, wrong(s, "out of range", "at most +1000%: eleven times what the job has")
 		}
-		return More{Share: p / 100}, "+" + strconv.FormatFloat(p, 'f', -1, 64) + "%", "", ""
+		return More{Share: p / 100}, "+" + strconv.FormatFloat(p, 'f', -1, 64) + "%", nil
 	}
 	b, err := rss.ParseBytes(s)
-	if err != nil || strings.HasPrefix(s, "+") {
-		return m, s, "neither a size nor a percentage", requeueHint
+	switch {
+	case err != nil || strings.HasPrefix(s, "+"):
+		return m, s, wrong(s, "neither a size nor a percentage", requeueHint)
+	case b < rss.MiB:
+		return m, s, wrong(s, "the size is below 1 MiB", requeueHint)
 	}
-	if b < rss.MiB {
-		return m, s, "the size is below 1 MiB", requeueHint
-	}
-	return More{Size: b}, formatSize(b), "", ""
+	return More{Size: b}, formatSize(b), nil
 }
