@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var (
@@ -50,7 +52,7 @@ func TestAccelerate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, start := accelerates(t)
-			p.write(p.file("fails.py"), "import train\nif __name__ == '__main__':\n    train.main()\n    raise SystemExit(7)\n")
+			wardentest.Write(t, p.file("fails.py"), "import train\nif __name__ == '__main__':\n    train.main()\n    raise SystemExit(7)\n")
 			words := slices.Concat(launch, strings.Fields(c.launch), strings.Fields(c.training))
 			bare := start(words...)
 			if status := bare.ends(); status != c.status {
@@ -78,12 +80,7 @@ func TestAccelerate(t *testing.T) {
 			}
 			for _, m := range ranks {
 				for _, what := range []string{"hello", "recycled"} {
-					n := 0
-					for _, e := range p.events() {
-						if matches(e, "event=loader what="+what+" pid="+m[3]) {
-							n++
-						}
-					}
+					n := len(p.events("event=loader what=" + what + " pid=" + m[3]))
 					if t.Logf("rank %s: %s %d times", m[1], what, n); n == 0 || m[2] != fmt.Sprint(c.ranks) {
 						t.Errorf("rank %s of %s: %s %d times", m[1], m[2], what, n)
 					}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // image is a sandbox that Apptainer runs: the Debian 13 root, as it is to be seen where
@@ -34,7 +36,7 @@ func TestApptainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, "apptainer/train.sh")
-			p.write(p.file("work/loads.py"), p.read("testdata/loads.py"))
+			wardentest.Write(t, p.file("work/loads.py"), string(wardentest.ReadFile(t, "testdata/loads.py")))
 			words := strings.Fields(strings.NewReplacer("@dir", p.dir, "@image", image).Replace(c.start))
 			r := p.start(p.asPlainUser(append(words, python, p.file("work/loads.py"), p.file("work/enough"), "bare")...)...)
 			want := "event=loader what=hello"
@@ -94,11 +96,9 @@ func TestApptainerTrains(t *testing.T) {
 			t.Logf("%s", &r.stderr)
 			for _, what := range c.events {
 				n, freed := 0, 0.0
-				for _, e := range p.events() {
-					if matches(e, "event=loader "+what) {
-						bytes, _ := e["freed_bytes"].(float64) // not there where it is 0
-						n, freed = n+1, freed+bytes
-					}
+				for _, e := range p.events("event=loader " + what) {
+					bytes, _ := e["freed_bytes"].(float64) // not there where it is 0
+					n, freed = n+1, freed+bytes
 				}
 				t.Logf("%s: %d times, %.0f MiB given back", what, n, freed/(1<<20))
 				if n == 0 || strings.Contains(what, "trimmed") && freed < 64<<20 {
@@ -138,7 +138,7 @@ func TestApptainerSignal(t *testing.T) {
 			t.Run(options+" "+argument, func(t *testing.T) {
 				t.Parallel()
 				p := newPlace(t)
-				p.write(p.file("grows.py"), grows)
+				wardentest.Write(t, p.file("grows.py"), grows)
 				words := strings.Fields("rsswarden run --limit 400M --record none --at none --at 50%:signal=USR2 -- apptainer exec " + options)
 				r := p.start(p.asPlainUser(append(words, image, python, "grows.py", argument)...)...)
 				if out := r.trained(t); out != want {

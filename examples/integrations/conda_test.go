@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // condaEnv makes an environment as conda lays it out, with a Python and a standard
@@ -15,15 +17,13 @@ func (p *place) condaEnv(activate, sitecustomize string) {
 	const ask = "import sys, sysconfig, os; print(os.path.realpath(sys.executable)); print(sysconfig.get_paths()['stdlib'])"
 	out, err := exec.Command(python, "-I", "-c", ask).Output()
 	exe, stdlib, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	wardentest.NoError(p.t, err)
 	prefix := p.file("envs/train")
-	lib, program := filepath.Join(prefix, "lib", filepath.Base(stdlib)), p.read(exe)
-	p.write(filepath.Join(prefix, "bin/python"), program)
-	p.write(filepath.Join(prefix, "conda-meta/history"), "")
-	p.write(filepath.Join(prefix, "etc/conda/activate.d/train.sh"), activate)
-	p.write(p.file("mine/helper.py"), "print('helper', flush=True)\n")
+	lib, program := filepath.Join(prefix, "lib", filepath.Base(stdlib)), string(wardentest.ReadFile(p.t, exe))
+	wardentest.Write(p.t, filepath.Join(prefix, "bin/python"), program)
+	wardentest.Write(p.t, filepath.Join(prefix, "conda-meta/history"), "")
+	wardentest.Write(p.t, filepath.Join(prefix, "etc/conda/activate.d/train.sh"), activate)
+	wardentest.Write(p.t, p.file("mine/helper.py"), "print('helper', flush=True)\n")
 	entries, err := os.ReadDir(stdlib)
 	if err == nil {
 		err = os.MkdirAll(lib, 0o755)
@@ -33,16 +33,14 @@ func (p *place) condaEnv(activate, sitecustomize string) {
 			err = os.Symlink(filepath.Join(stdlib, e.Name()), filepath.Join(lib, e.Name()))
 		}
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	wardentest.NoError(p.t, err)
 	// Debian's Python has another name for site-packages than conda's.
 	site, err := exec.Command(filepath.Join(prefix, "bin/python"), "-I", "-c", "import site; print(site.getsitepackages()[0])").Output()
 	if err != nil || !strings.HasPrefix(string(site), prefix) {
 		p.t.Fatalf("%q, %v", site, err)
 	}
-	p.write(filepath.Join(strings.TrimSpace(string(site)), "machine.pth"), "/usr/lib/python3/dist-packages\n")
-	p.write(filepath.Join(strings.TrimSpace(string(site)), "sitecustomize.py"), sitecustomize)
+	wardentest.Write(p.t, filepath.Join(strings.TrimSpace(string(site)), "machine.pth"), "/usr/lib/python3/dist-packages\n")
+	wardentest.Write(p.t, filepath.Join(strings.TrimSpace(string(site)), "sitecustomize.py"), sitecustomize)
 }
 
 // condaTrain says what it sees of the environment, and has PyTorch load the hook.
@@ -75,17 +73,13 @@ func TestConda(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, "conda/train.sbatch", "testdata/conda")
 			p.condaEnv(strings.ReplaceAll(c.activate, "@dir", p.dir), "import sys\nsys.mark = 'own'\n")
-			p.write(p.file("train.py"), condaTrain)
+			wardentest.Write(p.t, p.file("train.py"), condaTrain)
 			words := []string{"/bin/bash", "train.sbatch"}
 			if c.behind {
 				words = []string{"rsswarden", "run", "--", "/bin/bash", "-c", `eval "$(conda shell.bash hook)"; conda activate train; python train.py`}
 			}
 			r := p.start(words...)
-			what := "unreached"
-			if c.reached {
-				what = "hello"
-			}
-			r.event("event=loader what=" + what)
+			r.event("event=loader what=" + map[bool]string{true: "hello", false: "unreached"}[c.reached])
 			p.enough()
 			status, out := r.ends(), r.stdout.String()
 			if want := "helper\n" + p.file("envs/train") + " own "; status != 0 || !strings.HasPrefix(out, want) {

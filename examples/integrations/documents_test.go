@@ -15,8 +15,7 @@ var link = regexp.MustCompile(`\(\.\./examples/integrations/([^/)]+)/([^)]+)\)`)
 // TestSnippets: each block of docs/integrations.md is in a file beside those that its
 // section links to, and a section links to each folder here.
 func TestSnippets(t *testing.T) {
-	text, err := os.ReadFile("../../docs/integrations.md")
-	wardentest.NoError(t, err)
+	text := wardentest.ReadFile(t, "../../docs/integrations.md")
 	linked := map[string]bool{}
 	blocks := 0
 	for _, section := range strings.Split(string(text), "\n## ")[1:] {
@@ -29,11 +28,7 @@ func TestSnippets(t *testing.T) {
 			beside, err := filepath.Glob(m[1] + "/*")
 			wardentest.NoError(t, err)
 			for _, name := range beside {
-				b, err := os.ReadFile(name)
-				if err != nil {
-					t.Error(err)
-				}
-				files.Write(b)
+				files.Write(wardentest.ReadFile(t, name))
 			}
 		}
 		parts := strings.Split(section, "```")

@@ -47,8 +47,7 @@ func TestSnakemake(t *testing.T) {
 // with twice the memory it is 0.
 func TestNextflow(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("nextflow/train.nf")
-	wardentest.NoError(t, err)
+	text := wardentest.ReadFile(t, "nextflow/train.nf")
 	_, script, _ := strings.Cut(string(text), `"""`)
 	script, _, _ = strings.Cut(script, `"""`)
 	retried := regexp.MustCompile(`task\.exitStatus == (\d+) \?`).FindStringSubmatch(string(text))

@@ -1,12 +1,14 @@
 package integrations_test
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // plainUser is the user that Apptainer runs as here, without any privilege, as it does on
@@ -32,21 +34,11 @@ exec "$@"
 func (p *place) asPlainUser(words ...string) []string {
 	p.t.Helper()
 	varLib := p.t.TempDir()
-	err := os.MkdirAll(filepath.Join(varLib, "apptainer/mnt/session"), 0o755)
-	if err == nil {
-		err = os.Chmod(filepath.Dir(p.dir), 0o755) // which was made for its owner alone
-	}
-	if err == nil {
-		err = filepath.WalkDir(p.dir, func(name string, _ fs.DirEntry, err error) error {
-			if err == nil {
-				err = os.Lchown(name, plainUser, plainUser)
-			}
-			return err
-		})
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	wardentest.NoError(p.t, os.MkdirAll(filepath.Join(varLib, "apptainer/mnt/session"), 0o755))
+	wardentest.NoError(p.t, os.Chmod(filepath.Dir(p.dir), 0o755)) // which was made for its owner alone
+	wardentest.NoError(p.t, filepath.WalkDir(p.dir, func(name string, _ fs.DirEntry, err error) error {
+		return cmp.Or(err, os.Lchown(name, plainUser, plainUser))
+	}))
 	return debian.Need(p.t, debian.Sid).Argv("sh", slices.Concat(
 		[]string{"-c", forApptainer, "sh", debian.Need(p.t, debian.Trixie).Path("/"), varLib, "env", p.path(),
 			"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}, words)...)

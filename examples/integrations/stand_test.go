@@ -5,12 +5,11 @@ package integrations_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-const python = "/usr/bin/python3"
+const python = wardentest.Python
 
 // bin is a directory with rsswarden, for PATH.
 var bin string
@@ -60,19 +59,12 @@ func newPlace(t *testing.T, files ...string) *place {
 	t.Helper()
 	p := &place{t: t, dir: t.TempDir()}
 	for _, name := range files {
-		p.write(p.file(filepath.Base(name)), p.read(name))
+		wardentest.Write(t, p.file(filepath.Base(name)), string(wardentest.ReadFile(t, name)))
 	}
-	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, "SLURM") || strings.HasPrefix(name, "RSSWARDEN") || strings.HasPrefix(name, "PYTHON") {
-			continue
-		}
-		p.env = append(p.env, kv)
-	}
-	state := p.file("state")
-	p.env = append(p.env, "PATH="+p.dir+":"+bin+":/usr/bin:/bin", "TMPDIR="+p.dir, "XDG_CACHE_HOME="+p.file("cache"),
-		"XDG_STATE_HOME="+state, "HOME="+p.dir, "PYTHONWARNINGS=ignore", "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1",
-		"RSSWARDEN_LIMIT=100G", "RSSWARDEN_INTERVAL=200ms", "RSSWARDEN_EVENTS="+p.file("events"))
+	p.env = slices.DeleteFunc(wardentest.Env(), func(v string) bool { return strings.HasPrefix(v, "PYTHON") })
+	p.env = append(p.env, p.path(), "TMPDIR="+p.dir, "XDG_CACHE_HOME="+p.file("cache"),
+		"XDG_STATE_HOME="+p.file("state"), "HOME="+p.dir, "PYTHONWARNINGS=ignore", "PYTHONDONTWRITEBYTECODE=1",
+		"OMP_NUM_THREADS=1", "RSSWARDEN_LIMIT=100G", "RSSWARDEN_INTERVAL=200ms", "RSSWARDEN_EVENTS="+p.file("events"))
 	return p
 }
 
@@ -85,7 +77,7 @@ func (p *place) path() string { return "PATH=" + p.dir + ":" + bin + ":/usr/bin:
 type running struct {
 	*exec.Cmd
 	place          *place
-	stdout, stderr bytes.Buffer
+	stdout, stderr wardentest.Text
 	done           chan struct{}
 }
 
@@ -102,33 +94,34 @@ func (p *place) start(words ...string) *running {
 			}
 		}
 	}
-	if err := r.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	wardentest.NoError(p.t, r.Start())
 	go func() {
 		_ = r.Wait()
 		close(r.done)
 	}()
 	p.t.Cleanup(func() {
 		_ = os.WriteFile(p.file("work/enough"), nil, 0o600)
-		select {
-		case <-r.done:
-		case <-time.After(10 * time.Second):
-			_ = r.Process.Kill()
-			<-r.done
-		}
+		r.endsWithin(10 * time.Second)
 	})
 	return r
+}
+
+// endsWithin waits for the command, and kills it and is false where that takes longer.
+func (r *running) endsWithin(most time.Duration) bool {
+	select {
+	case <-r.done:
+		return true
+	case <-time.After(most):
+		_ = r.Process.Kill()
+		<-r.done
+		return false
+	}
 }
 
 // ends waits for the command and returns its exit status.
 func (r *running) ends() int {
 	r.place.t.Helper()
-	select {
-	case <-r.done:
-	case <-time.After(3 * time.Minute): // three processes that import PyTorch, beside other tests
-		_ = r.Process.Kill()
-		<-r.done
+	if !r.endsWithin(3 * time.Minute) { // three processes that import PyTorch, beside other tests
 		r.place.t.Fatalf("%v still ran after three minutes\n%s%s", r.Args, &r.stdout, &r.stderr)
 	}
 	return r.ProcessState.ExitCode()
@@ -136,28 +129,40 @@ func (r *running) ends() int {
 
 // event waits for an event with these values, told as "event=loader what=hello", and
 // returns it.
-func (r *running) event(want string) map[string]any {
-	p := r.place
-	p.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		over := false
-		select {
-		case <-r.done:
-			over = true
-		default:
+func (r *running) event(want string) wardentest.Event {
+	r.place.t.Helper()
+	var met []wardentest.Event
+	wardentest.Until(r.place.t, "an event "+want, func() bool {
+		over := r.over()
+		met = r.place.events(want)
+		if over && len(met) == 0 {
+			r.place.t.Fatalf("no event %s, and it has ended\n%s%s", want, &r.stdout, &r.stderr)
 		}
-		for _, e := range p.events() {
-			if matches(e, want) {
-				return e
-			}
-		}
-		if over || time.Now().After(deadline) {
-			p.t.Fatalf("no event %s; over: %v\n%s%s", want, over, &r.stdout, &r.stderr)
-		}
+		return len(met) > 0
+	})
+	return met[0]
+}
+
+func (r *running) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
 	}
 }
 
-func matches(e map[string]any, want string) bool {
+// events are those so far that have these values.
+func (p *place) events(want string) (all []wardentest.Event) {
+	for _, e := range wardentest.ParseLog([]byte(wardentest.Read(p.file("events")))) {
+		if matches(e, want) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func matches(e wardentest.Event, want string) bool {
 	for pair := range strings.FieldsSeq(want) {
 		name, value, _ := strings.Cut(pair, "=")
 		if fmt.Sprint(e[name]) != value {
@@ -167,64 +172,5 @@ func matches(e map[string]any, want string) bool {
 	return true
 }
 
-// events are those so far; the last line may be being written.
-func (p *place) events() (all []map[string]any) {
-	b, err := os.ReadFile(p.file("events"))
-	if err != nil {
-		return nil
-	}
-	for line := range bytes.Lines(b) {
-		var e map[string]any
-		if json.Unmarshal(line, &e) == nil {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// read returns the text of a file.
-func (p *place) read(name string) string {
-	p.t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return string(b)
-}
-
-// write makes a program, with the folders above it.
-func (p *place) write(name, text string) {
-	p.t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
 // enough has what waits for work/enough end.
-func (p *place) enough() {
-	p.t.Helper()
-	p.write(p.file("work/enough"), "")
-}
-
-// task waits for the rsswarden that srun started below the command, and returns its PID.
-func (r *running) task() int {
-	r.place.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		out, _ := exec.Command("ps", "-e", "-o", "pid=,ppid=,comm=").Output()
-		below := map[int]bool{r.Process.Pid: true} // parents come first, but where PIDs went round
-		for line := range strings.Lines(string(out)) {
-			var pid, parent int
-			var comm string
-			if _, err := fmt.Sscan(line, &pid, &parent, &comm); err != nil || !below[parent] {
-				continue
-			}
-			if comm == "rsswarden" {
-				return pid
-			}
-			below[pid] = true
-		}
-		if time.Now().After(deadline) {
-			r.place.t.Fatalf("no rsswarden below %d:\n%s", r.Process.Pid, out)
-		}
-	}
-}
+func (p *place) enough() { wardentest.Write(p.t, p.file("work/enough"), "") }

@@ -1,12 +1,13 @@
 package integrations_test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -14,17 +15,24 @@ import (
 // says waits until the command has printed so.
 func (r *running) says(want string) {
 	r.place.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(r.out(), want); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.place.t.Fatalf("%q was not printed\n%s", want, r.out())
-		}
-	}
+	wardentest.Until(r.place.t, "printed: "+want, func() bool { return strings.Contains(r.out(), want) })
 }
 
 // out is what it has printed so far.
-func (r *running) out() string {
-	b, _ := os.ReadFile(r.place.file("out"))
-	return string(b)
+func (r *running) out() string { return wardentest.Read(r.place.file("out")) }
+
+// task waits for the rsswarden that srun started below the command, and returns its PID.
+func (r *running) task() (pid int) {
+	r.place.t.Helper()
+	wardentest.Until(r.place.t, "a rsswarden below the command", func() bool {
+		below := wardentest.Descendants(r.Process.Pid)
+		i := slices.IndexFunc(below, func(pid int) bool { return wardentest.Read(fmt.Sprintf("/proc/%d/comm", pid)) == "rsswarden\n" })
+		if i >= 0 {
+			pid = below[i]
+		}
+		return i >= 0
+	})
+	return pid
 }
 
 // TestSubmitit has a training put back into the queue twice as submitit does it: at the
@@ -33,7 +41,6 @@ func (r *running) out() string {
 // then, does not keep it from ending as it wants to.
 func TestSubmitit(t *testing.T) {
 	t.Parallel()
-	need(t, []string{"ps"})
 	p := newPlace(t, "submitit/launch.py", "submitit/learner.py", "testdata/srun", "testdata/scontrol")
 	module, err := os.Getwd()
 	wardentest.NoError(t, err)
@@ -45,10 +52,7 @@ func TestSubmitit(t *testing.T) {
 		}
 	}
 	launch()
-	script, err := os.ReadFile(p.file("log/submission.sh"))
-	if err != nil || !strings.Contains(string(script), "srun --unbuffered rsswarden run --at 93%:signal=USR2 -- "+python+" -u -m submitit") {
-		t.Fatalf("%v\n%s", err, script)
-	}
+	wardentest.Says(t, wardentest.Read(p.file("log/submission.sh")), "srun --unbuffered rsswarden run --at 93%:signal=USR2 -- "+python+" -u -m submitit")
 	base := append(p.env, "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_CONF=/nowhere")
 	life := func(restart, limit string) *running {
 		t.Helper()
@@ -68,9 +72,7 @@ func TestSubmitit(t *testing.T) {
 	first := life("0", "100G")
 	first.says("step 3\n")
 	task := first.task()
-	if err := syscall.Kill(task, syscall.SIGUSR2); err != nil { // as slurmstepd, to the task alone
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, syscall.Kill(task, syscall.SIGUSR2)) // as slurmstepd, to the task alone
 	at := requeued(first)
 
 	second := life("1", "100G")
@@ -82,12 +84,10 @@ func TestSubmitit(t *testing.T) {
 	launch("10") // leaks 10 MB a step
 	third := life("0", "200M")
 	requeued(third)
-	if !strings.Contains(third.out(), ": USR2 sent to process ") {
-		t.Errorf("no rule sent it:\n%s", third.out())
-	}
+	wardentest.Says(t, third.out(), ": USR2 sent to process ")
 
-	asked, _ := os.ReadFile(p.file("scontrol.log"))
-	if n := strings.Count(string(asked), "requeue 4711\n"); n != 2 || strings.Contains(string(asked), "requeuehold") {
+	asked := wardentest.Read(p.file("scontrol.log"))
+	if n := strings.Count(asked, "requeue 4711\n"); n != 2 || strings.Contains(asked, "requeuehold") {
 		t.Errorf("scontrol was asked\n%s", asked)
 	}
 }
