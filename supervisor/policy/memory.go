@@ -277,3 +277,66 @@ func (s *State) moves(limits []event.Limit) bool {
 	}
 	return false
 }
+
+// Record is what a judgement was given, for [Repeat]. Head and N are the caller's.
+func Record(in *Input, j *Judgement) event.Judged {
+	e := event.Judged{Now: in.Now, Given: j.Given, Left: in.JobEnd, Asking: in.EndUnsure}
+	for i := range in.Limits {
+		l := &in.Limits[i]
+		e.Limits = append(e.Limits, event.JudgedLimit{
+			Name: l.Name, Scope: l.Scope, Accounting: l.Accounting, Level: l.Level, PID: l.PID,
+			Used: l.Used, Size: l.Limit, ETA: l.ETA, Outlook: l.Outlook, Binding: l.Binding,
+		})
+	}
+	index := func(of event.LimitID) int {
+		return slices.IndexFunc(in.Limits, func(l event.Limit) bool { return l.ID() == of })
+	}
+	for ask, lead := range in.Lead {
+		e.Leads = append(e.Leads, event.JudgedLead{Rule: ask.Rule.String(), Limit: index(ask.On), Lead: lead})
+	}
+	for _, d := range j.Asked {
+		e.Feasible = append(e.Feasible, event.JudgedFeasible{Rule: d.Rule.String(), Limit: index(d.On), Feasibility: in.Feasible[d.Ask]})
+	}
+	slices.SortFunc(e.Leads, func(a, b event.JudgedLead) int {
+		return cmp.Or(cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Rule, b.Rule))
+	})
+	return e
+}
+
+// Repeat makes a judgement again. It is the same, to the byte, for a ladder that has repeated
+// all judgements before it that moved one ([Judgement.Moved]).
+func Repeat(s *State, v *event.Judged) Judgement {
+	for _, g := range v.Given {
+		switch o := g.Outcome; {
+		case o != nil:
+			s.Done(event.Outcome{Decision: o.Decision, OK: o.OK, Reason: o.Reason, After: o.After, Freed: o.Freed})
+		case g.Begun != 0:
+			s.Begun(g.Begun)
+		default:
+			s.Pass(g.Passed)
+		}
+	}
+	in := Input{
+		Now: v.Now, JobEnd: v.Left, EndUnsure: v.Asking,
+		Lead: map[event.Ask]rss.Bytes{}, Feasible: map[event.Ask]event.Feasibility{},
+	}
+	for i := range v.Limits {
+		l := &v.Limits[i]
+		in.Limits = append(in.Limits, event.Limit{
+			Name: l.Name, Scope: l.Scope, Accounting: l.Accounting, Level: l.Level, PID: l.PID,
+			Used: l.Used, Limit: l.Size, ETA: l.ETA, Outlook: l.Outlook, Binding: l.Binding,
+		})
+	}
+	rules := map[string]event.Rule{}
+	for _, r := range s.rules {
+		rules[r.String()] = r
+	}
+	for _, l := range v.Leads {
+		in.Lead[event.Ask{Rule: rules[l.Rule], On: v.On(l.Limit)}] = l.Lead
+	}
+	for _, f := range v.Feasible {
+		in.Feasible[event.Ask{Rule: rules[f.Rule], On: v.On(f.Limit)}] = f.Feasibility
+	}
+	s.Observe(in.Now, in.Limits)
+	return s.Judge(in)
+}

@@ -4,11 +4,8 @@
 //
 // With the limit and the rules of the record nothing is guessed: the record has all that the
 // ladder was given whenever it changed its mind ([event.Judged]), and with that it decides the
-// same, to the byte. Records of before 2026-12, and those of which some of it was lost, have
-// the readings that were kept, the answers about actions ([event.Help]), the forecasts and the
-// outcomes, each at its time: [Result.Same] says whether the ladder has decided as it did, to
-// within one sample. What can make it differ there is what no sample has: looks in between on
-// which a forecast came or went, or a clock that was set while the job ran.
+// same, to the byte: [Result.Same]. Of a record without it, an old one or one that lost a part,
+// the decisions are listed as they were made.
 //
 // With another limit or other rules there is a model, and all that follows from
 // it is an estimate and called one. Its assumptions:
@@ -23,8 +20,9 @@
 //   - A trim that was not recorded leaves each worker as much mapped from files as
 //     the least worker had when it was seen first. From there the worker grows
 //     again as it grew after it was seen first itself, up to what the record says
-//     it had. With --trim ptrace the same goes for every process. A trim counts where RSS or PSS is added up, under PSS by the share
-//     that the worker's PSS was of its RSS.
+//     it had. With --trim ptrace the same goes for every process. A trim counts
+//     where RSS or PSS is added up, under PSS by the share that the worker's PSS
+//     was of its RSS.
 //   - A recycle that was not recorded does the same with all that one worker had,
 //     the one that has most above a fresh one. Of the anonymous part every
 //     accounting takes note.

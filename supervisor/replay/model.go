@@ -1,57 +1,165 @@
 package replay
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-// model is the environment with another limit or another ladder. Its assumptions are
-// in the comment of the package.
+// coolDown is [policy.Options.CoolDown] as the watcher has it.
+const coolDown = 200 * time.Millisecond
+
+// instant is how long an action takes at most that ends within the step that decided on it.
+const instant = 5 * time.Millisecond
+
+// decided is what a ladder has decided.
+type decided struct {
+	ladder    *policy.State
+	decisions []Decision
+	claimed   map[*recordedDecision]bool // they were made again
+	skipped   map[event.Rule]*Rung       // by rule, what was first crossed without help
+}
+
+func newDecided() decided {
+	return decided{claimed: map[*recordedDecision]bool{}, skipped: map[event.Rule]*Rung{}}
+}
+
+// decide adds a decision, which may be one of the record.
+func (p *decided) decide(at time.Duration, d *event.Decision, was *recordedDecision) *Decision {
+	out := Decision{At: at.Seconds(), Rule: d.Rule, Limit: d.Limit, Action: d.Action, Arg: d.Arg, Used: d.Used, Size: d.LimitSize, ETA: d.ETA}
+	if was != nil {
+		p.claimed[was] = true
+		out.Recorded = was.asRecorded()
+	}
+	p.decisions = append(p.decisions, out)
+	return &p.decisions[len(p.decisions)-1]
+}
+
+// skip notes when a rung was first crossed without help.
+func (p *decided) skip(all []policy.Skipped, at time.Duration) {
+	for i := range all {
+		if k := &all[i]; p.skipped[k.Rule] == nil {
+			met := at.Seconds()
+			p.skipped[k.Rule] = &Rung{Met: &met, Reason: k.Reason, Detail: k.Detail}
+		}
+	}
+}
+
+// model is one run of the ladder over the whole record with another limit or other rules. Its
+// assumptions are in the comment of the package.
 type model struct {
-	*simulation
+	*recording
+	decided
 	livingWorkers
 	unreplayed unreplayedGains
 	goal       *goal
-	size       rss.Bytes // of the limit that is replaced, 0 for as recorded
+	conditions
 
-	limits  []event.Limit
-	done    []*recordedDecision           // with an outcome, by the time of that
-	due     int                           // index in done
-	has     map[*recordedDecision]float64 // what the workers had here when it was decided on, as a share of what the record says
-	answers map[string]*event.Help
+	forecasts policy.Forecasts
+	now       time.Duration    // of the look that is judged
+	before    time.Duration    // … and of the one before it, -1 for none
+	seen      []record.Reading // … in the last look
+	limits    []event.Limit    // as the model has them
+	readings  []event.Limit    // … with forecasts
+	next      int              // in starts
+	open      []flight
+	due       int                           // in done
+	has       map[*recordedDecision]float64 // what the workers had here when it was decided on, as a share of what the record says
+
+	death *Death
+	// passed is when a limit was passed that kills nothing, that of --limit: the run
+	// goes on, and with it the ladder.
+	passed *Death
+	most   rss.Bytes // the highest use of the limit that is meant
 }
 
-// newModel makes one. high says what is made of growth after an action of
-// the record that is not taken here.
-func newModel(p *simulation, g *goal, size rss.Bytes, high bool) *model {
-	m := &model{simulation: p, goal: g, size: size, has: map[*recordedDecision]float64{}, answers: map[string]*event.Help{}}
-	m.history, m.unreplayed.high = g.history, high
-	for _, d := range p.recorded {
-		if d.outcome != nil {
-			m.done = append(m.done, d)
+// conditions are what is different in a model.
+type conditions struct {
+	size    rss.Bytes    // of the limit that is replaced, 0 for as recorded
+	rules   []event.Rule // nil for those of the record
+	high    bool         // what grew after an action of the record that is not taken here is new memory
+	plain   bool         // no rule asks for a forecast, so none is made
+	brief   bool         // it is enough to know that a limit was passed
+	endless bool         // no limit ends the job
+}
+
+// flight is an action of the replay that has no outcome yet.
+type flight struct {
+	id       uint64
+	action   event.Action
+	limit    event.Limit
+	recorded *recordedDecision // the recorded one, nil where it is the model's
+	freed    rss.Bytes
+}
+
+// play runs the ladder over the samples until the job has died.
+func (p *recording) play(g *goal, how conditions) *model {
+	m := &model{recording: p, decided: newDecided(), goal: g, conditions: how, before: -1, has: map[*recordedDecision]float64{}}
+	m.history, m.unreplayed.high = g.history, how.high
+	for s := range p.run.Samples() {
+		if s.At == m.before && slices.Equal(s.Limits, m.seen) {
+			continue // the same look: one sample for each decision on it
 		}
+		m.seen = append(m.seen[:0], s.Limits...)
+		m.now = s.At
+		m.begin()
+		m.look(s)
+		m.settle()
+		if m.died() || m.brief && m.passed != nil {
+			break
+		}
+		if m.step(); m.death != nil {
+			break
+		}
+		m.before = s.At
 	}
-	slices.SortStableFunc(m.done, func(a, b *recordedDecision) int { return cmp.Compare(a.doneAt, b.doneAt) })
 	return m
 }
 
-func (m *model) exact() bool { return false }
+// begin starts the ladder where a watcher began.
+func (m *model) begin() {
+	for m.next < len(m.starts) && m.starts[m.next].at <= m.now+sameLook {
+		s := m.starts[m.next]
+		m.next++
+		rules := m.rules
+		if rules == nil {
+			rules = s.rules
+		}
+		m.forecasts = policy.Forecasts{}
+		m.ladder = policy.New(rules, policy.Options{CoolDown: coolDown, FirstID: s.firstID})
+		m.open = nil
+		if h := s.handed; h != nil {
+			// Of a limit that has another size here it is not known what would have been done
+			// about it.
+			memory, alone := *h.memory, policy.OwnLevel(h.own)
+			memory.Rungs = slices.DeleteFunc(slices.Clone(memory.Rungs), func(e policy.RungMemory) bool {
+				k := e.ID()
+				if !m.knew(k) {
+					return true
+				}
+				level, ok := alone(&e)
+				k.Level = level
+				return ok && !m.knew(k)
+			})
+			m.ladder.Restore(&memory, h.at, h.clock, alone)
+		}
+	}
+}
 
+// knew says that what was done about a limit before the record began was done at the size
+// that it has here.
 func (m *model) knew(k event.LimitID) bool {
 	return m.size == 0 || m.size == m.goal.limit.Recorded || !m.goal.keys[k]
 }
 
-// lead is nothing: how fast a burst is no sample tells.
-func (m *model) lead(event.Rule, *event.Limit) rss.Bytes { return 0 }
-
-func (m *model) look(s *record.Sample) []event.Limit {
-	m.noteUnreplayed(s.At)
+// look takes in the limits and the workers at a sample.
+func (m *model) look(s *record.Sample) {
+	m.noteUnreplayed()
 	m.update(m.recording, s)
 	m.limits = m.goal.readings(m.limits[:0], m.recording, s)
 	for i := range s.Limits {
@@ -59,20 +167,138 @@ func (m *model) look(s *record.Sample) []event.Limit {
 	}
 	for i := range m.limits {
 		l := &m.limits[i]
-		if l.Binding = false; l.Name != event.LimitTime { // what is left of the job is no forecast
-			l.ETA = nil
+		meant := m.goal.means(l)
+		if l.Limit > 0 || meant {
+			l.Used = (l.Used + m.unreplayed.left(l.Accounting, m.list)).Sub(m.less(l.Accounting, s.At))
 		}
-		if l.Limit > 0 || m.goal.means(l) {
-			more, less := m.unreplayed.left(l.Accounting, m.list), m.less(l.Accounting, s.At)
-			l.Used = (l.Used + more).Sub(less)
-			l.UsedMax = (l.UsedMax + more).Sub(less)
-		}
-		if m.size > 0 && m.goal.means(l) {
-			l.Limit = m.size
+		if meant {
+			m.most = max(m.most, l.Used)
+			if m.size > 0 {
+				l.Limit = m.size
+			}
 		}
 	}
 	m.share(s.At)
-	return m.limits
+}
+
+// step judges one look.
+func (m *model) step() {
+	if m.plain {
+		m.readings = slices.Clone(m.limits)
+		policy.Bind(m.readings)
+	} else {
+		m.readings = m.forecasts.Of(m.now, m.limits)
+	}
+	m.ladder.Observe(m.now, m.readings)
+	in := policy.Input{Now: m.now, Limits: m.readings, JobEnd: m.jobEnd()}
+	for due := range m.ladder.Asks(&in) {
+		in.Feasible[due.Ask] = m.can(due.Rule, due.Reading)
+	}
+	res := m.ladder.Judge(in)
+	for i := range res.Decisions {
+		m.carryOut(&res.Decisions[i])
+	}
+	m.skip(res.Skipped, m.now)
+}
+
+// carryOut writes a decision down and has it done: what the record does not have frees what
+// the model says.
+func (m *model) carryOut(d *event.Decision) {
+	f := flight{id: d.ID, action: d.Action}
+	i := slices.IndexFunc(m.readings, func(l event.Limit) bool { return l.Name == d.Limit && l.Used == d.Used && l.Limit == d.LimitSize })
+	name := event.LimitTime
+	if i >= 0 {
+		f.limit = m.readings[i]
+		name = f.limit.Name
+	}
+	if f.recorded = m.find(d.Action, d.Arg, name); f.recorded != nil {
+		m.unreplayed.drop(func(e *unreplayedGain) bool { return e.recorded == f.recorded })
+	}
+	out := m.decide(m.now, d, f.recorded)
+	switch {
+	case d.Action == event.ActionStop && f.recorded == nil:
+		m.death = &Death{At: m.now.Seconds(), By: "the rule " + d.Rule, Used: d.Used, Size: d.LimitSize}
+	case f.recorded == nil && i >= 0:
+		f.freed = m.act(d, &f.limit)
+		out.Freed = f.freed
+	}
+	if d.Action.Acts() {
+		m.open = append(m.open, f)
+	}
+}
+
+// settle gives the ladder the results of its actions until now: the record's at the time
+// of their outcomes, the model's with the next look.
+func (m *model) settle() {
+	m.open = slices.DeleteFunc(m.open, func(f flight) bool {
+		r := f.recorded
+		switch {
+		case r == nil:
+			o := event.Outcome{Decision: f.id, OK: f.freed > 0, Reason: event.ReasonDone, Before: f.limit.Used, After: f.limit.Used.Sub(f.freed), Freed: f.freed}
+			if i := slices.IndexFunc(m.limits, func(l event.Limit) bool { return l.ID() == f.limit.ID() }); i >= 0 && f.freed > 0 {
+				o.After = m.limits[i].Used
+			}
+			m.ladder.Done(o)
+		case r.outcome == nil || r.doneAt > m.now+rounding || r.doneAt-r.at <= instant && r.at >= m.now:
+			return false
+		default:
+			o := *r.outcome
+			o.Decision = f.id
+			if m.starts[m.next-1].ofJob && f.action == event.ActionStop {
+				o.OK = false // what was not meant goes on, and so did what judged it
+			}
+			m.ladder.Pass(r.doneAt)
+			m.ladder.Done(o)
+		}
+		return true
+	})
+}
+
+// died says that a limit has ended the job: the one that is meant always, a --limit too, which
+// nothing enforces, so that it is passed and ends nothing; another only where the record shows
+// that it was not passed then.
+func (m *model) died() bool {
+	for i := range m.limits {
+		l := &m.limits[i]
+		if m.endless || l.Limit == 0 || l.Used < l.Limit {
+			continue
+		}
+		if most, ok := m.goal.others[l.ID()]; !m.goal.means(l) && (!ok || most >= l.Limit || !l.Name.Row().Kills) {
+			continue
+		}
+		d := &Death{At: m.now.Seconds(), Limit: l.Name, By: l.Enforcer, Used: l.Used, Size: l.Limit}
+		if l.Name != event.LimitUser {
+			m.death = d
+			return true
+		}
+		if m.passed == nil {
+			m.passed = d
+		}
+	}
+	return false
+}
+
+// ended is how the job ended, else how a limit was passed that kills nothing; nil where
+// it stayed inside.
+func (m *model) ended() *Death {
+	if m.death != nil {
+		return m.death
+	}
+	return m.passed
+}
+
+// jobEnd is the time until Slurm ends the job: as it was read, else from the
+// time that was known at the start.
+func (m *model) jobEnd() (left time.Duration) {
+	for i := range m.limits {
+		if l := &m.limits[i]; l.Name == event.LimitTime && l.ETA != nil {
+			left = time.Duration(*l.ETA * float64(time.Second))
+		}
+	}
+	if job := m.run.Meta.Job; left == 0 && job != nil && !job.End.IsZero() {
+		left = job.End.Sub(m.run.Wall(m.now))
+	}
+	return left
 }
 
 // share notes, where the record has a decision, what part the workers have of
@@ -94,21 +320,21 @@ func (m *model) share(now time.Duration) {
 // can answers for an action: by what the processes have, unless the record says
 // that there was no way to act on them.
 func (m *model) can(r event.Rule, l *event.Limit) event.Feasibility {
-	if d := m.find(r.Action, r.Arg, l); d != nil {
+	if m.find(r.Action, r.Arg, l.Name) != nil {
 		return event.Feasibility{OK: true}
 	}
 	of := r.Action.Row()
+	was, known := m.answers[asked{r.Action, r.Arg}]
+	refused := event.Feasibility{Reason: was.Reason, Detail: was.Detail}
 	switch {
+	case r.Action.Asks() && known && !was.OK:
+		return refused
 	case r.Action.Asks():
-		if h := m.ever(r.Action, r.Arg); h != nil && !h.OK {
-			return event.Feasibility{Reason: h.Reason, Detail: h.Detail}
-		}
 		return event.Feasibility{OK: true}
 	case !of.Trims && !of.Single:
 		return event.Feasibility{Reason: event.ReasonUnsupported, Detail: "a record does not tell what it would free"}
-	}
-	if h := m.ever(r.Action, r.Arg); h != nil && !h.OK && lacking(h.Reason) {
-		return event.Feasibility{Reason: h.Reason, Detail: h.Detail}
+	case known && !was.OK && lacking(was.Reason):
+		return refused
 	}
 	if len(m.list) == 0 {
 		return event.Feasibility{Reason: event.ReasonNoWorker}
@@ -126,32 +352,6 @@ func (m *model) can(r event.Rule, l *event.Limit) event.Feasibility {
 		return event.Feasibility{Reason: reason}
 	}
 	return event.Feasibility{OK: true, Gain: gain}
-}
-
-// ever is the last report of an action to the ladder in the record; nil where there is
-// none.
-func (m *model) ever(a event.Action, arg string) *event.Help {
-	k := string(a) + "=" + arg
-	if h, ok := m.answers[k]; ok {
-		return h
-	}
-	var last *help
-	for key, list := range m.helps {
-		r, err := event.ParseRecorded(key.rule)
-		if err != nil || r.Action != a || r.Arg != arg {
-			continue
-		}
-		for i := range list {
-			if last == nil || list[i].OK && !last.OK || list[i].OK == last.OK && list[i].at > last.at {
-				last = &list[i]
-			}
-		}
-	}
-	m.answers[k] = nil
-	if last != nil {
-		m.answers[k] = last.Help
-	}
-	return m.answers[k]
 }
 
 // lacking says that a refusal is for want of a way to act, which another limit
@@ -195,22 +395,15 @@ func (m *model) pick(l *event.Limit) (index int, gain rss.Bytes, reason event.Re
 	return workers.Pick(list, event.MinGain(0))
 }
 
-// claim finds the decision of the record that one is: the same action on a limit
-// of that name, at about that time.
-func (m *model) claim(d *event.Decision, l *event.Limit) *recordedDecision {
-	r := m.find(d.Action, d.Arg, l)
-	if r != nil {
-		m.unreplayed.drop(func(e *unreplayedGain) bool { return e.recorded == r })
+// find is the decision of the record that is nearest to now and not claimed, of the same
+// action on a limit of that name.
+func (m *model) find(a event.Action, arg string, name event.LimitName) (best *recordedDecision) {
+	for _, r := range m.near(m.now, m.tolerance()) {
+		if !m.claimed[r] && r.Action == a && r.Arg == arg && r.Limit == name && (best == nil || (r.at-m.now).Abs() < (best.at-m.now).Abs()) {
+			best = r
+		}
 	}
-	return r
-}
-
-func (m *model) find(a event.Action, arg string, l *event.Limit) *recordedDecision {
-	name := event.LimitTime
-	if l != nil {
-		name = l.Name
-	}
-	return m.nearest(func(r *recordedDecision) bool { return r.Action == a && r.Arg == arg && r.Limit == name })
+	return best
 }
 
 // act does what the record does not have.
@@ -230,16 +423,6 @@ func (m *model) act(d *event.Decision, l *event.Limit) (freed rss.Bytes) {
 		freed, m.list[i].recycledAt = gain, m.now
 	}
 	return freed
-}
-
-// ends says that a limit kills: the one that is meant always, a --limit too, which nothing
-// enforces; another only where the record shows that it was not passed then.
-func (m *model) ends(l *event.Limit) bool {
-	if m.goal.means(l) {
-		return true
-	}
-	f, ok := m.goal.others[l.ID()]
-	return ok && f < l.Limit && l.Name.Row().Kills
 }
 
 // unreplayedGain is what a recorded action freed that the model does not take.
@@ -315,15 +498,13 @@ func (e *unreplayedGain) left(high bool, list []*worker) rss.Bytes {
 }
 
 // noteUnreplayed begins unreplayedGains for what recorded actions have freed until now.
-func (m *model) noteUnreplayed(now time.Duration) {
-	for m.due < len(m.done) && m.done[m.due].doneAt <= now {
+func (m *model) noteUnreplayed() {
+	for ; m.due < len(m.done) && m.done[m.due].doneAt <= m.now; m.due++ {
 		d := m.done[m.due]
-		m.due++
-		o := d.outcome
-		if m.claimed[d] || !o.OK || o.Freed == 0 || d.limit < 0 || d.limit >= len(m.run.Limits) {
+		if o := d.outcome; m.claimed[d] || !o.OK || o.Freed == 0 || d.limit < 0 || d.limit >= len(m.run.Limits) {
 			continue
 		}
-		freed := o.Freed
+		freed := d.outcome.Freed
 		if part, ok := m.has[d]; ok {
 			freed = freed.Scale(part)
 		}

@@ -29,10 +29,10 @@ type recording struct {
 	run         *record.Run
 	starts      []start
 	recorded    []*recordedDecision
-	timed       []*recordedDecision // … those on the job's end
-	helps       map[helpKey][]help
-	interval    time.Duration // the longest pause between two samples
-	end         time.Duration // the last sample
+	done        []*recordedDecision // with an outcome, by the time of that
+	answers     map[asked]answer    // by action, what the ladder was told of it
+	interval    time.Duration       // the longest pause between two samples
+	end         time.Duration       // the last sample
 	samples     int
 	procs       bool // samples have processes
 	pss         bool // … and one has the PSS of all of them
@@ -61,14 +61,30 @@ type recordedDecision struct {
 	doneAt  time.Duration
 }
 
-type helpKey struct {
-	rule  string
-	limit event.LimitID
+// asked is an action of the ladder.
+type asked struct {
+	event.Action
+	arg string
 }
 
-type help struct {
-	at time.Duration
-	*event.Help
+// answer is whether an action could help: the last time that it could, else the last time.
+type answer struct {
+	at     time.Duration
+	OK     bool
+	Reason event.Reason
+	Detail string
+}
+
+// told takes in an answer about the action of a rule.
+func (p *recording) told(at time.Duration, rule string, ok bool, why event.Reason, detail string) {
+	r, err := event.ParseRecorded(rule)
+	if err != nil {
+		return
+	}
+	k := asked{r.Action, r.Arg}
+	if was, known := p.answers[k]; !known || ok && !was.OK || ok == was.OK && at > was.at {
+		p.answers[k] = answer{at, ok, why, detail}
+	}
 }
 
 // fullestReading is the most that was used of a limit.
@@ -80,7 +96,7 @@ type fullestReading struct {
 
 // newRecording reads everything but the curve.
 func newRecording(run *record.Run) (*recording, error) {
-	p := &recording{run: run, helps: map[helpKey][]help{}, interval: defaultInterval, fullest: map[int]fullestReading{}}
+	p := &recording{run: run, answers: map[asked]answer{}, interval: defaultInterval, fullest: map[int]fullestReading{}}
 	kept := p.scan()
 	if p.samples == 0 {
 		return nil, fmt.Errorf("cannot replay %s: the record has no samples", run.Meta.ID)
@@ -108,21 +124,19 @@ func newRecording(run *record.Run) (*recording, error) {
 		case *event.Judged:
 			for i := range v.Feasible {
 				f := &v.Feasible[i]
-				k := helpKey{f.Rule, v.On(f.Limit)}
-				h := &event.Help{OK: f.OK, Gain: f.Gain, More: f.AtLeast, Later: f.Later, Reason: f.Reason, Detail: f.Detail}
-				for _, l := range v.Leads {
-					if l.Rule == f.Rule && l.Limit == f.Limit {
-						h.Lead = l.Lead
-					}
-				}
-				p.helps[k] = append(p.helps[k], help{at, h})
+				p.told(at, f.Rule, f.OK, f.Reason, f.Detail)
 			}
 		case *event.Help:
-			k := helpKey{v.Rule, event.LimitID{Name: v.Limit, Scope: v.Scope, Accounting: v.Acct, Level: v.Level}}
-			p.helps[k] = append(p.helps[k], help{at, v})
+			p.told(at, v.Rule, v.OK, v.Reason, v.Detail)
 		}
 	}
 	slices.SortStableFunc(p.recorded, func(a, b *recordedDecision) int { return cmp.Compare(a.at, b.at) })
+	for _, d := range p.recorded {
+		if d.outcome != nil {
+			p.done = append(p.done, d)
+		}
+	}
+	slices.SortStableFunc(p.done, func(a, b *recordedDecision) int { return cmp.Compare(a.doneAt, b.doneAt) })
 	if len(p.starts) == 0 {
 		p.starts = []start{{rules: policy.Default()}}
 	}
@@ -237,9 +251,6 @@ func (p *recording) place(events []record.Entry, kept []decisionSample) (c clock
 			c = append(c, struct{ at, shift time.Duration }{e.At, shift})
 		}
 		p.recorded = append(p.recorded, d)
-		if v.Limit == event.LimitTime {
-			p.timed = append(p.timed, d)
-		}
 	}
 	return c
 }
@@ -297,19 +308,57 @@ func (p *recording) addHandover(v *event.Handover) {
 	p.starts[len(p.starts)-1].handed = &handover{v.Ran, v.Clock, v.Own, m}
 }
 
-// restore gives the ladder, which is new, what the watcher gave it. Of a limit that
-// has another size here it is not known what would have been done about it.
-func (p *simulation) restore(h *handover) {
-	m := *h.memory
-	alone := policy.OwnLevel(h.own)
-	m.Rungs = slices.DeleteFunc(slices.Clone(m.Rungs), func(e policy.RungMemory) bool {
-		k := e.ID()
-		if !p.environment.knew(k) {
-			return true
+// readings appends the limits of a sample, as the ladder read them.
+func (p *recording) readings(to []event.Limit, s *record.Sample) []event.Limit {
+	for i := range s.Limits {
+		r := &s.Limits[i]
+		if r.Limit >= len(p.run.Limits) {
+			continue // its description was lost
 		}
-		level, ok := alone(&e)
-		k.Level = level
-		return ok && !p.environment.knew(k)
-	})
-	p.ladder.Restore(&m, h.at, h.clock, alone)
+		l := p.run.Limits[r.Limit]
+		l.Used, l.Limit, l.ETA = r.Used, r.Size, nil
+		if l.Name == event.LimitTime && r.ETA >= 0 { // the others' forecasts are made again
+			l.ETA = &r.ETA
+		}
+		if s.AtDecision {
+			l.Used = p.precise(s.At, r)
+		}
+		to = append(to, l)
+	}
+	return to
+}
+
+// precise is a limit's use to the byte, where a decision says so: the
+// rung may lie within the KiB that the sample has.
+func (p *recording) precise(at time.Duration, r *record.Reading) rss.Bytes {
+	for _, d := range p.near(at, sameLook) {
+		if d.isAt(at) && d.limit == r.Limit && d.LimitSize == r.Size && d.Used/rss.KiB == r.Used/rss.KiB {
+			return d.Used
+		}
+	}
+	return r.Used
+}
+
+// near returns the decisions of the record within that time of a moment.
+func (p *recording) near(at, within time.Duration) []*recordedDecision {
+	from := sort.Search(len(p.recorded), func(i int) bool { return p.recorded[i].at >= at-within })
+	to := sort.Search(len(p.recorded), func(i int) bool { return p.recorded[i].at > at+within })
+	return p.recorded[from:to]
+}
+
+// tolerance is how far a decision may be from that of the record and be the same:
+// the time between two samples, and what the watcher's looks are late at most.
+func (p *recording) tolerance() time.Duration {
+	if p.run.Thinned {
+		return max(p.interval, time.Minute) + sameLook
+	}
+	return p.interval + p.interval/2 + sameLook
+}
+
+func (d *recordedDecision) asRecorded() *Recorded {
+	r := &Recorded{ID: d.ID, At: d.at.Seconds(), Rule: d.Rule, Used: d.Used}
+	if d.outcome != nil {
+		r.Freed = d.outcome.Freed
+	}
+	return r
 }

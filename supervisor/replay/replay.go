@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -54,37 +55,83 @@ func (p *recording) sameRules(rules []event.Rule) bool {
 	return true
 }
 
-// repeat replays what was.
+// repeat decides again what was decided, where the record has all that the ladder was given;
+// else it lists the decisions.
 func (p *recording) repeat(r *Result) {
-	run := newSimulation(p, nil)
-	if !run.again() {
-		run = newSimulation(p, nil)
-		run.play(&unchanged{simulation: run})
+	run, complete := p.again()
+	if !complete {
+		run = newDecided()
+		run.ladder = policy.New(p.starts[len(p.starts)-1].rules, policy.Options{})
+		for _, d := range p.recorded {
+			run.decide(d.at, &d.Decision, d)
+		}
 	}
-	r.take(run)
-	same := true
-	for _, d := range run.decisions {
-		same = same && d.Recorded != nil
-	}
+	r.take(&run)
 	for _, d := range p.recorded {
 		if !run.claimed[d] {
-			same = false
 			r.Missed = append(r.Missed, *d.asRecorded())
 		}
 	}
-	r.Same = &same
+	if complete {
+		same := len(r.Missed) == 0
+		r.Same = &same
+	}
 	r.Fate, r.Why, r.Death = p.fate()
+}
+
+// again has the ladder make all judgements of the record again. complete says that the record
+// has all of them, and as many decisions as follow from them.
+func (p *recording) again() (run decided, complete bool) {
+	run = newDecided()
+	run.ladder = policy.New(p.starts[0].rules, policy.Options{CoolDown: coolDown})
+	n := uint64(0) // of the judgements of this watcher
+	for _, e := range p.run.Events {
+		switch v := e.Value.(type) {
+		case *event.Start:
+			i := slices.IndexFunc(p.starts, func(s start) bool { return s.event == v })
+			n, run.ladder = 0, policy.New(p.starts[i].rules, policy.Options{CoolDown: coolDown, FirstID: p.starts[i].firstID})
+		case *event.Handover:
+			m, err := policy.ParseMemory(v.Memory)
+			if err != nil || v.Now == 0 {
+				return run, false
+			}
+			run.ladder.Restore(m, v.Now, v.Clock, policy.OwnLevel(v.Own))
+		case *event.Judged:
+			if n++; v.N != n {
+				return run, false
+			}
+			j := policy.Repeat(run.ladder, v)
+			for i := range j.Decisions {
+				d, at := &j.Decisions[i], e.At
+				var was *recordedDecision
+				if k := slices.IndexFunc(p.recorded, func(r *recordedDecision) bool { return !run.claimed[r] && same(&r.Decision, d) }); k >= 0 {
+					was, at = p.recorded[k], p.recorded[k].at
+				}
+				run.decide(at, d, was)
+			}
+			run.skip(j.Skipped, e.At)
+		}
+	}
+	return run, len(run.decisions) == len(p.recorded)
+}
+
+// same says that two decisions are the same but for their heads.
+func same(recorded, d *event.Decision) bool {
+	d.Head = recorded.Head
+	a, err := d.MarshalJSON()
+	b, err2 := recorded.MarshalJSON()
+	return err == nil && err2 == nil && string(a) == string(b)
 }
 
 // estimate plays the model: once as if what grew after an action that is not taken
 // were the same memory come back, and where that matters once as if it were not.
 func (p *recording) estimate(r *Result, g *goal, opt Options) {
-	low, changed := p.simulate(g, opt.Limit, opt.Rules, false)
+	low := p.play(g, conditions{size: opt.Limit, rules: opt.Rules})
 	high := low
-	if changed {
-		high, _ = p.simulate(g, opt.Limit, opt.Rules, true)
+	if low.unreplayed.any {
+		high = p.play(g, conditions{size: opt.Limit, rules: opt.Rules, high: true})
 	}
-	r.take(high)
+	r.take(&high.decided)
 	switch {
 	case high.ended() != nil && low.ended() != nil:
 		r.Fate, r.Death, r.Why = Dies, high.ended(), high.ended().why(r.Limit)
@@ -99,14 +146,6 @@ func (p *recording) estimate(r *Result, g *goal, opt Options) {
 			r.Fate, r.Why = Unknown, "no limit is reached before the record ends; "+why
 		}
 	}
-}
-
-// simulate plays the model once. changed says that recorded actions were not taken.
-func (p *recording) simulate(g *goal, size rss.Bytes, rules []event.Rule, high bool) (run *simulation, changed bool) {
-	run = newSimulation(p, rules)
-	m := newModel(run, g, size, high)
-	run.play(m)
-	return run, m.unreplayed.any
 }
 
 // why says how the job ends.
@@ -157,8 +196,8 @@ func (p *recording) fate() (Fate, string, *Death) {
 	return Lives, "the job ended by itself", nil
 }
 
-// take takes in what a simulation has decided.
-func (r *Result) take(run *simulation) {
+// take takes in what a ladder has decided.
+func (r *Result) take(run *decided) {
 	r.Decisions = append(r.Decisions, run.decisions...)
 	for _, rule := range run.ladder.Rules() {
 		text := rule.String()
@@ -190,6 +229,7 @@ func (p *recording) notes(r *Result) {
 	note(p.run.Dropped > 0, fmt.Sprintf("%d events were taken out of the record because there were too many", p.run.Dropped))
 	note(len(p.run.Damage) > 0, "the record is damaged, and only what could be read was replayed")
 	note(p.badHandover, "what the leader before had done cannot be made out: what it did at the same use is decided again here")
+	note(!r.Estimate && r.Same == nil, "the record does not have all that the ladder was given, or another version judged: its decisions are listed as they were")
 	note(r.Limit != nil && r.Limit.Recorded == 0, "the record has no such limit: its use is added up from the processes")
 	note(p.assumed(r), "the record does not tell whether its workers could be acted on as is assumed here: that takes the loader hook, --trim auto or --worker-signal")
 	note(r.Estimate, "the limit or the rules are not those of the record: what follows from them is an estimate by a model")
@@ -201,10 +241,8 @@ func (p *recording) assumed(r *Result) bool {
 	for _, d := range p.recorded {
 		tried[d.Action] = true
 	}
-	for k := range p.helps {
-		if rule, err := event.ParseRecorded(k.rule); err == nil {
-			tried[rule.Action] = true
-		}
+	for k := range p.answers {
+		tried[k.Action] = true
 	}
 	return slices.ContainsFunc(r.Decisions, func(d Decision) bool { return d.Freed > 0 && !tried[d.Action] })
 }
@@ -221,7 +259,7 @@ type goal struct {
 
 // findGoal finds the limit that is meant.
 func (p *recording) findGoal(opt Options) (*goal, error) {
-	g := &goal{history: p.history(), keys: map[event.LimitID]bool{}, others: map[event.LimitID]rss.Bytes{}}
+	g := &goal{history: p.readHistory(), keys: map[event.LimitID]bool{}, others: map[event.LimitID]rss.Bytes{}}
 	best, binding := -1, false
 	for i, f := range p.fullest {
 		if i >= len(p.run.Limits) || !eligible(&p.run.Limits[i], opt) {
@@ -333,12 +371,10 @@ func (g *goal) means(l *event.Limit) bool { return g.keys[l.ID()] }
 func (g *goal) readings(to []event.Limit, p *recording, s *record.Sample) []event.Limit {
 	to = p.readings(to, s)
 	if g.made {
-		l := event.Limit{
+		to = append(to, event.Limit{
 			Name: g.limit.Name, Scope: g.limit.Scope, Accounting: g.limit.Accounting,
 			Used: p.sum(s, g.limit.Accounting), Enforcer: "rsswarden's own rules only",
-		}
-		l.UsedMax = l.Used
-		to = append(to, l)
+		})
 	}
 	return to
 }
@@ -382,16 +418,11 @@ func upTo(used rss.Bytes) rss.Bytes { return (used/rss.MiB + 1) * rss.MiB }
 // peaks bounds the most that would have been used without actions.
 func (p *recording) peaks(g *goal) (low, high rss.Bytes) {
 	for _, above := range []bool{false, true} {
-		run := newSimulation(p, []event.Rule{})
-		run.plain = true
-		w := &highest{model: newModel(run, g, unlimited, above)}
-		run.play(w)
-		if above {
-			high = w.most
-		} else {
-			low = w.most
+		m := p.play(g, conditions{size: unlimited, rules: []event.Rule{}, high: above, plain: true, endless: true})
+		if high = m.most; !above {
+			low = m.most
 		}
-		if !w.unreplayed.any {
+		if !m.unreplayed.any {
 			return low, low
 		}
 	}
@@ -401,24 +432,6 @@ func (p *recording) peaks(g *goal) (low, high rss.Bytes) {
 // unlimited is a limit that no job reaches.
 const unlimited = 1 << 60
 
-// highest is a model that remembers the most that was used.
-type highest struct {
-	*model
-	most rss.Bytes
-}
-
-func (h *highest) ends(*event.Limit) bool { return false }
-
-func (h *highest) look(s *record.Sample) []event.Limit {
-	limits := h.model.look(s)
-	for i := range limits {
-		if h.goal.means(&limits[i]) {
-			h.most = max(h.most, limits[i].Used)
-		}
-	}
-	return limits
-}
-
 // search finds the least size with which the ladder keeps the job inside, by
 // halving, and by trying size, that of the replay; 0 where even most is too little. changed
 // says that recorded actions were not taken.
@@ -426,12 +439,10 @@ func (p *recording) search(g *goal, rules []event.Rule, most, size rss.Bytes, hi
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r event.Rule) bool { return r.Action == event.ActionWarn })
 	plain := !slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Cond.Kind == event.KindETA && r.Limit != event.LimitTime })
 	lives := func(size rss.Bytes) bool {
-		run := newSimulation(p, rules)
-		run.plain, run.brief = plain, true // forecasts cost much, and there are many plays
-		m := newModel(run, g, size, high)
-		run.play(m)
+		// Forecasts cost much, and there are many plays.
+		m := p.play(g, conditions{size: size, rules: rules, high: high, plain: plain, brief: true})
 		changed = changed || m.unreplayed.any
-		return run.ended() == nil
+		return m.ended() == nil
 	}
 	if !lives(most) {
 		return 0, changed

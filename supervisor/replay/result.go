@@ -62,7 +62,8 @@ type Result struct {
 	Death *Death `json:"death"`
 
 	// Same says, of a replay with nothing changed, that the decisions are those
-	// of the record, each within Tick of its time. It is nil where Estimate is set.
+	// of the record. It is nil where Estimate is set, and where the record does not have
+	// all that the ladder was given: then the decisions were not made again.
 	Same *bool   `json:"same"`
 	Tick float64 `json:"tick_s"` // the time between two samples, at most
 	// Missed are recorded decisions that were not made here.

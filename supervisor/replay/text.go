@@ -62,7 +62,7 @@ func (r *Result) head(b *strings.Builder) {
 		case len(r.Decisions)+len(r.Missed) == 0:
 			b.WriteString("as recorded: no rule fired, then as now\n")
 		case *r.Same:
-			fmt.Fprintf(b, "as recorded: the ladder decides as it did, within one sample (%v s)\n", r.Tick)
+			b.WriteString("as recorded: the ladder decides as it did\n")
 		default:
 			fmt.Fprintf(b, "as recorded: the ladder does not decide as it did: %d decisions are missing, %d are new\n", len(r.Missed), r.countNew())
 		}

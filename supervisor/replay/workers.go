@@ -60,8 +60,8 @@ type history struct {
 	anon, file rss.Bytes
 }
 
-// history reads the curves of all workers.
-func (p *recording) history() *history {
+// readHistory reads the curves of all workers.
+func (p *recording) readHistory() *history {
 	h := &history{curves: map[int]*curve{}}
 	for s := range p.run.Samples() {
 		for i := range s.Procs {
