@@ -8,6 +8,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -40,10 +41,25 @@ static void hide(char **envp) {
 }
 #endif
 
+extern char __executable_start[], edata[]; // made by the linker
+
+// small_mappings cuts our program's mapping in pieces. Linux 6.18 maps a folio of the page
+// cache as a whole at one touch, up to 2 MiB, but not beyond a mapping's end
+// (filemap_map_pages in mm/filemap.c); the OOM killer and Slurm count that as the job's.
+// Mappings stay apart when their flags differ. This flag changes nothing else: without
+// large pages for program text (CONFIG_READ_ONLY_THP_FOR_FS) it has no meaning there.
+static void small_mappings(void) {
+	enum { piece = 256 << 10 };
+	char *end = edata - (uintptr_t)edata % 4096;
+	for (char *p = __executable_start - (uintptr_t)__executable_start % piece; p < end; p += 2 * piece)
+		madvise(p, piece, MADV_NOHUGEPAGE);
+}
+
 // Runs before the Go runtime, which would install its handlers, raise the
 // soft RLIMIT_NOFILE and open /dev/null on closed standard descriptors.
 __attribute__((constructor)) static void note(int argc, char **argv, char **envp) {
 #ifdef __GLIBC__
+	small_mappings();
 	if (argc < 2) return;
 	// Each thread would reserve 64 MiB of address space or more, which
 	// RLIMIT_AS counts, and Slurm where it sums virtual sizes.
@@ -56,6 +72,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	(void)argc;
 	(void)argv;
 	(void)envp;
+	small_mappings();
 	if (!asked_to_run()) return;
 #endif
 	struct hold_early *e = &hold_early;
