@@ -75,11 +75,7 @@ func FuzzNamesOfDirs(f *testing.F) {
 }
 
 func TestInCgroup(t *testing.T) {
-	inherited := map[string]string{
-		"SLURM_JOB_ID": "2", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "2",
-		"SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_NUM_NODES": "3",
-	}
-	job, _ := FromEnv(env(inherited))
+	job, _ := FromEnv(env("SLURM_JOB_ID=2 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_JOB_NUM_NODES=3"))
 	got := job.InCgroup([]byte("6:freezer:/slurm/uid_1/job_2/step_batch\n"))
 	if got.StepID != StepBatch || got.Tasks != 2 || got.Nodes != 3 {
 		t.Errorf("a job submitted from a step: %+v", got)

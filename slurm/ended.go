@@ -240,32 +240,27 @@ func sizeOf(s string, alone int) uint64 {
 // like a name: the job's name, which comes before all that is read here, is
 // taken out, and of the others the first counts.
 func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
-	if err := bounded(b); err != nil {
+	f, err := shownOf(b, job)
+	if err != nil {
 		return EndedJob{}, err
 	}
-	for f := range shownJobs(b) {
-		state, by := stateWord(f["JobState"])
-		if IsSLUID(job) && f["JobId"] != "" {
-			job = f["JobId"] // what is answered is that one job
-		}
-		if f["JobId"] == "" || !f.is(job) || state == "" {
-			continue
-		}
-		j := EndedJob{
-			Source: "scontrol show job", ID: f["JobId"], State: state, By: by,
-			Reason: known(f["Reason"]), ExitCode: known(f["ExitCode"]), DerivedExit: known(f["DerivedExitCode"]),
-			ReqMem: known(f["MinMemoryNode"]), Start: slurmTime(f["StartTime"], zone), End: slurmTime(f["EndTime"], zone),
-			TimeLimit: known(f["TimeLimit"]), NodeList: assigned(f["NodeList"]), Dir: known(f["WorkDir"]),
-		}
-		if each := known(f["MinMemoryCPU"]); j.ReqMem == "" && each != "" {
-			j.ReqMem = each + "c"
-		}
-		if j.ReqMem == "0" { // --mem=0, which asks for all of the node
-			j.ReqMem = ""
-		}
-		return j, nil
+	state, by := stateWord(f["JobState"])
+	if state == "" {
+		return EndedJob{}, ErrNoJob
 	}
-	return EndedJob{}, ErrNoJob
+	j := EndedJob{
+		Source: "scontrol show job", ID: f["JobId"], State: state, By: by,
+		Reason: known(f["Reason"]), ExitCode: known(f["ExitCode"]), DerivedExit: known(f["DerivedExitCode"]),
+		ReqMem: known(f["MinMemoryNode"]), Start: slurmTime(f["StartTime"], zone), End: slurmTime(f["EndTime"], zone),
+		TimeLimit: known(f["TimeLimit"]), NodeList: assigned(f["NodeList"]), Dir: known(f["WorkDir"]),
+	}
+	if each := known(f["MinMemoryCPU"]); j.ReqMem == "" && each != "" {
+		j.ReqMem = each + "c"
+	}
+	if j.ReqMem == "0" { // --mem=0, which asks for all of the node
+		j.ReqMem = ""
+	}
+	return j, nil
 }
 
 // bounded is the error of an answer that is too long.
@@ -293,6 +288,20 @@ func shownJobs(b []byte) iter.Seq[shownJob] {
 			}
 		}
 	}
+}
+
+// shownOf is what `scontrol show job -o` prints of one job. A SLUID stands for the one job
+// that is answered.
+func shownOf(b []byte, job string) (shownJob, error) {
+	if err := bounded(b); err != nil {
+		return nil, err
+	}
+	for f := range shownJobs(b) {
+		if isDigits(f["JobId"]) && (f.is(job) || IsSLUID(job)) {
+			return f, nil
+		}
+	}
+	return nil, ErrNoJob
 }
 
 func showFields(line string) shownJob {

@@ -94,7 +94,7 @@ func (e Enforcement) JobKill() (kills, known bool) {
 	if sums, _ := e.Sums(); sums == "" {
 		return false, e.Known
 	}
-	return e.Version == "" || !AtLeast(e.Version, 20, 11, 0) || AtLeast(e.Version, 26, 5, 3), e.Version != ""
+	return !Release{20, 11, 0}.In(e.Version) || Release{26, 5, 3}.In(e.Version), e.Version != ""
 }
 
 // withoutMemory says for certain that memory is no consumable resource.
@@ -118,34 +118,25 @@ func (e Enforcement) String() string {
 	return fmt.Sprintf("nothing enforces memory (%s)", e.Source)
 }
 
-// The keys that are looked at, in lower case.
-const (
-	keyParams    = "jobacctgatherparams"
-	keyGather    = "jobacctgathertype"
-	keyFrequency = "jobacctgatherfrequency"
-	keyVSize     = "vsizefactor"
-	keyTask      = "taskplugin"
-	keyProctrack = "proctracktype"
-	keySelect    = "selecttypeparameters"
-	keyRAM       = "constrainramspace"
-	keySwap      = "constrainswapspace"
-	keyVersion   = "slurm_version"
-)
-
 // defaultInterval is that of JobAcctGatherFrequency (slurm.conf(5)).
 const defaultInterval = 30 * time.Second
 
 // enforcement makes sense of parameters, whichever source they came from.
 func enforcement(get func(key string) (string, bool)) Enforcement {
 	e := Enforcement{Known: true, Interval: defaultInterval}
-	text := func(key, name string, open bool) string {
-		v, ok := get(key)
-		if !ok && open {
+	value := func(key string) string {
+		v, _ := get(key)
+		return v
+	}
+	// What these are by default depends on the version.
+	settled := func(name string) string {
+		v, ok := get(strings.ToLower(name))
+		if !ok {
 			e.Open = append(e.Open, name)
 		}
 		return v
 	}
-	for word := range strings.SplitSeq(text(keyParams, "", false), ",") {
+	for word := range strings.SplitSeq(value("jobacctgatherparams"), ",") {
 		switch strings.ToLower(strings.TrimSpace(word)) {
 		case "overmemorykill":
 			e.OverMemoryKill = true
@@ -157,22 +148,19 @@ func enforcement(get func(key string) (string, bool)) Enforcement {
 			e.NoFileCache = true
 		}
 	}
-	e.Gather = strings.TrimPrefix(strings.ToLower(text(keyGather, "JobAcctGatherType", true)), "jobacct_gather/")
-	if v, ok := get(keyFrequency); ok {
-		if d, ok := ParseFrequency(v); ok {
-			e.Interval = d
-		}
+	e.Gather = strings.TrimPrefix(strings.ToLower(settled("JobAcctGatherType")), "jobacct_gather/")
+	if d, ok := ParseFrequency(value("jobacctgatherfrequency")); ok {
+		e.Interval = d
 	}
-	e.VSizeFactor = percent(text(keyVSize, "", false))
-	e.TaskPlugin = text(keyTask, "TaskPlugin", true)
-	text(keyProctrack, "ProctrackType", true)
-	e.SelectTypeParameters = text(keySelect, "SelectTypeParameters", true)
+	e.VSizeFactor = percent(value("vsizefactor"))
+	e.TaskPlugin = settled("TaskPlugin")
+	settled("ProctrackType")
+	e.SelectTypeParameters = settled("SelectTypeParameters")
 	e.SelectMemory = strings.Contains(strings.ToLower(e.SelectTypeParameters), "memory")
-	e.Version = text(keyVersion, "", false)
-
+	e.Version = value("slurm_version")
 	if strings.Contains(strings.ToLower(e.TaskPlugin), "cgroup") {
-		e.ConstrainRAM = truth(text(keyRAM, "", false))
-		e.ConstrainSwap = truth(text(keySwap, "", false))
+		e.ConstrainRAM = truth(value("constrainramspace"))
+		e.ConstrainSwap = truth(value("constrainswapspace"))
 	}
 	return e
 }
@@ -260,12 +248,12 @@ func FindEnforcement(ctx context.Context, job Job, s Search) (Enforcement, error
 	if s.ReadFile == nil {
 		s.ReadFile = ReadFile
 	}
+	var e Enforcement
 	conf, confErr := s.findConf(job)
 	if confErr == nil {
-		e := enforcement(conf.Get)
+		e = enforcement(conf.Get)
 		e.Source = conf.Path
-		complete := len(conf.Missing) == 0 && (!e.OverMemoryKill || e.Gather != "")
-		if complete || s.Scontrol == nil {
+		if s.Scontrol == nil || len(conf.Missing) == 0 && (!e.OverMemoryKill || e.Gather != "") {
 			for _, miss := range conf.Missing {
 				e.Open = append(e.Open, "what "+miss+" says")
 			}
@@ -273,26 +261,24 @@ func FindEnforcement(ctx context.Context, job Job, s Search) (Enforcement, error
 		}
 	}
 	if s.Scontrol == nil {
-		return Enforcement{}, confErr
+		return e, confErr
 	}
 	ctx, cancel := context.WithTimeout(ctx, ScontrolTimeout)
 	defer cancel()
 	out, err := s.Scontrol(ctx, "show", "config")
+	var shown map[string]string
 	if err == nil {
-		var shown map[string]string
-		if shown, err = ParseShowConfig(out); err == nil {
-			e := enforcement(func(key string) (string, bool) { v, ok := shown[key]; return v, ok })
-			e.Source = "scontrol show config"
-			return s.override(e), nil
-		}
+		shown, err = ParseShowConfig(out)
 	}
-	err = fmt.Errorf("cannot ask scontrol: %w", err)
-	if confErr != nil {
-		return Enforcement{}, errors.Join(confErr, err)
+	if err == nil {
+		e = enforcement(func(key string) (string, bool) { v, ok := shown[key]; return v, ok })
+		e.Source = "scontrol show config"
+		return s.override(e), nil
 	}
-	e := enforcement(conf.Get)
-	e.Source = conf.Path
-	return s.override(e), err
+	if e.Known {
+		e = s.override(e)
+	}
+	return e, errors.Join(confErr, fmt.Errorf("cannot ask scontrol: %w", err))
 }
 
 // withVersion adds the version where the files settle all but that, and it decides who
@@ -356,25 +342,24 @@ func (s Search) override(e Enforcement) Enforcement {
 	return e
 }
 
-// Scontrol runs the scontrol of PATH, for [Search]. It is ended with the context, and with us.
+// Scontrol runs the scontrol of PATH, for [Search] and [Requeue]. It is ended with the context.
 func Scontrol(ctx context.Context, args ...string) ([]byte, error) {
 	return ScontrolBy(ctx, (*exec.Cmd).Start, args...)
 }
 
-// ScontrolBy is [Scontrol] for a process that starts programs in a way of its own.
+// ScontrolBy is [Scontrol] for a process that starts programs in a way of its own. One that
+// only asks ends with us. Of commands that change something some say on stderr alone that
+// they did nothing, and end with status 0: there what is said on stderr is an error.
 func ScontrolBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
-	// The kernel sends the death signal when the thread dies that started it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	asks := args[0] == "show" || strings.HasPrefix(args[0], "-")
 	cmd := exec.CommandContext(ctx, "scontrol", args...)
 	cmd.Env = StandardTimes(cmd.Environ())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return runScontrol(cmd, start, false)
-}
-
-// runScontrol returns what scontrol prints. What it says on stderr is an error where it
-// fails, and where strict says that it should say nothing.
-func runScontrol(cmd *exec.Cmd, start func(*exec.Cmd) error, strict bool) ([]byte, error) {
+	if asks {
+		// The kernel sends the death signal when the thread dies that started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	}
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -388,7 +373,7 @@ func runScontrol(cmd *exec.Cmd, start func(*exec.Cmd) error, strict bool) ([]byt
 		return nil, fmt.Errorf("%s: %w: %s", name, err, line)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
-	case line != "" && strict:
+	case line != "" && !asks:
 		return nil, fmt.Errorf("%s: %s", name, line)
 	}
 	return out.Bytes(), nil
@@ -423,7 +408,7 @@ func ParseShowConfig(b []byte) (map[string]string, error) {
 		}
 		values[strings.ToLower(name)] = value
 	}
-	if _, ok := values[keyGather]; !ok {
+	if _, ok := values["jobacctgathertype"]; !ok {
 		return nil, errShowConfig
 	}
 	return values, nil

@@ -14,145 +14,69 @@ const killConf = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=Ov
 	"TaskPlugin=task/affinity,task/cgroup\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
 
 func TestFindEnforcement(t *testing.T) {
+	const etc = "/etc/slurm/slurm.conf"
+	kills := files{etc: killConf}
+	lost := "slurm_load_ctl_conf error: Unable to contact slurm controller"
 	for _, test := range []struct {
 		name   string
 		files  files
-		job    Job
-		env    map[string]string
+		conf   string // SLURM_CONF
 		asked  string // what scontrol answers, if anything
-		source string
+		source string // none where it fails without any
 		check  func(Enforcement) bool
-		failed bool
 	}{
-		{
-			name:   "SLURM_CONF before the usual places",
-			files:  files{"/my/slurm.conf": killConf, "/my/cgroup.conf": "ConstrainRAMSpace=yes\nAllowedRAMSpace=90", "/etc/slurm/slurm.conf": ""},
-			job:    Job{ConfFile: "/my/slurm.conf"},
-			source: "/my/slurm.conf",
-			check: func(e Enforcement) bool {
-				return e.Known && e.OverMemoryKill && e.Gather == "linux" && e.Interval == 10*time.Second &&
-					e.ConstrainRAM && e.SelectMemory && len(e.Open) == 0
-			},
-		},
-		{
-			name:   "the copy of a configless slurmd",
-			files:  files{"/run/slurm/conf/slurm.conf": killConf},
-			source: "/run/slurm/conf/slurm.conf",
-			check:  func(e Enforcement) bool { return e.OverMemoryKill && !e.ConstrainRAM },
-		},
-		{
-			name:   "scontrol is not asked when the files say all",
-			files:  files{"/etc/slurm/slurm.conf": killConf},
-			asked:  "JobAcctGatherType = jobacct_gather/none\n",
-			source: "/etc/slurm/slurm.conf",
-			check:  func(e Enforcement) bool { return e.Gather == "linux" },
-		},
-		{
-			name:   "it kills, and the version decides who else does: scontrol --version",
-			files:  files{"/etc/slurm/slurm.conf": killConf},
-			asked:  "slurm-wlm 26.05.5\n",
-			source: "/etc/slurm/slurm.conf",
-			check: func(e Enforcement) bool {
-				kills, known := e.JobKill()
-				return e.Version == "26.05.5" && kills && known
-			},
-		},
-		{
-			name:   "nothing kills: what is open does not matter",
-			files:  files{"/etc/slurm/slurm.conf": "ClusterName=x"},
-			asked:  "JobAcctGatherType = jobacct_gather/none\n",
-			source: "/etc/slurm/slurm.conf",
-			check: func(e Enforcement) bool {
+		{"SLURM_CONF before the usual places",
+			files{"/my/slurm.conf": killConf, "/my/cgroup.conf": "ConstrainRAMSpace=yes\nAllowedRAMSpace=90", etc: ""}, "/my/slurm.conf", "", "/my/slurm.conf",
+			func(e Enforcement) bool {
+				return e.Known && e.OverMemoryKill && e.Gather == "linux" && e.Interval == 10*time.Second && e.ConstrainRAM && e.SelectMemory && len(e.Open) == 0
+			}},
+		{"the copy of a configless slurmd", files{"/run/slurm/conf/slurm.conf": killConf}, "", "", "/run/slurm/conf/slurm.conf",
+			func(e Enforcement) bool { return e.OverMemoryKill && !e.ConstrainRAM }},
+		{"scontrol is not asked when the files say all", kills, "", "JobAcctGatherType = jobacct_gather/none\n", etc,
+			func(e Enforcement) bool { return e.Gather == "linux" }},
+		{"it kills, and the version decides who else does: scontrol --version", kills, "", "slurm-wlm 26.05.5\n", etc,
+			func(e Enforcement) bool { kills, known := e.JobKill(); return e.Version == "26.05.5" && kills && known }},
+		{"nothing kills: what is open does not matter", files{etc: "ClusterName=x"}, "", "JobAcctGatherType = jobacct_gather/none\n", etc,
+			func(e Enforcement) bool {
 				return e.Known && !e.OverMemoryKill && e.Interval == 30*time.Second && len(e.Open) == 4
-			},
-		},
-		{
-			name:   "it kills by what the version decides: scontrol",
-			files:  files{"/etc/slurm/slurm.conf": "JobAcctGatherParams=OverMemoryKill"},
-			asked:  "JobAcctGatherType = jobacct_gather/cgroup\nJobAcctGatherParams = OverMemoryKill\nVSizeFactor = 110 percent\n",
-			source: "scontrol show config",
-			check:  func(e Enforcement) bool { return e.Gather == "cgroup" && e.OverMemoryKill && e.VSizeFactor == 110 },
-		},
-		{
-			name:   "an included file cannot be read: scontrol",
-			files:  files{"/etc/slurm/slurm.conf": "include /secret", "/secret": "denied"},
-			asked:  "JobAcctGatherType = jobacct_gather/linux\nJobAcctGatherParams = OverMemoryKill\n",
-			source: "scontrol show config",
-			check:  func(e Enforcement) bool { return e.OverMemoryKill },
-		},
-		{
-			name:   "an included file cannot be read, and no scontrol",
-			files:  files{"/etc/slurm/slurm.conf": "include /secret", "/secret": "denied"},
-			source: "/etc/slurm/slurm.conf",
-			check:  func(e Enforcement) bool { return strings.Contains(strings.Join(e.Open, ";"), "/secret") },
-		},
-		{
-			name:   "cgroup.conf cannot be read, and no scontrol",
-			files:  files{"/etc/slurm/slurm.conf": killConf, "/etc/slurm/cgroup.conf": "denied"},
-			source: "/etc/slurm/slurm.conf",
-			check:  func(e Enforcement) bool { return len(e.Open) == 1 && strings.Contains(e.Open[0], "cgroup.conf") },
-		},
-		{
-			name:   "scontrol fails: the files still count",
-			files:  files{"/etc/slurm/slurm.conf": "JobAcctGatherParams=OverMemoryKill"},
-			asked:  "slurm_load_ctl_conf error: Unable to contact slurm controller",
-			source: "/etc/slurm/slurm.conf",
-			check:  func(e Enforcement) bool { return e.Known && e.OverMemoryKill && e.Gather == "" },
-			failed: true,
-		},
-		{
-			name:   "nothing at all",
-			check:  func(e Enforcement) bool { return !e.Known },
-			failed: true,
-		},
-		{
-			name:   "denied",
-			files:  files{"/etc/slurm/slurm.conf": "denied"},
-			check:  func(e Enforcement) bool { return !e.Known },
-			failed: true,
-		},
-		{
-			name:   "--acctg-freq of sbatch",
-			files:  files{"/etc/slurm/slurm.conf": killConf},
-			env:    map[string]string{"SLURM_ACCTG_FREQ": "task=2"},
-			source: "/etc/slurm/slurm.conf",
-			check:  func(e Enforcement) bool { return e.Interval == 2*time.Second },
-		},
-		{
-			name:   "junk in SLURM_ACCTG_FREQ",
-			files:  files{"/etc/slurm/slurm.conf": killConf},
-			env:    map[string]string{"SLURM_ACCTG_FREQ": "often"},
-			source: "/etc/slurm/slurm.conf",
-			check:  func(e Enforcement) bool { return e.Interval == 10*time.Second },
-		},
+			}},
+		{"it kills by what the version decides: scontrol", files{etc: "JobAcctGatherParams=OverMemoryKill"}, "",
+			"JobAcctGatherType = jobacct_gather/cgroup\nJobAcctGatherParams = OverMemoryKill\nVSizeFactor = 110 percent\n", "scontrol show config",
+			func(e Enforcement) bool { return e.Gather == "cgroup" && e.OverMemoryKill && e.VSizeFactor == 110 }},
+		{"an included file cannot be read: scontrol", files{etc: "include /secret", "/secret": "denied"}, "",
+			"JobAcctGatherType = jobacct_gather/linux\nJobAcctGatherParams = OverMemoryKill\n", "scontrol show config",
+			func(e Enforcement) bool { return e.OverMemoryKill }},
+		{"an included file cannot be read, and no scontrol", files{etc: "include /secret", "/secret": "denied"}, "", "", etc,
+			func(e Enforcement) bool { return strings.Contains(strings.Join(e.Open, ";"), "/secret") }},
+		{"cgroup.conf cannot be read, and no scontrol", files{etc: killConf, "/etc/slurm/cgroup.conf": "denied"}, "", "", etc,
+			func(e Enforcement) bool { return len(e.Open) == 1 && strings.Contains(e.Open[0], "cgroup.conf") }},
+		{"scontrol fails: the files still count", files{etc: "JobAcctGatherParams=OverMemoryKill"}, "", lost, etc,
+			func(e Enforcement) bool { return e.Known && e.OverMemoryKill && e.Gather == "" }},
+		{"nothing at all", nil, "", "", "", func(e Enforcement) bool { return !e.Known }},
+		{"denied", files{etc: "denied"}, "", "", "", func(e Enforcement) bool { return !e.Known }},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			search := Search{ReadFile: test.files.read, Lookup: env(test.env)}
-			if test.asked != "" {
-				search.Scontrol = func(context.Context, ...string) ([]byte, error) { return []byte(test.asked), nil }
-			}
-			e, err := FindEnforcement(t.Context(), test.job, search)
-			if (err != nil) != test.failed {
-				t.Errorf("error %v", err)
-			}
-			if e.Source != test.source || !test.check(e) {
-				t.Errorf("%+v", e)
-			}
-		})
+		search := Search{ReadFile: test.files.read}
+		if test.asked != "" {
+			search.Scontrol = func(context.Context, ...string) ([]byte, error) { return []byte(test.asked), nil }
+		}
+		e, err := FindEnforcement(t.Context(), Job{ConfFile: test.conf}, search)
+		if fails := test.source == "" || test.asked == lost; (err != nil) != fails {
+			t.Errorf("%s: error %v", test.name, err)
+		}
+		if e.Source != test.source || !test.check(e) {
+			t.Errorf("%s: %+v", test.name, e)
+		}
 	}
-}
-
-func TestFindEnforcementErrors(t *testing.T) {
-	_, err := FindEnforcement(t.Context(), Job{}, Search{ReadFile: files{}.read})
-	if !errors.Is(err, ErrNoConfig) {
-		t.Errorf("error %v, want ErrNoConfig", err)
+	for words, want := range map[string]time.Duration{"SLURM_ACCTG_FREQ=task=2": 2 * time.Second, "SLURM_ACCTG_FREQ=often": 10 * time.Second} {
+		if e, err := FindEnforcement(t.Context(), Job{}, Search{ReadFile: kills.read, Lookup: env(words)}); err != nil || e.Interval != want {
+			t.Errorf("--acctg-freq of sbatch, %s: %v, %v", words, e.Interval, err)
+		}
 	}
-	lost := errors.New("lost")
-	_, err = FindEnforcement(t.Context(), Job{}, Search{
-		ReadFile: files{}.read,
-		Scontrol: func(context.Context, ...string) ([]byte, error) { return nil, lost },
+	gone := errors.New("lost")
+	_, err := FindEnforcement(t.Context(), Job{}, Search{
+		ReadFile: files{}.read, Scontrol: func(context.Context, ...string) ([]byte, error) { return nil, gone },
 	})
-	if !errors.Is(err, ErrNoConfig) || !errors.Is(err, lost) {
+	if !errors.Is(err, ErrNoConfig) || !errors.Is(err, gone) {
 		t.Errorf("error %v, want both", err)
 	}
 }
@@ -175,13 +99,11 @@ func TestSums(t *testing.T) {
 		{"no memory to compare with", func(e *Enforcement) { e.SelectTypeParameters = "CR_Core" }, "", false},
 		{"polls when asked", func(e *Enforcement) { e.Interval = 0 }, "rss", true},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			e := kill
-			test.change(&e)
-			if got, byPPID := e.Sums(); got != test.want || byPPID != test.byPPID {
-				t.Errorf("%q, %v; want %q, %v", got, byPPID, test.want, test.byPPID)
-			}
-		})
+		e := kill
+		test.change(&e)
+		if got, byPPID := e.Sums(); got != test.want || byPPID != test.byPPID {
+			t.Errorf("%s: %q, %v; want %q, %v", test.name, got, byPPID, test.want, test.byPPID)
+		}
 	}
 }
 
@@ -250,7 +172,7 @@ func FuzzParseShowConfig(f *testing.F) {
 func TestScontrol(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "scontrol")
-	script := "#!/bin/sh\n[ \"$2\" = config ] && echo \"$1 $2\" || { echo 'invalid entity' >&2; exit 1; }\n"
+	script := "#!/bin/sh\necho 'invalid entity' >&2; [ $1 != show ] || [ $2 = config ] && echo $1 $2\n"
 	must(t, os.WriteFile(program, []byte(script), 0o755))
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	if out, err := Scontrol(t.Context(), "show", "config"); err != nil || string(out) != "show config\n" {
@@ -258,6 +180,9 @@ func TestScontrol(t *testing.T) {
 	}
 	if _, err := Scontrol(t.Context(), "show", "junk"); err == nil || !strings.Contains(err.Error(), "invalid entity") {
 		t.Errorf("error %v, want scontrol's own words", err)
+	}
+	if _, err := Scontrol(t.Context(), "update", "x"); err == nil || !strings.Contains(err.Error(), "invalid entity") {
+		t.Errorf("error %v, want what a command that changes something says", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -277,7 +202,7 @@ case "$SLURM_TIME_FORMAT" in
 relative) end=11:30:00 ;;
 *) end=$(date -d '2026-11-20 11:30' "+$SLURM_TIME_FORMAT") ;;
 esac
-echo "JobId=46 JobName=a EndTime=$end Deadline=N/A"
+echo "JobId=46 JobName=a JobState=RUNNING EndTime=$end Deadline=N/A"
 `
 	must(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":/usr/bin:/bin")

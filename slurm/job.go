@@ -157,25 +157,14 @@ func FindEnd(ctx context.Context, j Job, scontrol func(ctx context.Context, args
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot find the end of job %s: %w", j.ID, err)
 	}
-	end, err := ParseEnd(out, time.Local)
+	ended, err := ParseShowJob(out, j.ID, time.Local)
+	if err == nil && ended.End.IsZero() {
+		err = ErrNoEnd
+	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot find the end of job %s: %w", j.ID, err)
 	}
-	return end, nil
-}
-
-// ParseEnd reads EndTime= from what `scontrol show job` prints:
-// 2026-11-21T09:00:00, or Unknown or NONE where there is none.
-func ParseEnd(b []byte, zone *time.Location) (time.Time, error) {
-	for field := range strings.FieldsSeq(string(b)) {
-		if text, ok := strings.CutPrefix(field, "EndTime="); ok {
-			if text == "Unknown" || text == "NONE" {
-				return time.Time{}, ErrNoEnd
-			}
-			return parseWall(text, zone)
-		}
-	}
-	return time.Time{}, ErrNoEnd
+	return ended.End, nil
 }
 
 // parseWall reads a time as Slurm prints it. That has no shorter form and no fraction of

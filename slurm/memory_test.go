@@ -13,71 +13,35 @@ const mib = 1 << 20
 
 func TestStepLimits(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		env  map[string]string
-		rss  uint64
-		want []Memory
+		name, env string
+		rss       uint64
+		want      []Memory
 	}{
-		{name: "no job, whatever RLIMIT_RSS is", rss: 100 * mib, env: map[string]string{"SLURM_MEM_PER_NODE": "300"}},
-		{
-			name: "batch step", rss: 300 * mib,
-			env:  map[string]string{"SLURM_JOB_ID": "1", "SLURM_MEM_PER_NODE": "300"},
-			want: []Memory{{300 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", true}},
-		},
-		{
-			name: "srun with a --mem of its own: the environment is stale", rss: 100 * mib,
-			env:  map[string]string{"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_MEM_PER_NODE": "300"},
-			want: []Memory{{100 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", false}},
-		},
-		{
-			name: "batch step of 26.05: its environment is its own", rss: 300 * mib,
-			env:  map[string]string{"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "-5", "SLURM_MEM_PER_NODE": "300"},
-			want: []Memory{{300 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", true}},
-		},
-		{
-			name: "--mem=0: the node's memory", rss: 8000 * mib,
-			env:  map[string]string{"SLURM_JOB_ID": "1"},
-			want: []Memory{{8000 * mib, "RLIMIT_RSS", true}},
-		},
-		{
-			name: "per CPU", rss: NoLimit,
-			env:  map[string]string{"SLURM_JOB_ID": "1", "SLURM_MEM_PER_CPU": "120", "SLURM_CPUS_ON_NODE": "2"},
-			want: []Memory{{240 * mib, "SLURM_MEM_PER_CPU times SLURM_CPUS_ON_NODE", true}},
-		},
-		{
-			name: "per CPU, by the node's place in the job", rss: NoLimit,
-			env: map[string]string{
-				"SLURM_JOB_ID": "1", "SLURM_MEM_PER_CPU": "100", "SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_NODEID": "2",
-			},
-			want: []Memory{{200 * mib, "SLURM_MEM_PER_CPU times SLURM_JOB_CPUS_PER_NODE", true}},
-		},
-		{
-			name: "per GPU", rss: NoLimit,
-			env:  map[string]string{"SLURM_JOB_ID": "1", "SLURM_MEM_PER_GPU": "1000", "SLURM_JOB_GPUS": "0,2,3"},
-			want: []Memory{{3000 * mib, "SLURM_MEM_PER_GPU times SLURM_JOB_GPUS", true}},
-		},
-		{
-			name: "nothing known", rss: NoLimit,
-			env: map[string]string{"SLURM_JOB_ID": "1"},
-		},
-		{
-			name: "junk and overflow say nothing", rss: 0,
-			env: map[string]string{
-				"SLURM_JOB_ID": "1", "SLURM_MEM_PER_NODE": "0", "SLURM_MEM_PER_CPU": "9000000000000",
-				"SLURM_CPUS_ON_NODE": "4000000000", "SLURM_MEM_PER_GPU": "1G",
-			},
-		},
+		{"no job, whatever RLIMIT_RSS is", "SLURM_MEM_PER_NODE=300", 100 * mib, nil},
+		{"batch step", "SLURM_JOB_ID=1 SLURM_MEM_PER_NODE=300", 300 * mib,
+			[]Memory{{300 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", true}}},
+		{"srun with a --mem of its own: the environment is stale", "SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_MEM_PER_NODE=300", 100 * mib,
+			[]Memory{{100 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", false}}},
+		{"batch step of 26.05: its environment is its own", "SLURM_JOB_ID=1 SLURM_STEP_ID=-5 SLURM_MEM_PER_NODE=300", 300 * mib,
+			[]Memory{{300 * mib, "RLIMIT_RSS", true}, {300 * mib, "SLURM_MEM_PER_NODE", true}}},
+		{"--mem=0: the node's memory", "SLURM_JOB_ID=1", 8000 * mib, []Memory{{8000 * mib, "RLIMIT_RSS", true}}},
+		{"per CPU", "SLURM_JOB_ID=1 SLURM_MEM_PER_CPU=120 SLURM_CPUS_ON_NODE=2", NoLimit,
+			[]Memory{{240 * mib, "SLURM_MEM_PER_CPU times SLURM_CPUS_ON_NODE", true}}},
+		{"per CPU, by the node's place in the job", "SLURM_JOB_ID=1 SLURM_MEM_PER_CPU=100 SLURM_JOB_CPUS_PER_NODE=4(x2),2 SLURM_NODEID=2", NoLimit,
+			[]Memory{{200 * mib, "SLURM_MEM_PER_CPU times SLURM_JOB_CPUS_PER_NODE", true}}},
+		{"per GPU", "SLURM_JOB_ID=1 SLURM_MEM_PER_GPU=1000 SLURM_JOB_GPUS=0,2,3", NoLimit,
+			[]Memory{{3000 * mib, "SLURM_MEM_PER_GPU times SLURM_JOB_GPUS", true}}},
+		{"nothing known", "SLURM_JOB_ID=1", NoLimit, nil},
+		{"junk and overflow say nothing",
+			"SLURM_JOB_ID=1 SLURM_MEM_PER_NODE=0 SLURM_MEM_PER_CPU=9000000000000 SLURM_CPUS_ON_NODE=4000000000 SLURM_MEM_PER_GPU=1G", 0, nil},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			got := StepLimits(env(test.env), test.rss)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
-			first, ok := StepLimit(env(test.env), test.rss)
-			if ok != (len(test.want) > 0) || ok && first != test.want[0] {
-				t.Errorf("StepLimit says %+v, %v", first, ok)
-			}
-		})
+		if diff := cmp.Diff(test.want, StepLimits(env(test.env), test.rss)); diff != "" {
+			t.Errorf("%s: %s", test.name, diff)
+		}
+		first, ok := StepLimit(env(test.env), test.rss)
+		if ok != (len(test.want) > 0) || ok && first != test.want[0] {
+			t.Errorf("%s: StepLimit says %+v, %v", test.name, first, ok)
+		}
 	}
 }
 

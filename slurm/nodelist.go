@@ -133,12 +133,8 @@ func sacctNodes(out []byte, job string) (list string) {
 }
 
 func shownNodes(out []byte, job string) string {
-	for f := range shownJobs(out) {
-		if f.is(job) {
-			return assigned(f["NodeList"])
-		}
-	}
-	return ""
+	f, _ := shownOf(out, job)
+	return assigned(f["NodeList"])
 }
 
 // NodeMemory is what the job had asked for on a node, in bytes; 0 where that is not known.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -38,31 +37,29 @@ type RunningJob struct {
 // ParseRunningJob reads what `scontrol show job -o ID` prints. Of an array it is
 // the task whose own JobId it is.
 func ParseRunningJob(b []byte, job string) (RunningJob, error) {
-	if err := bounded(b); err != nil {
+	f, err := shownOf(b, job)
+	if err != nil {
 		return RunningJob{}, err
 	}
-	for f := range shownJobs(b) {
-		state, _ := stateWord(f["JobState"])
-		if f["JobId"] != job || job == "" || state == "" {
-			continue
-		}
-		j := RunningJob{
-			ID: job, Leader: job, State: state, Reason: known(f["Reason"]),
-			Requeue: f["Requeue"] == "1", Batch: f["BatchFlag"] != "" && f["BatchFlag"] != "0",
-			CPUs: max(count(f["NumCPUs"]), 1), Nodes: max(count(f["NumNodes"]), 1),
-			Partition: known(f["Partition"]), NodeList: known(f["NodeList"]),
-		}
-		j.Restarts, _ = strconv.Atoi(f["Restarts"])
-		if leader := f["HetJobId"]; isDigits(leader) && leader != "0" {
-			j.Leader = leader
-		}
-		j.MiB = shownMiB(f["MinMemoryNode"])
-		if each, ok := f["MinMemoryCPU"]; ok && j.MiB == 0 {
-			j.MiB, j.PerCPU = shownMiB(each), true
-		}
-		return j, nil
+	state, _ := stateWord(f["JobState"])
+	if state == "" {
+		return RunningJob{}, ErrNoJob
 	}
-	return RunningJob{}, ErrNoJob
+	j := RunningJob{
+		ID: job, Leader: job, State: state, Reason: known(f["Reason"]),
+		Requeue: f["Requeue"] == "1", Batch: f["BatchFlag"] != "" && f["BatchFlag"] != "0",
+		CPUs: max(count(f["NumCPUs"]), 1), Nodes: max(count(f["NumNodes"]), 1),
+		Partition: known(f["Partition"]), NodeList: known(f["NodeList"]),
+		MiB: shownMiB(f["MinMemoryNode"]),
+	}
+	j.Restarts, _ = strconv.Atoi(f["Restarts"])
+	if leader := f["HetJobId"]; isDigits(leader) && leader != "0" {
+		j.Leader = leader
+	}
+	if each, ok := f["MinMemoryCPU"]; ok && j.MiB == 0 {
+		j.MiB, j.PerCPU = shownMiB(each), true
+	}
+	return j, nil
 }
 
 // count reads a number, of "2-4" the first.
@@ -107,27 +104,16 @@ func (r MaxMemory) Least(o MaxMemory) MaxMemory {
 	return r
 }
 
-// ParseNodeMaxMemory reads RealMemory less MemSpecLimit from what `scontrol show node
-// -o` prints: that of the least of the nodes.
-func ParseNodeMaxMemory(b []byte) MaxMemory {
-	var least MaxMemory
+// ParseMaxMemory reads what `scontrol show node -o` and `scontrol show partition -o` print:
+// RealMemory less MemSpecLimit, or MaxMemPerNode, of the least of them.
+func ParseMaxMemory(b []byte) (least MaxMemory) {
 	for line := range strings.Lines(string(b)) {
 		f := fieldsOf(line)
 		mib, spec := shownMiB(f["RealMemory"]), shownMiB(f["MemSpecLimit"])
 		if name := f["NodeName"]; name != "" && mib > spec {
 			least = least.Least(MaxMemory{mib - spec, "RealMemory of node " + name})
 		}
-	}
-	return least
-}
-
-// ParsePartitionMaxMemory reads MaxMemPerNode from what `scontrol show partition -o`
-// prints.
-func ParsePartitionMaxMemory(b []byte) MaxMemory {
-	var least MaxMemory
-	for line := range strings.Lines(string(b)) {
-		f := fieldsOf(line)
-		if mib := shownMiB(f["MaxMemPerNode"]); mib > 0 {
+		if mib := shownMiB(f["MaxMemPerNode"]); mib > 0 && f["PartitionName"] != "" {
 			least = least.Least(MaxMemory{mib, "MaxMemPerNode of partition " + f["PartitionName"]})
 		}
 	}
@@ -210,7 +196,7 @@ type Requeue struct {
 	StartIn time.Duration
 	// Again says that an earlier process may have held the job and stopped there.
 	Again bool
-	// Scontrol runs scontrol, for as long as the context lasts; see [ScontrolStrict].
+	// Scontrol runs scontrol, for as long as the context lasts; see [Scontrol].
 	Scontrol func(ctx context.Context, args ...string) ([]byte, error)
 	// Told is called after each step; it may be nil.
 	Told func(RequeueStep)
@@ -367,15 +353,4 @@ func (q *Requeue) try(ctx context.Context, name string, within time.Duration, do
 		q.Told(s)
 	}
 	return err
-}
-
-// ScontrolStrict is [Scontrol] for commands that change something: some of them
-// say on stderr alone that they did nothing, and end with status 0.
-func ScontrolStrict(ctx context.Context, args ...string) ([]byte, error) {
-	return ScontrolStrictBy(ctx, (*exec.Cmd).Start, args...)
-}
-
-// ScontrolStrictBy is [ScontrolStrict] for a process that starts programs in a way of its own.
-func ScontrolStrictBy(ctx context.Context, start func(*exec.Cmd) error, args ...string) ([]byte, error) {
-	return runScontrol(exec.CommandContext(ctx, "scontrol", args...), start, len(args) > 0 && args[0] != "show")
 }

@@ -56,17 +56,17 @@ func TestParseRunningJob(t *testing.T) {
 func TestRoom(t *testing.T) {
 	nodes := "NodeName=n1 Arch=x86_64 CPUAlloc=0 RealMemory=8000 AllocMem=0 FreeMem=N/A Sockets=2\n" +
 		"NodeName=n2 RealMemory=8000 MemSpecLimit=500 Comment=RealMemory=1\n"
-	if got, want := ParseNodeMaxMemory([]byte(nodes)), (MaxMemory{7500, "RealMemory of node n2"}); got != want {
+	if got, want := ParseMaxMemory([]byte(nodes)), (MaxMemory{7500, "RealMemory of node n2"}); got != want {
 		t.Errorf("%+v", got)
 	}
 	partition := "PartitionName=debug AllowGroups=ALL DefMemPerCPU=256 MaxMemPerNode=%s SelectTypeParameters=NONE\n"
-	if got, want := ParsePartitionMaxMemory([]byte(strings.Replace(partition, "%s", "2000", 1))), (MaxMemory{2000, "MaxMemPerNode of partition debug"}); got != want {
+	if got, want := ParseMaxMemory([]byte(strings.Replace(partition, "%s", "2000", 1))), (MaxMemory{2000, "MaxMemPerNode of partition debug"}); got != want {
 		t.Errorf("%+v", got)
 	}
-	if got := ParsePartitionMaxMemory([]byte(strings.Replace(partition, "%s", "UNLIMITED", 1))); got != (MaxMemory{}) {
+	if got := ParseMaxMemory([]byte(strings.Replace(partition, "%s", "UNLIMITED", 1))); got != (MaxMemory{}) {
 		t.Errorf("%+v", got)
 	}
-	if got := ParseNodeMaxMemory([]byte("slurm_load_node error\n")); got != (MaxMemory{}) {
+	if got := ParseMaxMemory([]byte("slurm_load_node error\n")); got != (MaxMemory{}) {
 		t.Errorf("%+v", got)
 	}
 	a, b := MaxMemory{5, "a"}, MaxMemory{7, "b"}
@@ -125,8 +125,8 @@ func FuzzParseRunningJob(f *testing.F) {
 	f.Add([]byte("JobId=46 JobState=RUNNING MinMemoryCPU=1.5T NumCPUs=7 NumNodes=0"), uint64(1), uint64(0))
 	f.Add([]byte("JobId=46 JobName= UserId= MCS_label= JobState=RUNNING"), uint64(0), uint64(1))
 	f.Fuzz(func(t *testing.T, text []byte, bytes, most uint64) {
-		ParseNodeMaxMemory(text)
-		ParsePartitionMaxMemory(text)
+		ParseMaxMemory(text)
+		ParseMaxMemory(text)
 		j, err := ParseRunningJob(text, "46")
 		if err != nil {
 			return

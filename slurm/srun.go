@@ -46,33 +46,20 @@ func FindRunning(ctx context.Context, scontrol func(ctx context.Context, args ..
 
 // ParseRunning reads what `scontrol show job ID -o` prints.
 func ParseRunning(b []byte, job string) (Running, error) {
-	if err := bounded(b); err != nil {
+	for f := range shownJobs(b) {
+		if f["ArrayJobId"] == job && f["ArrayTaskId"] != "" { // its number is also that of its last task
+			return Running{}, ErrArray
+		}
+	}
+	f, err := shownOf(b, job)
+	if err != nil {
 		return Running{}, err
 	}
-	var found []Running
-	array := false
-	for f := range shownJobs(b) {
-		if IsSLUID(job) {
-			job, f["ArrayJobId"] = f["JobId"], "" // what is answered is that one job
-		}
-		array = array || f["ArrayJobId"] == job && f["ArrayTaskId"] != ""
-		if !isDigits(f["JobId"]) || !f.is(job) {
-			continue
-		}
-		state, _ := stateWord(f["JobState"])
-		found = append(found, Running{ID: f["JobId"], State: state, List: assigned(f["NodeList"])})
-	}
-	switch {
-	case array: // its number is also that of its last task
-		return Running{}, ErrArray
-	case len(found) == 0:
-		return Running{}, ErrNoJob
-	}
-	r := found[0]
+	r := Running{ID: f["JobId"], List: assigned(f["NodeList"])}
+	r.State, _ = stateWord(f["JobState"])
 	if r.List == "" || r.State != "RUNNING" && r.State != "SUSPENDED" && r.State != "STOPPED" {
 		return r, fmt.Errorf("%w: it is %s", ErrNotRunning, r.State)
 	}
-	var err error
 	r.Nodes, err = ExpandNodes(r.List)
 	return r, err
 }

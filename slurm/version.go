@@ -7,16 +7,6 @@ import (
 	"strings"
 )
 
-// AtLeast compares a version of Slurm, "23.11.4", with a release. An unknown version,
-// the empty one among them, is older than any.
-func AtLeast(version string, year, month, patch int) bool {
-	var y, m, p int
-	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &y, &m, &p); n < 2 {
-		return false
-	}
-	return slices.Compare([]int{y, m, p}, []int{year, month, patch}) >= 0
-}
-
 // FindVersion asks scontrol for its version, "26.05.5", which asks no daemon.
 func FindVersion(ctx context.Context, scontrol func(ctx context.Context, args ...string) ([]byte, error)) (string, error) {
 	out, err := scontrol(ctx, "--version") // "slurm 22.05.8", "slurm-wlm 24.11.5"
@@ -24,7 +14,7 @@ func FindVersion(ctx context.Context, scontrol func(ctx context.Context, args ..
 		return "", err
 	}
 	words := strings.Fields(firstLine(out))
-	if len(words) == 0 || !AtLeast(words[len(words)-1], 0, 0, 0) {
+	if len(words) == 0 || !(Release{}).In(words[len(words)-1]) {
 		return "", fmt.Errorf("scontrol --version: no version in %q", firstLine(out))
 	}
 	return words[len(words)-1], nil
@@ -41,9 +31,13 @@ func (r Release) String() string {
 	return s
 }
 
-// In says that a version, "23.11.4", is this release or a newer one. An unknown version is
-// older than any.
-func (r Release) In(version string) bool { return AtLeast(version, r[0], r[1], r[2]) }
+// In says that a version, "23.11.4", is this release or a newer one. An unknown version, the
+// empty one among them, is older than any.
+func (r Release) In(version string) bool {
+	var v Release
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
+	return n >= 2 && slices.Compare(v[:], r[:]) >= 0
+}
 
 // Change is something about memory, or about what a job sees, that differs between
 // releases of Slurm.

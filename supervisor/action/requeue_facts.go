@@ -102,12 +102,12 @@ func askFacts(ctx context.Context, id string, scontrol observe.Scontrol) (f jobF
 	}
 	if f.job.NodeList != "" {
 		if out, err := scontrol(ctx, "show", "node", "-o", f.job.NodeList); err == nil {
-			f.room = f.room.Least(slurm.ParseNodeMaxMemory(out))
+			f.room = f.room.Least(slurm.ParseMaxMemory(out))
 		}
 	}
 	if f.job.Partition != "" {
 		if out, err := scontrol(ctx, "show", "partition", "-o", f.job.Partition); err == nil {
-			f.room = f.room.Least(slurm.ParsePartitionMaxMemory(out))
+			f.room = f.room.Least(slurm.ParseMaxMemory(out))
 		}
 	}
 	return f

@@ -37,7 +37,7 @@ func RequeueJob(in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&plan); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoPlan, err)
 	}
-	return plan.CarryOut(out, slurm.ScontrolStrict, slurm.RequeuePatience{})
+	return plan.CarryOut(out, slurm.Scontrol, slurm.RequeuePatience{})
 }
 
 // CarryOut does as it says.

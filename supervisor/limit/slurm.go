@@ -266,9 +266,9 @@ func (s *step) gathered(m cgroup.Memory, version int) (low, high rss.Bytes) {
 		high = low
 	case v == "":
 		low, high = anon, max(m.Charged, anon+m.AnonTHP)
-	case slurm.AtLeast(v, 23, 11, 0):
+	case slurm.Release{23, 11, 0}.In(v):
 		low, high = m.Charged, m.Charged
-	case slurm.AtLeast(v, 23, 2, 6):
+	case slurm.Release{23, 2, 6}.In(v):
 		low, high = anon, anon
 	default:
 		low, high = anon+m.AnonTHP, anon+m.AnonTHP

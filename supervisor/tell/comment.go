@@ -105,7 +105,7 @@ func wouldComment(job, text string) string {
 func (c *Comment) write(text string, within time.Duration, failed *failures) *writing {
 	w, start := &writing{over: make(chan struct{})}, c.start
 	scontrol := func(ctx context.Context, args ...string) ([]byte, error) {
-		return slurm.ScontrolStrictBy(ctx, start, args...)
+		return slurm.ScontrolBy(ctx, start, args...)
 	}
 	go func() {
 		defer close(w.over)
