@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/metrics"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
 
@@ -59,7 +60,7 @@ func (d *daemon) look() {
 	d.tellWhere(&snap)
 	d.tellUnheard(&snap)
 	d.watchOOM(&snap)
-	v := &view{&snap, slices.Collect(maps.Values(d.killed))}
+	v := newView(&snap, slices.Collect(maps.Values(d.killed)))
 	d.snap.Store(v)
 	if d.text != nil {
 		d.complain("the textfile is not of now", d.text.write(v))
@@ -136,12 +137,26 @@ func (d *daemon) tellUnheard(s *nodejobs.Snapshot) {
 // stale is the number of intervals without a look after which jobs are not reported.
 const stale = 5
 
-func (d *daemon) isFresh(v *view) bool { return time.Since(v.At) <= stale*d.interval }
+func (d *daemon) isFresh(v *view) bool { return time.Since(v.at) <= stale*d.interval }
 
 // healthy says that there is a last look that is of now.
 func (d *daemon) healthy() bool {
 	v := d.snap.Load()
 	return v != nil && d.isFresh(v)
+}
+
+// scrape is what is told of jobs now. Of a look that is too old only its time is.
+func (d *daemon) scrape() []byte {
+	v := d.snap.Load()
+	if v != nil && d.isFresh(v) {
+		return v.text()
+	}
+	set := metrics.NewSet()
+	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
+	if v != nil {
+		set.Put(&metrics.LastLook, metrics.Place{}, seconds(v.at))
+	}
+	return set.Text()
 }
 
 // close writes what would be lost, and gives everything back.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -101,6 +101,9 @@ func TestRealCgroups(t *testing.T) {
 	if n := len(values(t, string(b), tree.Node)); n != len(got) {
 		t.Errorf("%d series in the textfile, %d in the scrape", n, len(got))
 	}
+	for _, name := range []string{"rsswarden_build_info", "rsswarden_oom_unheard_steps", "process_resident_memory_bytes", "go_goroutines"} {
+		wardentest.Says(t, page, "\n"+name)
+	}
 	if status, body := d.get("/-/healthy"); status != 200 || !strings.Contains(body, "healthy") {
 		t.Errorf("health: %d %q", status, body)
 	}
@@ -117,9 +120,7 @@ func TestRealCgroups(t *testing.T) {
 		_, page := d.get("/metrics")
 		return values(t, page, tree.Node)["rsswarden_step_memory_limit_bytes 4711 batch"] == 300<<20
 	})
-	if code := d.end(); code != 0 {
-		t.Errorf("status %d: %s", code, d.said())
-	}
+	d.end()
 	if left, _ := filepath.Glob(filepath.Join(text, "*")); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
@@ -132,39 +133,17 @@ func TestSecondDaemon(t *testing.T) {
 	name := filepath.Join(dir, "rsswardend.prom")
 	var was os.FileInfo
 	until(t, "a file", func() (ok bool) { was, _ = os.Stat(name); return was != nil })
-	out, err := exec.Command(binary, "--interval", "1h", "--textfile", dir, "--listen", first.address).CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use\nhint: one rsswardend a node is enough") {
-		t.Fatalf("%v: %s", err, out)
+	second := exec.Command(binary, "--interval", "1h", "--textfile", dir, "--listen", first.address)
+	out, _ := second.CombinedOutput()
+	if second.ProcessState.ExitCode() != exitFailed || !strings.Contains(string(out), "address already in use\nhint: one rsswardend a node is enough") {
+		t.Fatalf("%v: %s", second.ProcessState, out)
 	}
 	if _, err := os.Stat(name); err != nil {
 		t.Error(err)
 	}
-	if first.end() != exitOK {
-		t.Error(first.said())
-	}
+	first.end()
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its own file, at its end: %v", err)
-	}
-}
-
-// TestCannotStart: the error says what keeps it from starting and what to do about it.
-func TestCannotStart(t *testing.T) {
-	config := filepath.Join(t.TempDir(), "web.yml")
-	must(t, os.WriteFile(config, []byte("tls_server_confg: {cert_file: x}\n"), 0o644))
-	for _, test := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"--listen", "192.0.2.1:9759"}, "cannot assign requested address\nhint: no interface of this node has that address"},
-		{[]string{"--web.config.file", config}, "field tls_server_confg not found in type web.Config\nhint: it is YAML, "},
-		{[]string{"--web.config.file", config + ".none"}, "no such file or directory\nhint: it is YAML, "},
-	} {
-		out, err := exec.Command(binary, append(test.args, "--interval", "1h")...).CombinedOutput()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), test.says) {
-			t.Errorf("%q: %v, %s", test.args, err, out)
-		}
 	}
 }
 
@@ -188,38 +167,43 @@ func TestComplains(t *testing.T) {
 	}
 }
 
+// TestUsage: an error says what is wrong or keeps it from starting, and what to do about it.
 func TestUsage(t *testing.T) {
-	full := t.TempDir()
+	full, config := t.TempDir(), filepath.Join(t.TempDir(), "web.yml")
 	must(t, os.Mkdir(filepath.Join(full, "oom.jsonl"), 0o755))
-	for _, test := range []struct {
-		args []string
-		env  string
-		says string
-	}{
-		{[]string{"--listen", "7"}, "", "not an address"},
-		{[]string{"--listen", "none"}, "", "nothing to do"},
-		{[]string{"--interval", "1ms"}, "", "too short"},
-		{[]string{"--interval", "10"}, "", "error: --interval \"10\" has no unit\nhint: give the number a unit: --interval 10s\n"},
-		{[]string{"--interval", "soon"}, "", "error: --interval \"soon\" is not a duration\nhint: give a number with a unit"},
-		{[]string{"--listen"}, "", "error: option --listen needs a value\n"},
-		{[]string{"--textfile", "/none/such"}, "", "not a directory"},
-		{[]string{"--records", "/etc/passwd"}, "", "not a directory"},
-		{[]string{"--textfile", "/proc"}, "", "no file can be made in /proc"},
-		{[]string{"--records", "/proc"}, "", "no file can be made in /proc"},
-		{[]string{"--records", full}, "", "cannot write what is there"},
-		{[]string{"--node", "a\"b"}, "", "not the name of a node"},
-		{[]string{"--nonsense"}, "", "error: unknown option --nonsense\n"},
-		{[]string{"--port", "9759"}, "", "error: unknown option --port\nhint: did you mean --listen?\n"},
-		{[]string{"--web.listen-address=:9759"}, "", "error: unknown option --web.listen-address\nhint: did you mean --listen?\n"},
-		{[]string{"word"}, "", "unexpected argument"},
-		{nil, "SLURM_JOB_ID=7", "this is job 7"},
+	wardentest.Write(t, config, "tls_server_confg: {cert_file: x}\n")
+	for _, test := range []struct{ line, says string }{
+		{"--listen 7", "not an address"},
+		{"--listen none", "nothing to do"},
+		{"--interval 1ms", "too short"},
+		{"--interval 10", "error: --interval \"10\" has no unit\nhint: give the number a unit: --interval 10s\n"},
+		{"--interval soon", "error: --interval \"soon\" is not a duration\nhint: give a number with a unit"},
+		{"--listen", "error: option --listen needs a value\n"},
+		{"--textfile /none/such", "not a directory"},
+		{"--records /etc/passwd", "not a directory"},
+		{"--textfile /proc", "no file can be made in /proc"},
+		{"--records /proc", "no file can be made in /proc"},
+		{"--records " + full, "cannot write what is there"},
+		{`--node a"b`, "not the name of a node"},
+		{"--nonsense", "error: unknown option --nonsense\n"},
+		{"--port 9759", "error: unknown option --port\nhint: did you mean --listen?\n"},
+		{"--web.listen-address=:9759", "error: unknown option --web.listen-address\nhint: did you mean --listen?\n"},
+		{"word", "unexpected argument"},
+		{"", "this is job 7"},
+		{"--listen 192.0.2.1:9759", "cannot assign requested address\nhint: no interface of this node has that address"},
+		{"--web.config.file " + config, "field tls_server_confg not found in type web.Config\nhint: it is YAML, "},
+		{"--web.config.file " + config + ".none", "no such file or directory\nhint: it is YAML, "},
 	} {
-		cmd := exec.Command(binary, test.args...)
-		cmd.Env = append(environ(), test.env)
-		out, err := cmd.CombinedOutput()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(out), test.says) || !strings.Contains(string(out), "\nhint: ") {
-			t.Errorf("%q: %v, %s", test.args, err, out)
+		cmd, want := exec.Command(binary, strings.Fields(test.line)...), exitUsage
+		if strings.Contains(test.says, "no interface") || strings.Contains(test.says, "YAML") {
+			want = exitFailed
+		}
+		if cmd.Env = wardentest.Env(); test.line == "" {
+			cmd.Env = append(cmd.Env, "SLURM_JOB_ID=7")
+		}
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != want || !strings.Contains(string(out), test.says) || !strings.Contains(string(out), "\nhint: ") {
+			t.Errorf("%q: %v, %s", test.line, cmd.ProcessState, out)
 		}
 	}
 	for line, says := range map[string]string{
@@ -290,14 +274,11 @@ func TestChurn(t *testing.T) {
 // holds is how many descriptors the daemon has open, and its RSS in MiB.
 func (d *instance) holds() (fds int, mib float64) {
 	d.t.Helper()
-	p, err := procfs.NewProc(d.cmd.Process.Pid)
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid))
 	must(d.t, err)
-	status, err := p.NewStatus()
+	kib, err := strconv.Atoi(strings.Fields(wardentest.StatusLine(d.t, d.cmd.Process.Pid, "VmRSS"))[0])
 	must(d.t, err)
-	if fds, err = p.FileDescriptorsLen(); err != nil {
-		d.t.Fatal(err)
-	}
-	return fds, float64(status.VmRSS) / (1 << 20)
+	return len(open), float64(kib) / (1 << 10)
 }
 
 // churned is a job of one process.
@@ -378,13 +359,11 @@ exec /usr/bin/python3 -c 'import time; held = bytearray(180 << 20); time.sleep(6
 	until(t, "a line about the end of the job", func() bool {
 		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=`+over.ID+" ")
 	})
-	e, b := lastRecord(t, records)
-	if e.JobID != over.ID || e.Node != c.Node() || !e.Ended || e.OOMKills == 0 || e.Steps["batch"] == 0 || e.LimitBytes == nil || *e.LimitBytes != 60*mib || e.FirstKill.Before(began) || e.UID == nil {
+	e, b := lastRecord(t, records, c.Node())
+	if e.JobID != over.ID || !e.Ended || e.OOMKills == 0 || e.Steps["batch"] == 0 || e.LimitBytes == nil || *e.LimitBytes != 60*mib || e.FirstKill.Before(began) || e.UID == nil {
 		t.Errorf("%s", b)
 	}
-	if code := d.end(); code != 0 {
-		t.Errorf("status %d: %s", code, d.said())
-	}
+	d.end()
 }
 
 const unitFile = "../../examples/prometheus/rsswardend.service"
@@ -445,9 +424,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --boundin
 	if err := syscall.Stat(fmt.Sprintf("/proc/%d", d.cmd.Process.Pid), &st); err != nil || st.Uid != 65534 {
 		t.Errorf("it runs as %d, %v", st.Uid, err)
 	}
-	if code := d.end(); code != 0 {
-		t.Errorf("status %d: %s", code, d.said())
-	}
+	d.end()
 }
 
 // TestLogSteersNoTerminal: directories below a step may be its user's, and their names
@@ -461,38 +438,5 @@ func TestLogSteersNoTerminal(t *testing.T) {
 	}
 	if !strings.Contains(b.String(), "job_7") {
 		t.Errorf("no line: %q", b.String())
-	}
-}
-
-// TestTextfileFollowsNothing: links and pipes that others have put into the directory are
-// replaced, not followed, and what was behind them stays.
-func TestTextfileFollowsNothing(t *testing.T) {
-	for what, plant := range map[string]func(path, victim string) error{
-		"a link":      func(path, victim string) error { return os.Symlink(victim, path) },
-		"a hard link": func(path, victim string) error { return os.Link(victim, path) },
-		"a pipe":      func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
-	} {
-		dir := t.TempDir()
-		victim := filepath.Join(dir, "victim")
-		must(t, os.WriteFile(victim, []byte("root's"), 0o600))
-		f := &promfile{dir: dir}
-		must(t, plant(f.name(), victim))
-		if err := f.write(&view{Snapshot: scene()}); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-		if b, err := os.ReadFile(victim); err != nil || string(b) != "root's" {
-			t.Errorf("%s: behind it is %q, %v", what, b, err)
-		}
-		var st syscall.Stat_t
-		if err := syscall.Lstat(victim, &st); err != nil || st.Mode&0o777 != 0o600 {
-			t.Errorf("%s: its mode is %o, %v", what, st.Mode, err)
-		}
-		if info, err := os.Lstat(f.name()); err != nil || info.Mode() != 0o644 {
-			t.Errorf("%s: the file is %v, %v", what, info.Mode(), err)
-		}
-		f.remove()
-		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
-			t.Errorf("%s: %q are left", what, left)
-		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss/cgroup"
@@ -12,10 +13,21 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
-// view is what scrapes read. It does not change.
+// view is what scrapes and the textfile read. It does not change.
 type view struct {
-	*nodejobs.Snapshot
-	killed []killed
+	at   time.Time
+	text func() []byte // in the text format, made when it is asked for first
+}
+
+func newView(s *nodejobs.Snapshot, dead []killed) *view {
+	return &view{s.At, sync.OnceValue(func() []byte { return textOf(s, dead) })}
+}
+
+func textOf(s *nodejobs.Snapshot, dead []killed) []byte {
+	set := metrics.NewSet()
+	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
+	fill(set, s, dead)
+	return set.Text()
 }
 
 // limited says that there is a limit to export.
@@ -31,58 +43,54 @@ type killed struct {
 	ended    time.Time
 }
 
-// put takes one value, as [metrics.Set.Put].
-type put func(m *metrics.Metric, at metrics.Place, v float64, labels ...string)
-
 // fill puts all that is known of jobs. A sum over the series of one scope counts nothing
 // twice: what has no scope is reported of steps only, and kills of jobs only, as the
 // counter of a step ends with it.
-func fill(v *view, put put) {
-	s := v.Snapshot
+func fill(set *metrics.Set, s *nodejobs.Snapshot, dead []killed) {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		at := metrics.Place{JobID: j.ID, Node: j.Node}
-		fillUse(&j.Use, at, event.ScopeJob, put)
+		fillUse(&j.Use, at, event.ScopeJob, set)
 		if j.Measured {
-			put(&metrics.OOMKills, at, float64(j.OOMKills))
+			set.Put(&metrics.OOMKills, at, float64(j.OOMKills))
 		}
 		for k := range j.Steps {
 			step := &j.Steps[k]
 			at.Step = step.ID
-			fillUse(&step.Use, at, event.ScopeStep, put)
+			fillUse(&step.Use, at, event.ScopeStep, set)
 			// The daemon cannot look into processes, so it knows no roles.
-			put(&metrics.Processes, at, float64(step.Processes), "")
+			set.Put(&metrics.Processes, at, float64(step.Processes), "")
 			if !step.Measured {
-				put(&metrics.MemoryRSS, at, float64(step.RSS), "")
+				set.Put(&metrics.MemoryRSS, at, float64(step.RSS), "")
 			}
 		}
 	}
-	for _, k := range v.killed {
-		put(&metrics.OOMKills, metrics.Place{JobID: k.id, Node: k.node}, float64(k.kills))
+	for _, k := range dead {
+		set.Put(&metrics.OOMKills, metrics.Place{JobID: k.id, Node: k.node}, float64(k.kills))
 	}
-	put(&metrics.OOMUnheard, metrics.Place{}, float64(s.Unheard))
-	put(&metrics.LastLook, metrics.Place{}, lastLook(v))
+	set.Put(&metrics.OOMUnheard, metrics.Place{}, float64(s.Unheard))
+	set.Put(&metrics.LastLook, metrics.Place{}, seconds(s.At))
 }
 
-func lastLook(v *view) float64 { return float64(v.At.UnixMilli()) / 1000 }
+func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 
 // fillUse puts how near a job or step is to its limit, under the former names too.
-func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, put put) {
+func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, set *metrics.Set) {
 	if !u.Measured {
 		return
 	}
 	fill := func(of *metrics.Use, by ...string) {
-		put(&of.Unreclaimable, at, float64(u.Unreclaimable), by...)
-		put(&of.Charged, at, float64(u.Charged), by...)
+		set.Put(&of.Unreclaimable, at, float64(u.Unreclaimable), by...)
+		set.Put(&of.Charged, at, float64(u.Charged), by...)
 		if !limited(u) {
 			return
 		}
 		limit := append([]string{string(event.LimitCgroup)}, by...)
-		put(&of.Used, at, float64(u.Used), limit...)
-		put(&of.Limit, at, float64(u.Limit), limit...)
-		put(&of.Ratio, at, u.Used.Of(u.Limit), limit...)
+		set.Put(&of.Used, at, float64(u.Used), limit...)
+		set.Put(&of.Limit, at, float64(u.Limit), limit...)
+		set.Put(&of.Ratio, at, u.Used.Of(u.Limit), limit...)
 		if u.Forecast {
-			put(&of.TimeLeft, at, u.ETA.Seconds(), limit...)
+			set.Put(&of.TimeLeft, at, u.ETA.Seconds(), limit...)
 		}
 	}
 	if scope == event.ScopeStep {
@@ -104,10 +112,7 @@ func (t *promfile) name() string { return filepath.Join(t.dir, programName+".pro
 
 // write puts a view into the file at once: a reader has the old one or the new one.
 func (t *promfile) write(v *view) error {
-	set := metrics.NewSet()
-	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
-	fill(v, set.Put)
-	err := textfile.Replace(t.name(), set.Text())
+	err := textfile.Replace(t.name(), v.text())
 	t.written = t.written || err == nil
 	return err
 }

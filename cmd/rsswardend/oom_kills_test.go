@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestOOM: a step that the OOM killer hits and that is gone at once is reported, with a
@@ -37,26 +38,12 @@ func TestOOM(t *testing.T) {
 		t.Errorf("%v kills, want 1", n)
 	}
 	tree.Remove(99)
-	if code := d.end(); code != 0 {
-		t.Errorf("status %d", code)
-	}
-	name := filepath.Join(records, "oom.jsonl")
-	b, err := os.ReadFile(name)
-	must(t, err)
-	var e entry
-	for line := range bytes.Lines(b) {
-		var one entry
-		if err := json.Unmarshal(line, &one); err != nil {
-			t.Fatalf("%v in %q", err, line)
-		}
-		if one.Node == tree.Node {
-			e = one
-		}
-	}
+	d.end()
+	e, b := lastRecord(t, records, tree.Node)
 	if e.JobID != "99" || e.OOMKills != 1 || e.Steps["batch"] != 1 || e.LimitBytes == nil || *e.LimitBytes != 30*rss.MiB || e.KnownBy != nodejobs.ByCounter || e.UID == nil || *e.UID != 1000 || e.FirstKill.IsZero() {
 		t.Errorf("%s", b)
 	}
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
+	if info, err := os.Stat(filepath.Join(records, "oom.jsonl")); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
@@ -85,21 +72,25 @@ func TestOOMOfAJobThatIsGone(t *testing.T) {
 	until(t, "a line about the job", func() bool {
 		return strings.Contains(d.said(), `msg="a job that the OOM killer hit has ended" jobid=100 `)
 	})
-	e, b := lastRecord(t, records)
+	e, b := lastRecord(t, records, tree.Node)
 	if e.JobID != "100" || e.Node != tree.Node || !e.Ended || e.OOMKills != 1 || e.KnownBy == nodejobs.ByEnd || e.Steps["batch"] != 1 || *e.UID != 1000 || (e.PeakBytes == nil) != (e.AtLimit == nil) {
 		t.Errorf("%s", b)
 	}
 }
 
-// lastRecord is the newest line of oom.jsonl: of a job there is one of its first kill and
-// one of its end.
-func lastRecord(t *testing.T, dir string) (e entry, text []byte) {
+// lastRecord is the newest line about a node in oom.jsonl: of a job there is one of its first
+// kill and one of its end.
+func lastRecord(t *testing.T, dir, node string) (e entry, text []byte) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "oom.jsonl"))
-	must(t, err)
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
-		t.Fatalf("%v: %s", err, text)
+	text = wardentest.ReadFile(t, filepath.Join(dir, "oom.jsonl"))
+	for line := range bytes.Lines(text) {
+		var one entry
+		if err := json.Unmarshal(line, &one); err != nil {
+			t.Fatalf("%v in %q", err, line)
+		}
+		if one.Node == node {
+			e = one
+		}
 	}
 	return e, text
 }
@@ -120,24 +111,23 @@ func TestRecordIsBounded(t *testing.T) {
 			t.Errorf("%s: %v, %v", f, info, err)
 		}
 	}
-	// No link of another user is followed.
-	other := &recordFile{dir: t.TempDir()}
-	must(t, os.Symlink("/dev/null", filepath.Join(other.dir, "oom.jsonl")))
-	if err := other.append(entry{}); err == nil {
-		t.Error("a symbolic link was written to")
+	// Nothing of another's is written to, followed or waited for.
+	path := filepath.Join(t.TempDir(), "oom.jsonl")
+	refused := func(what string) {
+		t.Helper()
+		if err := (&recordFile{dir: filepath.Dir(path)}).append(entry{}); err == nil {
+			t.Errorf("%s was written to", what)
+		}
 	}
-	other = &recordFile{dir: t.TempDir()}
-	pipe := filepath.Join(other.dir, "oom.jsonl")
-	must(t, unix.Mkfifo(pipe, 0o600))
-	reader, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	must(t, os.Symlink("/dev/null", path))
+	refused("a symbolic link")
+	must(t, os.Remove(path))
+	must(t, unix.Mkfifo(path, 0o600))
+	refused("a pipe")
+	reader, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	must(t, err)
-	if err := other.append(entry{}); err == nil {
-		t.Error("a pipe with a reader was written to")
-	}
-	reader.Close()
-	if err := other.append(entry{}); err == nil { // without O_NONBLOCK it would wait for a reader
-		t.Error("a pipe was written to")
-	}
+	defer reader.Close()
+	refused("a pipe with a reader")
 }
 
 // TestKillsAgainAndAgain: one job cannot fill the log, and all its kills are counted.
