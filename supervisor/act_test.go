@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // training is an opened stand with a trainer of 100 MiB and two workers, that
@@ -84,9 +84,7 @@ func TestWhatWorks(t *testing.T) {
 
 func TestTrimIsAccountedFor(t *testing.T) {
 	s, id := training(t, 100*rss.MiB, 400*rss.MiB, 180*rss.MiB) // 890 of 1000 MiB: the trim rung
-	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim", s.acts.InFlight())
-	}
+	s.does(event.ActionTrim)
 	s.fs.End(worker2) // by itself, for instance at the epoch's end
 	s.put(worker1, id.PID, 100*rss.MiB, 50*rss.MiB)
 	s.log(id, `"what":"trimmed","id":1,"worker":5000011,"before":419430400,"after":52428800`)
@@ -106,54 +104,6 @@ func TestTrimIsAccountedFor(t *testing.T) {
 	}
 	if trims := s.tell.Sum.Saved.Sum(event.ActionTrim); trims.Worked != 1 || s.tell.Sum.Saved.Helped != 1 || trims.Freed != 350*rss.MiB {
 		t.Errorf("summary %+v", s.tell.Sum)
-	}
-}
-
-func TestDryRunDoesNothing(t *testing.T) {
-	with := withLoader(t)
-	s := newStand(t, func(o *Options) { with(o); o.Settings.DryRun = true })
-	id := s.trainer(20*rss.MiB, worker1)
-	s.put(theCommand, theHolder, 500*rss.MiB, 0)
-	s.put(worker1, id.PID, 20*rss.MiB, 350*rss.MiB)
-	s.open(s.holder.begin)
-	if s.acts.InFlight() != nil || s.acts.Ladder.InFlight() != 0 {
-		t.Error("an action is in flight")
-	}
-	if s.observe.Loader.Budget() != 0 {
-		t.Error("a budget was set")
-	}
-	if !strings.Contains(s.stderr(), "would trim (dry run)") {
-		t.Errorf("said:\n%s", s.stderr())
-	}
-	if s.tell.Sum.Saved.Sum(event.ActionTrim).Worked+s.tell.Sum.Saved.Helped != 0 || s.tell.Sum.Saved.Outcome() != event.HelpedDryRun {
-		t.Errorf("summary %+v", s.tell.Sum)
-	}
-}
-
-// TestRecycleTakesTheLargest and measures it by the worker and the one in its place.
-func TestRecycleTakesTheLargest(t *testing.T) {
-	s := newStand(t, withLoader(t))
-	id := s.trainer(100*rss.MiB, worker1, worker2)
-	s.put(worker1, id.PID, 300*rss.MiB, 10*rss.MiB)
-	s.put(worker2, id.PID, 400*rss.MiB, 10*rss.MiB) // 920 MiB
-	s.open(s.holder.begin)
-	f := s.acts.InFlight()
-	if f == nil || f.Decision.Action != event.ActionRecycle || len(f.Acted.Procs) != 1 || f.Acted.Procs[0].ID.PID != worker2 {
-		t.Fatalf("in flight %+v, want the recycle of the larger worker", f)
-	}
-	s.fs.End(worker2)
-	s.put(worker3, id.PID, 110*rss.MiB, 10*rss.MiB)
-	s.log(id, `"what":"recycled","id":1,"n":1,"worker":5000012,"new":5000013,"pause_ms":7,"mode":"drain"`)
-	s.full()
-	o := named(s.events(), event.NameOutcome)
-	if len(o) == 0 || o[len(o)-1]["ok"] != true || o[len(o)-1]["freed_bytes"] != float64(290*rss.MiB) || o[len(o)-1]["paused_s"] != 0.007 {
-		t.Fatalf("outcomes %v, want 290 MiB freed in a pause of 7 ms", o)
-	}
-	if s.tell.Sum.Saved.Recycled != 1 || s.tell.Sum.Saved.Sum(event.ActionRecycle).Worked != 1 {
-		t.Errorf("summary %+v", s.tell.Sum)
-	}
-	if all := s.observe.Workers.Recyclable(event.AccountingRSS); len(all) != 2 || all[1].ID.PID != worker3 || all[1].RecycledAgo == 0 {
-		t.Errorf("%+v: the replacement does not count as fresh", all)
 	}
 }
 
@@ -233,9 +183,7 @@ func TestPickleIsForecast(t *testing.T) {
 func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
 	s := opened(t, nil)
 	rule, err := event.ParseRule("50%:trim")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	s.acts.Ladder = policy.New([]event.Rule{rule}, policy.Options{})
 	res := s.judge(event.Limit{Name: event.LimitUser, Used: 9, Limit: 10})
 	if len(res.Decisions) != 1 || s.acts.Ladder.InFlight() == 0 {
@@ -274,49 +222,6 @@ func (s *stand) size(anon rss.Bytes) {
 	s.fs.Put(rsstest.Process{PID: s.observe.Pop.Command.PID, Start: s.observe.Pop.Command.Start, Parent: theHolder, Comm: "sleep", Anon: anon})
 }
 
-func TestStopOvertakesWhatIsInFlight(t *testing.T) {
-	s, cmd := stoppable(t)
-	s.open(s.holder.begin)
-	id := s.trainer(10*rss.MiB, worker1)
-	s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: s.observe.Pop.Command.PID, Comm: "python", Anon: 10 * rss.MiB})
-	s.put(worker1, id.PID, 10*rss.MiB, 700*rss.MiB)
-	s.full()
-	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim", s.acts.InFlight())
-	}
-	trim := s.acts.InFlight().Decision.ID
-	// The process that stands for the trainer is this test: out of the tree,
-	// so that nothing can be sent to it.
-	s.fs.End(id.PID) // its worker, which has not answered, lives on
-	s.size(960 * rss.MiB)
-	s.full()
-	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionStop {
-		t.Fatalf("in flight %+v, want the stop", s.acts.InFlight())
-	}
-	if len(s.holder.overrides) != 1 || s.holder.overrides[0] != 137 {
-		t.Errorf("the holder was told %v, want 137", s.holder.overrides)
-	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
-		t.Errorf("the command ended with %v, want SIGTERM", cmd.ProcessState)
-	}
-	s.end(&hold.Exit{Signal: int(syscall.SIGTERM)})
-	outcomes := map[float64]map[string]any{}
-	all := s.events()
-	for _, o := range named(all, event.NameOutcome) {
-		outcomes[o["decision"].(float64)] = o
-	}
-	if o := outcomes[float64(trim)]; o == nil || o["ok"] != false {
-		t.Errorf("the trim's outcome is %v", o)
-	}
-	if o := outcomes[float64(trim+1)]; o == nil || o["ok"] != true {
-		t.Errorf("the stop's outcome is %v", o)
-	}
-	last := all[len(all)-1]
-	if last["by"] != "rsswarden" || last["code"] != 137.0 || last["signal"] != nil || last["outcome"] != "stopped" {
-		t.Errorf("exit event %v", last)
-	}
-}
-
 // TestStopThatCannotBe: a command that ended by itself keeps its status, and
 // the ladder is free at once.
 func TestStopThatCannotBe(t *testing.T) {
@@ -352,9 +257,7 @@ func TestStopThatCannotBe(t *testing.T) {
 // TestRuleThatCanNeverFireIsNoCrossing: it is not told as one whose action was skipped.
 func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = append(o.Settings.Rules, mustRules("free<500G:warn")...) })
-	if !strings.Contains(s.stderr(), "can never be free") {
-		t.Errorf("not said:\n%s", s.stderr())
-	}
+	s.told("can never be free")
 	s.end(&hold.Exit{})
 	all := s.events()
 	if v := all[len(all)-1]["helped"]; v != "no" {
@@ -366,9 +269,7 @@ func TestWarningOfTheJobsEnd(t *testing.T) {
 	s := opened(t, inSlurm(t))
 	eta := 240.0
 	s.acts.Decide(event.Decision{ID: 1, Rule: "time eta<5m:warn", On: event.LimitID{Name: event.LimitTime}, Limit: event.LimitTime, Action: event.ActionWarn, ETA: &eta})
-	if !strings.Contains(s.stderr(), "the job's time ends in 4 min") {
-		t.Errorf("said:\n%s", s.stderr())
-	}
+	s.told("the job's time ends in 4 min")
 }
 
 // TestHookThatSwitchedItselfOff: it is reported once for each reason.
@@ -380,7 +281,5 @@ func TestHookThatSwitchedItselfOff(t *testing.T) {
 		s.log(id, `"what":"off","why":"its own reason"`)
 		s.poll(true)
 	}
-	if n := strings.Count(s.stderr(), "switched itself off; training goes on: its own reason"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, s.stderr())
-	}
+	s.times(1, "switched itself off; training goes on: its own reason")
 }

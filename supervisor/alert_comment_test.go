@@ -3,15 +3,14 @@ package supervisor
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/action"
-	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 const commentedJob = "JobId=46 JobName=train\n   UserId=me(1000) GroupId=me(1000)\n   JobState=RUNNING Reason=None\n   Comment=for paper 3 \n   Power=\n   \n\n"
@@ -56,9 +55,7 @@ func TestAlertComment(t *testing.T) {
 	s, f := commentingStand(t, nil, nil)
 	s.put(theCommand, theHolder, 850*rss.MiB, 0)
 	s.full()
-	if err := s.written(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, s.written())
 	s.full() // writes the comment
 	if s.tell.Alerts.Comment.Writing() != nil {
 		t.Error("written again")
@@ -68,50 +65,6 @@ func TestAlertComment(t *testing.T) {
 	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: memory 85 % of 1000 MiB on n1 at ") ||
 		!strings.HasPrefix(calls[1], "update JobId=46 Comment=for paper 3; rsswarden: ended, tight; at most 85 % of 1000 MiB on n1") {
 		t.Errorf("%q", calls)
-	}
-}
-
-// TestAlertCommentIsRare: three times in a run, five minutes apart.
-func TestAlertCommentIsRare(t *testing.T) {
-	s, f := commentingStand(t, nil, nil)
-	for range 40 {
-		for _, used := range []rss.Bytes{850 * rss.MiB, 100 * rss.MiB} {
-			s.put(theCommand, theHolder, used, 0)
-			s.full()
-			if s.tell.Alerts.Comment.Writing() != nil {
-				if err := s.written(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			s.later(time.Minute)
-		}
-	}
-	if n := len(f.calls(t)); n != 3 {
-		t.Errorf("written %d times", n)
-	}
-}
-
-// TestAlertCommentRefused: a site that refuses it is asked once, and it is a fault.
-func TestAlertCommentRefused(t *testing.T) {
-	s, f := commentingStand(t, nil, nil)
-	f.write(t, "fail-update", "slurm_update error: Access/permission denied")
-	s.put(theCommand, theHolder, 850*rss.MiB, 0)
-	s.full()
-	if err := s.written(); err == nil {
-		t.Error("no error")
-	}
-	s.put(theCommand, theHolder, 100*rss.MiB, 0)
-	s.full()
-	s.later(10 * time.Minute)
-	s.put(theCommand, theHolder, 850*rss.MiB, 0)
-	s.full()
-	s.end(&hold.Exit{})
-	if n := strings.Count(f.read(t, "calls"), "update"); n != 1 {
-		t.Errorf("asked %d times", n)
-	}
-	faults := slices.DeleteFunc(named(s.events(), event.NameFault), func(e map[string]any) bool { return e["part"] != "alert-comment" })
-	if len(faults) != 1 || !strings.Contains(faults[0]["error"].(string), "Access/permission denied") {
-		t.Errorf("%v", faults)
 	}
 }
 
@@ -148,9 +101,7 @@ func TestAlertCommentOfOthers(t *testing.T) {
 			if n := len(f.calls(t)); n != 0 {
 				t.Errorf("written %d times", n)
 			}
-			if n := strings.Count(s.stderr(), "would set the comment of job 46: rsswarden: "); n != test.stderr {
-				t.Errorf("said %d times:\n%s", n, s.stderr())
-			}
+			s.times(test.stderr, "would set the comment of job 46: rsswarden: ")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // telling has the alerts of a stand carried by a program that keeps each request as a
@@ -22,9 +23,7 @@ func telling(t *testing.T, kind alert.Kind) (dir string, change func(*Options)) 
 	dir = t.TempDir()
 	program := filepath.Join(dir, "carry")
 	script := "#!/bin/sh\ncat > " + dir + "/$$.new && mv " + dir + "/$$.new " + dir + "/$$.json\necho '{\"taken\":99}'\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(program, []byte(script), 0o755))
 	return dir, func(o *Options) {
 		o.Settings.AlertProgram, o.Settings.AlertToken = program, "t0ken"
 		o.Settings.Alerts = []alert.Target{{Kind: kind, URL: "http://me:s3cret@h/x?y"}}
@@ -40,21 +39,15 @@ func carried(t *testing.T, dir string, n int) (all []alert.Message) {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 		for _, f := range files {
 			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			var r alert.Request
-			if err := json.Unmarshal(b, &r); err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, json.Unmarshal(b, &r))
 			if r.Token != "" {
 				t.Error("what has a user of its own got the token")
 			}
 			for _, body := range r.Bodies {
 				var m alert.Message
-				if err := json.Unmarshal(body, &m); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, json.Unmarshal(body, &m))
 				all = append(all, m)
 			}
 		}
@@ -101,29 +94,10 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("at the end: %+v", all)
 	}
 	b, err := os.ReadFile(s.Settings.Events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for _, secret := range []string{"s3cret", "t0ken"} {
 		if strings.Contains(string(b), secret) || strings.Contains(s.stderr(), secret) {
 			t.Errorf("%s was told", secret)
 		}
-	}
-}
-
-// TestAlertDryRun: a line says what would be sent, once a crossing, and nothing starts.
-func TestAlertDryRun(t *testing.T) {
-	dir, with := telling(t, alert.Alertmanager)
-	s := opened(t, both(with, func(o *Options) { o.Settings.DryRun = true }))
-	s.put(theCommand, theHolder, 850*rss.MiB, 0)
-	s.full()
-	s.full()
-	s.end(&hold.Exit{})
-	const want = "would alert alertmanager+http://h/x: RsswardenMemoryNearLimit (warning), run "
-	if n := strings.Count(s.stderr(), want); n != 1 || !strings.Contains(s.stderr(), "(dry run)") {
-		t.Errorf("said %d times:\n%s", n, s.stderr())
-	}
-	if files, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(files) != 0 {
-		t.Errorf("carried: %v", files)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/population"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // attachedTo makes a watcher of what we did not start.
@@ -68,20 +68,14 @@ func TestAttachedLastWords(t *testing.T) {
 			s.end(exit)
 			all := s.events()
 			end, start := named(all, event.NameExit)[0], named(all, event.NameStart)[0]
-			if end["by"] != c.by || end["code"] != nil || end["signal"] != nil {
-				t.Errorf("exit %v", end)
-			}
+			has(t, end, "by", c.by, "code", nil, "signal", nil)
 			if want := map[string]string{"command": "unknown", "detached": "running", "rsswarden": "stopped"}[c.by]; end["outcome"] != want {
 				t.Errorf("outcome %v, want %s", end["outcome"], want)
 			}
 			if start["attached"] != true || start["cannot"].([]any)[0] != "it is so" {
 				t.Errorf("start %v", start)
 			}
-			for _, want := range []string{c.words, "attached: it is so\n"} {
-				if !strings.Contains(s.stderr(), want) {
-					t.Errorf("%q is not in\n%s", want, s.stderr())
-				}
-			}
+			s.told(c.words, "attached: it is so\n")
 		})
 	}
 }
@@ -91,9 +85,7 @@ func TestAttachedTrim(t *testing.T) {
 	s := opened(t, attachedTo("another does"))
 	s.put(theCommand, theHolder, 950*rss.MiB, 0)
 	s.full()
-	if want := "trim skipped: another does\n"; !strings.Contains(s.stderr(), want) {
-		t.Errorf("%q is not in\n%s", want, s.stderr())
-	}
+	s.told("trim skipped: another does\n")
 }
 
 // TestAttachedToUs: where we run in what we watch, we do not end ourselves.
@@ -119,9 +111,7 @@ func TestAttachedJob(t *testing.T) {
 	if u := s.user(); u.Used != 300*rss.MiB {
 		t.Errorf("the job uses %v, want that of both tasks", u.Used)
 	}
-	if want := "watching job 46 here: steps 0 and batch, 2 processes\n"; !strings.Contains(s.stderr(), want) {
-		t.Errorf("%q is not in\n%s", want, s.stderr())
-	}
+	s.told("watching job 46 here: steps 0 and batch, 2 processes\n")
 	var asked []int
 	for _, p := range s.observe.Pop.Commands(&s.view.Sample, "") {
 		asked = append(asked, p.ID.PID)
@@ -174,9 +164,7 @@ func catcher(t *testing.T) rss.ProcID {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "trap 'true' TERM; echo ready; while :; do sleep 0.05; done")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if err := cmd.Start(); err != nil {
 		t.Skip(err)
 	}
@@ -188,8 +176,6 @@ func catcher(t *testing.T) rss.ProcID {
 		t.Fatal(err)
 	}
 	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return rss.ProcID{PID: cmd.Process.Pid, Start: start}
 }

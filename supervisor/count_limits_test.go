@@ -1,11 +1,7 @@
 package supervisor
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -187,84 +183,9 @@ func TestMappingsAreNotMemory(t *testing.T) {
 			t.Errorf("%s: refused for no reason; %v", rule, reasons)
 		}
 	}
-	if !strings.Contains(s.stderr(), "trim skipped for memory mappings: mapped pages do not count in this limit") {
-		t.Errorf("said\n%s", s.stderr())
-	}
+	s.told("trim skipped for memory mappings: mapped pages do not count in this limit")
 	if s.tell.Sum.Saved.Skipped() != 0 {
 		t.Errorf("%d rules of memory skipped", s.tell.Sum.Saved.Skipped())
-	}
-}
-
-// TestExecIsToldOfACount in variables of its own: bytes would be a lie.
-func TestExecIsToldOfACount(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("RSSWARDEN_LIMIT_BYTES", "12")
-	s := newStand(t, func(o *Options) {
-		o.Settings.Rules = mustRules("maps 50%:exec=cat >" + dir + "/in; env >" + dir + "/env")
-	})
-	s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
-	s.mappings(theCommand, 700)
-	s.open(s.holder.begin)
-	s.settle()
-	s.full()
-	select {
-	case r := <-s.acts.Ended():
-		s.acts.Ran(r)
-	case <-time.After(time.Minute):
-		t.Fatalf("no command ended within a minute\n%s", s.stderr())
-	}
-	got := map[string]string{}
-	f, err := os.Open(filepath.Join(dir, "env"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		name, value, _ := strings.Cut(sc.Text(), "=")
-		if _, twice := got[name]; twice {
-			t.Errorf("%s is there twice", name)
-		}
-		got[name] = value
-	}
-	for name, want := range map[string]string{
-		"RSSWARDEN_LIMIT_NAME": "maps", "RSSWARDEN_USED": "700", "RSSWARDEN_LIMIT_COUNT": "1000", "RSSWARDEN_THRESHOLD": "500",
-		"RSSWARDEN_LIMIT_PID": itoa(theCommand), "RSSWARDEN_USED_BYTES": "", "RSSWARDEN_LIMIT_BYTES": "", "RSSWARDEN_THRESHOLD_BYTES": "",
-		"RSSWARDEN_COUNTED": "", "RSSWARDEN_PID": itoa(theCommand),
-	} {
-		if v, has := got[name]; !has || v != want {
-			t.Errorf("%s is %q, %v; want %q", name, v, has, want)
-		}
-	}
-	b, err := os.ReadFile(filepath.Join(dir, "in"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var told map[string]any
-	if err := json.Unmarshal(b, &told); err != nil {
-		t.Fatal(err)
-	}
-	reading, _ := told["reading"].(map[string]any)
-	if told["used"] != 700.0 || told["limit_count"] != 1000.0 || told["threshold"] != 500.0 || told["used_bytes"] != nil || reading["pid"] != float64(theCommand) {
-		t.Errorf("standard input %s", b)
-	}
-	o := named(s.events(), event.NameOutcome)
-	if len(o) != 1 || o[0]["ok"] != true || o[0]["before_bytes"] != nil || o[0]["after_bytes"] != nil || o[0]["exit"] != 0.0 {
-		t.Errorf("outcomes %v", o)
-	}
-}
-
-// TestExecOfMemoryHasNoCount in its variables, which are there all the same.
-func TestExecOfMemoryHasNoCount(t *testing.T) {
-	dir := t.TempDir()
-	execRule(t, "5%:exec=env >"+dir+"/env")
-	b, err := os.ReadFile(filepath.Join(dir, "env"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"RSSWARDEN_USED=", "RSSWARDEN_LIMIT_COUNT=", "RSSWARDEN_THRESHOLD=", "RSSWARDEN_LIMIT_PID="} {
-		if !strings.Contains("\n"+string(b), "\n"+want+"\n") {
-			t.Errorf("no empty %s\n%s", want, b)
-		}
 	}
 }
 
@@ -291,11 +212,7 @@ func TestPicklingHurries(t *testing.T) {
 	if !ok || pause > hurried {
 		t.Errorf("the next count in %v, %v; want one within %v", pause, ok, hurried)
 	}
-	for _, want := range []string{"sends 80,000 tensors to workers by spawn", "80,500 memory mappings of the 65,530 in vm.max_map_count", `set_start_method("fork")`} {
-		if !strings.Contains(s.stderr(), want) {
-			t.Errorf("no %q in\n%s", want, s.stderr())
-		}
-	}
+	s.told("sends 80,000 tensors to workers by spawn", "80,500 memory mappings of the 65,530 in vm.max_map_count", `set_start_method("fork")`)
 	if strings.Contains(s.stderr(), "ulimit") {
 		t.Errorf("descriptors do not run out:\n%s", s.stderr())
 	}
@@ -339,27 +256,6 @@ func TestRaised(t *testing.T) {
 	if len(cures) != 3 || cures[0]["remedy"] != "nofile" || cures[0]["ok"] != true || cures[0]["before"] != 1024.0 || cures[0]["after"] != 4096.0 ||
 		cures[2]["ok"] != false || cures[2]["reason"] != "not allowed" {
 		t.Errorf("cures %v", cures)
-	}
-}
-
-// TestWatcherCounts: the watcher asks in a look and has the answer in a later one.
-func TestWatcherCounts(t *testing.T) {
-	s := newStand(t, nil)
-	fs := s.fs
-	fs.Write("proc/sys/vm/max_map_count", "1000\n")
-	fs.Write(fmt.Sprintf("proc/%d/maps", theCommand), "a\nb\nc\n")
-	s.open(s.holder.begin)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		s.full()
-		if m, _ := s.observe.Counts.Of(s.observe.Pop.Command); m == 3 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("limits %+v", s.view.Limits)
-		}
-	}
-	if l := s.view.Limit(event.LimitID{Name: event.LimitMaps, Scope: event.ScopeProcess}); l == nil || l.Limit != 1000 || l.Used != 3 {
-		t.Errorf("limit %+v", l)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestFoundIsTold where it is new, more certain, or has cost twice as much, and on
@@ -94,9 +95,7 @@ func TestFindingSurvives(t *testing.T) {
 		s.later(time.Second)
 		s.full()
 	}
-	if !strings.Contains(s.stderr(), "growth: likely "+string(event.FindingWorkerLeak)+", +") {
-		t.Errorf("no line says why\n%s", s.stderr())
-	}
+	s.told("growth: likely " + string(event.FindingWorkerLeak) + ", +")
 	s.fs.End(worker1)
 	s.log(id, `"what":"ended","n":1`)
 	for range 90 {
@@ -116,9 +115,7 @@ func TestCloseReadingHangs(t *testing.T) {
 	id := s.trainer(20*rss.MiB, worker1)
 	s.put(worker1, id.PID, 100*rss.MiB, 0)
 	fifo := fmt.Sprintf("%s/%d/smaps_rollup", s.fs.Proc, worker1)
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, unix.Mkfifo(fifo, 0o600))
 	s.open(s.holder.begin)
 	for range 60 {
 		s.later(2 * time.Second)

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,86 +10,81 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// execRule opens a stand with such a rule and waits for the outcome of its command.
-func execRule(t *testing.T, rule string) *stand {
-	t.Helper()
-	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules(rule) })
-	select {
-	case r := <-s.acts.Ended():
-		s.acts.Ran(r)
-	case <-time.After(time.Minute):
-		t.Fatal("the command did not end within a minute")
-	}
-	return s
-}
-
-// TestExecIsTold the decision with its limit, on standard input and in variables.
+// TestExecIsTold the decision with its limit, on standard input and in variables. What a
+// limit has none of is empty, whatever we were started with.
 func TestExecIsTold(t *testing.T) {
-	dir := t.TempDir()
-	s := execRule(t, "5%:exec=cat >"+dir+"/in; env >"+dir+"/env; echo done")
-	b, err := os.ReadFile(filepath.Join(dir, "in"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d event.Decision
-	if err := json.Unmarshal(b, &d); err != nil || !strings.HasSuffix(string(b), "}\n") {
-		t.Fatalf("%q: %v", b, err)
-	}
-	if d.V != event.Version || d.Event != event.NameDecision || d.ID != 1 || d.Limit != event.LimitUser || d.Action != event.ActionExec ||
-		d.Used != 100*rss.MiB || d.LimitSize != 1000*rss.MiB || d.Reading == nil || d.Reading.Accounting != event.AccountingRSS || d.Reading.Enforcer == "" {
-		t.Errorf("standard input %s", b)
-	}
-	env, err := os.ReadFile(filepath.Join(dir, "env"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"RSSWARDEN_EVENT=decision", "RSSWARDEN_DECISION=1", "RSSWARDEN_RULE=5%:exec=cat", "RSSWARDEN_ACTION=exec", "RSSWARDEN_LIMIT_NAME=user",
-		"RSSWARDEN_COUNTED=rss", "RSSWARDEN_ENFORCER=", "RSSWARDEN_USED_BYTES=104857600", "RSSWARDEN_LIMIT_BYTES=1048576000",
-		"RSSWARDEN_THRESHOLD_BYTES=52428800", "RSSWARDEN_ETA_S=", "RSSWARDEN_PID=5000001", "PATH=",
+	t.Setenv("RSSWARDEN_LIMIT_BYTES", "12")
+	for name, c := range map[string]struct {
+		on      string
+		in      []any // fields of the decision
+		reading []any // … and of its reading
+		env     []string
+		outcome []any
+	}{
+		"memory": {"5%", []any{"v", 1.0, "event", "decision", "id", 1.0, "limit", "user", "action", "exec", "used_bytes", 104857600.0, "limit_bytes", 1048576000.0},
+			[]any{"accounting", "rss", "enforcer", "rsswarden's rules alone"},
+			[]string{"RSSWARDEN_EVENT=decision", "RSSWARDEN_DECISION=1", "RSSWARDEN_ACTION=exec", "RSSWARDEN_LIMIT_NAME=user", "RSSWARDEN_COUNTED=rss",
+				"RSSWARDEN_ENFORCER=rsswarden's rules alone", "RSSWARDEN_USED_BYTES=104857600", "RSSWARDEN_LIMIT_BYTES=1048576000",
+				"RSSWARDEN_THRESHOLD_BYTES=52428800", "RSSWARDEN_ETA_S=", "RSSWARDEN_PID=5000001",
+				"RSSWARDEN_USED=", "RSSWARDEN_LIMIT_COUNT=", "RSSWARDEN_THRESHOLD=", "RSSWARDEN_LIMIT_PID="},
+			[]any{"ok", true, "exit", 0.0, "decision", 1.0, "before_bytes", 104857600.0, "after_bytes", 31457280.0, "freed_bytes", 0.0}},
+		"a count": {"maps 50%", []any{"used", 700.0, "limit_count", 1000.0, "threshold", 500.0, "used_bytes", nil}, []any{"pid", float64(theCommand)},
+			[]string{"RSSWARDEN_LIMIT_NAME=maps", "RSSWARDEN_USED=700", "RSSWARDEN_LIMIT_COUNT=1000", "RSSWARDEN_THRESHOLD=500", "RSSWARDEN_LIMIT_PID=5000001",
+				"RSSWARDEN_PID=5000001", "RSSWARDEN_USED_BYTES=", "RSSWARDEN_LIMIT_BYTES=", "RSSWARDEN_THRESHOLD_BYTES=", "RSSWARDEN_COUNTED="},
+			[]any{"ok", true, "exit", 0.0, "before_bytes", nil, "after_bytes", nil}},
 	} {
-		if !strings.Contains("\n"+string(env), "\n"+want) {
-			t.Errorf("no %s in its environment:\n%s", want, env)
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			rule := c.on + ":exec=cat >" + dir + "/in; env >" + dir + "/env; echo done"
+			s := newStand(t, func(o *Options) { o.Settings.Rules = mustRules(rule) })
+			s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+			s.mappings(theCommand, 700)
+			s.open(s.holder.begin)
+			s.settle()
+			s.full()
+			s.put(theCommand, theHolder, 30*rss.MiB, 0)
+			s.full()
+			s.acts.Ran(yields(t, s.acts.Ended(), time.Minute))
+			var in map[string]any
+			wardentest.NoError(t, json.Unmarshal(wardentest.ReadFile(t, dir+"/in"), &in))
+			has(t, in, c.in...)
+			reading, _ := in["reading"].(map[string]any)
+			has(t, reading, c.reading...)
+			env := "\n" + wardentest.Read(dir+"/env")
+			for _, v := range append(c.env, "RSSWARDEN_RULE="+rule) {
+				if name, _, _ := strings.Cut(v, "="); strings.Count(env, "\n"+v+"\n") != 1 || strings.Count(env, "\n"+name+"=") != 1 {
+					t.Errorf("not once %s in\n%s", v, env)
+				}
+			}
+			all := s.events()
+			has(t, only(t, all, event.NameDecision), "reading", nil, "seq", in["seq"])
+			has(t, only(t, all, event.NameOutcome), c.outcome...)
+			s.told("exec: done\n", "exit status 0")
+			if ran := s.tell.Sum.Saved.Sum(event.ActionExec); ran.Worked != 1 || s.tell.Sum.Saved.Helped != 0 || len(ran.Reasons) != 0 {
+				t.Errorf("summary %+v", s.tell.Sum)
+			}
+		})
+	}
+}
+
+// TestDryRun: a line says once what would be done, and nothing is.
+func TestDryRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ran")
+	for rule, would := range map[string]string{"exec=echo ran >" + file: "exec=echo", "gc": "gc", "signal=USR2": "signal=USR2"} {
+		s := newStand(t, func(o *Options) {
+			withLoader(t)(o)
+			o.Settings.Rules, o.Settings.DryRun = mustRules("5%:"+rule), true
+		})
+		s.catches(s.trainer(100*rss.MiB, worker1).PID, usr2)
+		s.open(s.holder.begin)
+		s.full()
+		s.times(1, "would "+would)
+		if s.does(""); s.acts.Waiting() != 0 || wardentest.Read(file) != "" {
+			t.Errorf("%s was done", rule)
 		}
-	}
-	all := s.events()
-	decisions, outcomes := named(all, event.NameDecision), named(all, event.NameOutcome)
-	if len(decisions) != 1 || decisions[0]["reading"] != nil || decisions[0]["seq"] != float64(d.Seq) {
-		t.Errorf("decisions %v; the command got %d", decisions, d.Seq)
-	}
-	if len(outcomes) != 1 || outcomes[0]["ok"] != true || outcomes[0]["exit"] != 0.0 || outcomes[0]["decision"] != 1.0 {
-		t.Errorf("outcomes %v", outcomes)
-	}
-	if !strings.Contains(s.stderr(), "exec: done\n") || !strings.Contains(s.stderr(), "%: exit status 0") && !strings.Contains(s.stderr(), "exit status 0") {
-		t.Errorf("said:\n%s", s.stderr())
-	}
-	if ran := s.tell.Sum.Saved.Sum(event.ActionExec); ran.Worked != 1 || s.tell.Sum.Saved.Helped != 0 || len(ran.Reasons) != 0 {
-		t.Errorf("summary %+v", s.tell.Sum)
-	}
-}
-
-// TestExecAfter: the fields after were read when the command had ended.
-func TestExecAfter(t *testing.T) {
-	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:exec=true") })
-	s.put(theCommand, theHolder, 30*rss.MiB, 0)
-	s.full()
-	s.acts.Ran(<-s.acts.Ended())
-	o := named(s.events(), event.NameOutcome)
-	if len(o) != 1 || o[0]["before_bytes"] != float64(100*rss.MiB) || o[0]["after_bytes"] != float64(30*rss.MiB) || o[0]["freed_bytes"] != 0.0 {
-		t.Errorf("outcomes %v, want 100 MiB before, 30 MiB after and nothing freed", o)
-	}
-}
-
-func TestExecThatFails(t *testing.T) {
-	s := execRule(t, "5%:exec=exit 3")
-	o := named(s.events(), event.NameOutcome)
-	if len(o) != 1 || o[0]["ok"] != false || o[0]["exit"] != 3.0 || o[0]["reason"] != string(event.ReasonStatus) {
-		t.Errorf("outcomes %v", o)
-	}
-	if s.tell.Sum.Saved.Sum(event.ActionExec).Reasons[event.ReasonStatus] != 1 || s.acts.Ladder.InFlight() != 0 {
-		t.Errorf("summary %+v", s.tell.Sum)
 	}
 }
 
@@ -107,20 +101,14 @@ func TestExecHoldsNothingUp(t *testing.T) {
 	for range 3 {
 		s.full()
 	}
-	if s.acts.InFlight() != nil {
-		t.Fatalf("in flight %+v", s.acts.InFlight())
-	}
+	s.does("")
 	s.put(worker1, id.PID, 20*rss.MiB, 400*rss.MiB)
 	s.later(time.Minute)
 	s.full()
-	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim while the command runs", s.acts.InFlight())
-	}
+	s.does(event.ActionTrim)
 	s.end(&hold.Exit{})
 	all := s.events()
-	if all[len(all)-1]["event"] != "exit" {
-		t.Errorf("last event %v", all[len(all)-1])
-	}
+	has(t, all[len(all)-1], "event", "exit")
 	reasons := map[string]any{}
 	decision := map[float64]string{}
 	for _, d := range named(all, event.NameDecision) {
@@ -135,31 +123,6 @@ func TestExecHoldsNothingUp(t *testing.T) {
 		if reasons[rule] != string(want) {
 			t.Errorf("%s: %v, want %s", rule, reasons[rule], want)
 		}
-	}
-}
-
-func TestDryRunOfExec(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ran")
-	s := opened(t, func(o *Options) { o.Settings.Rules, o.Settings.DryRun = mustRules("5%:exec=touch "+file), true })
-	s.end(&hold.Exit{})
-	if _, err := os.Stat(file); err == nil {
-		t.Error("it was run")
-	}
-	if !strings.Contains(s.stderr(), "would exec=touch ") {
-		t.Errorf("said:\n%s", s.stderr())
-	}
-}
-
-func TestDryRunOfGC(t *testing.T) {
-	s := newStand(t, func(o *Options) {
-		withLoader(t)(o)
-		o.Settings.Rules, o.Settings.DryRun = mustRules("5%:gc"), true
-	})
-	s.trainer(100*rss.MiB, worker1)
-	s.open(s.holder.begin)
-	s.full()
-	if n := strings.Count(s.stderr(), "would gc (dry run)"); n != 1 || s.acts.InFlight() != nil {
-		t.Errorf("said %d times:\n%s", n, s.stderr())
 	}
 }
 
@@ -205,10 +168,7 @@ func TestCollectIsMeasured(t *testing.T) {
 	s.log(id, `"what":"collected","id":1,"worker":5000011,"before":314572800,"after":262144000`)
 	s.log(id, `"what":"collected","id":1,"worker":`+itoa(id.PID)+`,"before":524288000,"after":209715200,"pause_ms":80`)
 	s.full()
-	o := named(s.events(), event.NameOutcome)
-	if len(o) != 1 || o[0]["ok"] != true || o[0]["freed_bytes"] != float64(350*rss.MiB) || o[0]["paused_s"] != 0.08 {
-		t.Fatalf("outcomes %v, want 350 MiB freed in a pause of 80 ms", o)
-	}
+	has(t, only(t, s.events(), event.NameOutcome), "ok", true, "freed_bytes", float64(350*rss.MiB), "paused_s", 0.08)
 	if s.tell.Sum.Saved.Sum(event.ActionGC).Worked != 1 || s.tell.Sum.Saved.Helped != 1 || !strings.Contains(s.stderr(), "collected garbage, freed 350 MiB, paused 0.08 s") {
 		t.Errorf("summary %+v\n%s", s.tell.Sum, s.stderr())
 	}

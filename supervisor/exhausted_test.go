@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -52,15 +51,8 @@ func TestExhausted(t *testing.T) {
 			s.settle()
 			c.set(s)
 			s.end(&c.exit)
-			last := named(s.events(), event.NameExit)
-			if len(last) != 1 || last[0]["outcome"] != string(c.want) {
-				t.Errorf("exit %v, want %s\n%s", last, c.want, s.stderr())
-			}
-			for _, w := range c.words {
-				if !strings.Contains(s.stderr(), w) {
-					t.Errorf("no %q in\n%s", w, s.stderr())
-				}
-			}
+			has(t, only(t, s.events(), event.NameExit), "outcome", string(c.want))
+			s.told(c.words...)
 		})
 	}
 }

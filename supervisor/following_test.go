@@ -1,19 +1,13 @@
 package supervisor
 
 import (
-	"encoding/json"
-	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/node"
 )
 
 // TestFollowerKills: what was told to stop and has not ended gets KILL from its own
@@ -39,12 +33,8 @@ func TestFollowerKills(t *testing.T) {
 		t.Fatal("it leads")
 	}
 	all := s.events()
-	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
-		t.Errorf("%v", last)
-	}
-	if want := " after SIGTERM: SIGKILL now"; !strings.Contains(s.stderr(), want) {
-		t.Errorf("%q is not in\n%s", want, s.stderr())
-	}
+	has(t, all[len(all)-1], "by", "rsswarden", "code", 137.0)
+	s.told(" after SIGTERM: SIGKILL now")
 }
 
 // TestSuccessorKills: the lead falls to who was told to stop; the KILL comes as if it had
@@ -82,9 +72,7 @@ func TestSuccessorKills(t *testing.T) {
 		t.Error("another rank was ended")
 	}
 	all := s.events()
-	if last := all[len(all)-1]; last["by"] != "rsswarden" || last["code"] != 137.0 {
-		t.Errorf("%v", last)
-	}
+	has(t, all[len(all)-1], "by", "rsswarden", "code", 137.0)
 }
 
 // TestSuccessorStopsAgain: where use is above the rung still the successor stops the ranks that
@@ -166,65 +154,6 @@ func TestOrdersBeforeNews(t *testing.T) {
 				t.Errorf("%d times TERM", n)
 			}
 		})
-	}
-}
-
-// untold hides the place where the ranks meet from inotify. What is open stays usable.
-func (r *rankStand) untold() {
-	r.t.Helper()
-	path := r.node.Dir().Name()
-	if err := os.Rename(path, path+".moved"); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// TestOrdersWithoutNews: where the kernel reports no changes orders are looked for
-// periodically.
-func TestOrdersWithoutNews(t *testing.T) {
-	first, s, command := twoRanks(t)
-	first.untold()
-	s.holder.messages = make(chan hold.Message)
-	led := s.startsToFollow()
-	s.holder.messages <- hold.Signal{Signal: int(unix.SIGUSR1)} // taken once all is set up
-	first.orders(s, node.Order{Stop: true, StopStatus: 137, Grace: time.Minute})
-	if line, err := command.Line(); line != "TERM" {
-		t.Fatal(line, err)
-	}
-	s.holder.messages <- hold.Exit{Signal: 15}
-	yields(t, led, 10*time.Second)
-	if want := "samples are taken instead"; !strings.Contains(s.stderr(), want) {
-		t.Errorf("%q is not in\n%s", want, s.stderr())
-	}
-}
-
-// TestAnswersWithoutNews: and so are answers of the leader.
-func TestAnswersWithoutNews(t *testing.T) {
-	dir := runtimeDir(t)
-	_, firstID := sleeper(t)
-	_, otherID := sleeper(t)
-	first := newRank(t, nil, dir, 0, "0", firstID)
-	other := newRank(t, first, dir, 1, "0", otherID)
-	if first.join(first.holder.begin); !first.node.Leads() {
-		t.Fatal("it does not lead")
-	}
-	t.Cleanup(func() { first.pass(nil) })
-	other.follows()
-	first.untold()
-	first.open(first.holder.begin)
-	if err := first.node.Ask(&first.node.Others[0], json.RawMessage("{}")); err != nil {
-		t.Fatal(err)
-	}
-	first.tick()
-	if strings.Contains(first.stderr(), "trim: ") {
-		t.Error("an answer came before there is one")
-	}
-	asked := other.node.Advance(other.now())
-	if err := other.node.Answer(asked.Order, nil, errors.New("no")); err != nil {
-		t.Fatal(err)
-	}
-	first.tick()
-	if !strings.Contains(first.stderr(), "trim: no;") {
-		t.Errorf("it does not look for the answer, and said\n%s", first.stderr())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // twoUsing are the watchers of two ranks of one node with these rules, where RUNTIME
@@ -69,40 +70,6 @@ func (s *stand) fired() string {
 	return strings.Join(rules, ", ")
 }
 
-// TestSuccessorDoesNothingAgain: the next leader, at a use that stays above the rungs,
-// repeats no warning and no program; a rung that was left since is armed.
-func TestSuccessorDoesNothingAgain(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	run := "85%:exec=echo >>" + out
-	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", run)
-	select {
-	case r := <-first.acts.Ended():
-		first.acts.Ran(r)
-	case <-time.After(time.Minute):
-		t.Fatal("the command did not end within a minute")
-	}
-	second.inherits(first)
-	second.full()
-	second.put(theCommand, theHolder+500, 100*rss.MiB, 0)
-	second.full()
-	if second.acts.Waiting() != 0 {
-		t.Error("the command was run again")
-	}
-	second.put(theCommand, theHolder+500, 900*rss.MiB, 0)
-	second.later(time.Second)
-	second.full()
-	if got := first.fired(); got != "80%:warn, "+run {
-		t.Errorf("the first fired %s", got)
-	}
-	if got := second.fired(); got != run { // and the next warning has its minute
-		t.Errorf("the second fired %q", got)
-	}
-	<-second.acts.Ended()
-	if b, err := os.ReadFile(out); err != nil || string(b) != "\n\n" {
-		t.Errorf("the command wrote %q, %v", b, err)
-	}
-}
-
 // TestHandoverBeforeTheAct: a leader that is killed right after it acted has said so.
 func TestHandoverBeforeTheAct(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
@@ -133,9 +100,7 @@ func TestHandoverBeforeTheAct(t *testing.T) {
 // carried out all the same.
 func TestCannotSaveHandover(t *testing.T) {
 	first, _ := twoUsing(t, 100*rss.MiB, "80%:warn", "85%:exec=true")
-	if err := os.MkdirAll(filepath.Join(first.node.Dir().Name(), "fired.tmp", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.MkdirAll(filepath.Join(first.node.Dir().Name(), "fired.tmp", "x"), 0o700))
 	t.Cleanup(func() { os.RemoveAll(filepath.Join(first.node.Dir().Name(), "fired.tmp")) })
 	first.put(theCommand, theHolder, 900*rss.MiB, 0)
 	first.full()
@@ -158,20 +123,14 @@ func TestSuccessorOfGarbage(t *testing.T) {
 	first, second := twoUsing(t, 900*rss.MiB, "80%:warn")
 	path := filepath.Join(first.node.Dir().Name(), "fired")
 	was, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	second.inherits(first)
 	with := func(field string, value any) string {
 		var kept map[string]any
-		if err := json.Unmarshal(was, &kept); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, json.Unmarshal(was, &kept))
 		kept[field] = value
 		b, err := json.Marshal(kept)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		return string(b)
 	}
 	faults := 0
@@ -187,9 +146,7 @@ func TestSuccessorOfGarbage(t *testing.T) {
 		{"of the future", with("at_ns", int64(bootTime()+time.Hour)), false, false},
 		{"too large", strings.Repeat(" ", 1<<20), false, true},
 	} {
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
 		second.acts.Ladder = policy.New(second.acts.Ladder.Rules(), policy.Options{})
 		second.loadHandover()
 		if known := len(second.judge(second.view.Limits...).Decisions) == 0; known != c.known {
@@ -210,22 +167,6 @@ func ofLeader(all []map[string]any, text string) []map[string]any {
 	return slices.DeleteFunc(named(all, event.NameFault), func(e map[string]any) bool {
 		return e["part"] != "leader" || !strings.Contains(e["error"].(string), text)
 	})
-}
-
-// TestHandedOverUnbegun: a program that waited for another to end is run by the successor,
-// the one that ran is not run again.
-func TestHandedOverUnbegun(t *testing.T) {
-	first, second := twoUsing(t, 900*rss.MiB, "85%:exec=sleep 1000", "85%:exec=true")
-	first.full()
-	t.Cleanup(func() { first.acts.Close() })
-	if first.acts.Waiting() == 0 {
-		t.Fatal("no program waits")
-	}
-	second.inherits(first)
-	second.acts.Ran(<-second.acts.Ended())
-	if got := second.fired(); got != "85%:exec=true" {
-		t.Errorf("fired %q", got)
-	}
 }
 
 // TestHandOverOfStep: the limits of a step have its name only as long as others are
@@ -253,5 +194,21 @@ func TestHandOverOfStep(t *testing.T) {
 		if a, b, c := decided(limit), decided(named), decided(other); a != 0 || b != 0 || c != 1 {
 			t.Errorf("of %q: warned %d times alone, %d times by its name, %d times of another step", l.Level, a, b, c)
 		}
+	}
+}
+
+// TestHandedOverUnbegun: a program that waited for another to end is run by the successor,
+// the one that ran is not run again.
+func TestHandedOverUnbegun(t *testing.T) {
+	first, second := twoUsing(t, 900*rss.MiB, "85%:exec=sleep 1000", "85%:exec=true")
+	first.full()
+	t.Cleanup(func() { first.acts.Close() })
+	if first.acts.Waiting() == 0 {
+		t.Fatal("no program waits")
+	}
+	second.inherits(first)
+	second.acts.Ran(<-second.acts.Ended())
+	if got := second.fired(); got != "85%:exec=true" {
+		t.Errorf("fired %q", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestCancelledBySlurmd: a job whose two steps have 517 of 400 MiB together is cancelled by
@@ -22,9 +23,7 @@ func TestCancelledBySlurmd(t *testing.T) {
 	const stepd, task, other = 600, 4801, 4802
 	conf := filepath.Join(t.TempDir(), "slurm.conf")
 	text := "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nSelectTypeParameters=CR_Core_Memory\nTaskPlugin=task/none\nSLURM_VERSION=26.05.5\n"
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
 	for _, c := range []struct {
 		name    string
 		other   rss.Bytes // of step 0

@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // inJob puts a stand into task 0 of step 46.0 on node n1, with a runtime folder
@@ -40,9 +41,7 @@ func inJob(t *testing.T, task int, runtime string, more ...string) func(*Options
 func runtimeDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ranks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -64,9 +63,7 @@ func (s *stand) otherRank(task int, anon rss.Bytes) *node.Place {
 	}
 	runtime, _ := s.Lookup("RSSWARDEN_RUNTIME")
 	p := node.New(node.Options{Proc: s.Proc})
-	if err := p.Join([]string{runtime}, placeName(&s.Options, s.holder.begin.Holder), m); err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, p.Join([]string{runtime}, placeName(&s.Options, s.holder.begin.Holder), m))
 	s.t.Cleanup(func() { p.Leave(nil) })
 	return p
 }
@@ -198,13 +195,9 @@ func TestNoMeetingPlace(t *testing.T) {
 	dir := runtimeDir(t)
 	s := newStand(t, inJob(t, 0, dir))
 	for _, parent := range []string{dir, "/tmp"} {
-		if err := nodedir.Make(node.All(parent)); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, nodedir.Make(node.All(parent)))
 		path := filepath.Join(node.All(parent), node.Prefix+placeName(&s.Options, s.holder.begin.Holder))
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(path, nil, 0o600))
 		t.Cleanup(func() {
 			os.Remove(path)
 			os.Remove(node.All(parent)) // if it is empty
@@ -219,36 +212,6 @@ func TestNoMeetingPlace(t *testing.T) {
 	}
 	if faults := named(s.events(), event.NameFault); len(faults) == 0 || faults[0]["part"] != "leader" {
 		t.Errorf("faults %v", faults)
-	}
-}
-
-// TestFollower: a follower takes no samples, stops its command on request, and takes the
-// lead when it is next.
-func TestFollower(t *testing.T) {
-	first, s := leadAndFollow(t, runtimeDir(t))
-	led := make(chan bool)
-	go func() { led <- s.waits() }()
-	first.fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	if !first.meet() || len(first.node.Others) != 1 || first.node.Others[0].Task != 1 {
-		t.Fatalf("met %+v", first.node.Others)
-	}
-	first.pass(nil)
-	select {
-	case l := <-led:
-		if !l || !s.node.Successor {
-			t.Errorf("leads %v, successor %v", l, s.node.Successor)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the lead was not taken over")
-	}
-	t.Cleanup(func() { s.pass(nil) })
-	s.full()
-	all := s.events()
-	if all[0]["event"] != "start" || len(named(all, event.NameStart)) != 1 {
-		t.Errorf("the first event is %v", all[0])
-	}
-	if len(named(all, event.NameLimit)) == 0 {
-		t.Error("the limits were not reported")
 	}
 }
 
@@ -281,9 +244,7 @@ func TestFollowerEnds(t *testing.T) {
 		t.Errorf("%v", last)
 	}
 	all := s.events()
-	if last := all[len(all)-1]; last["event"] != "exit" || last["code"] != 3.0 || last["outcome"] != "failed" || last["watched"] != "rank" {
-		t.Errorf("%v", last)
-	}
+	has(t, all[len(all)-1], "event", "exit", "code", 3.0, "outcome", "failed", "watched", "rank")
 	if len(s.lines.all) == 0 || !strings.Contains(s.lines.last(), "command failed (exit 3") {
 		t.Errorf("said %q", s.lines.all)
 	}
@@ -329,9 +290,7 @@ func TestSocketComesBack(t *testing.T) {
 	s := leading(t, inJob(t, 0, runtimeDir(t)))
 	s.open(s.holder.begin)
 	path := filepath.Join(s.node.Dir().Name(), control.SocketName)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Remove(path))
 	s.meet()
 	if _, err := os.Lstat(path); err == nil {
 		t.Fatal("it is looked after at each look")

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestSaidBeforeTheWatcher: what a trainer said before the first watcher was there is heard;
@@ -37,23 +38,17 @@ func TestSaidBeforeTheWatcher(t *testing.T) {
 func TestTorchThatIsTried(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	prepared, err := loader.Prepare(loader.Options{Env: os.Environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { loader.Remove(prepared.Dir) })
 	s := newStand(t, withLoader(t))
 	key, python := strings.Repeat("a", 32), filepath.Join(t.TempDir(), "python3")
 	untried, err := json.Marshal(loader.Untried{Key: key, Torch: "9.0", Executable: python, Hook: prepared.Hook})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	for name, text := range map[string]string{
 		python: "#!/bin/sh\n" + `echo 'rsswarden-trial: {"verdict":"refused","why":"batches were lost"}'` + "\n",
 		filepath.Join(s.Settings.Dir, "untried."+key): string(untried),
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(name, []byte(text), 0o700))
 	}
 	id := s.trainer(100 * rss.MiB)
 	s.put(worker1, id.PID, 110*rss.MiB, 0)
@@ -84,7 +79,7 @@ func TestTrainingWithoutTheHook(t *testing.T) {
 	s.open(s.holder.begin)
 	s.says("does not reach process 5000001")
 	s.full()
-	if detail := s.acts.Can(rule(t, "90%:gc"), &s.view.Limits[0]).Detail; strings.Count(s.stderr(), "does not reach") != 1 || !strings.HasPrefix(detail, "process ") {
+	if detail := s.acts.Can(mustRules("90%:gc")[0], &s.view.Limits[0]).Detail; strings.Count(s.stderr(), "does not reach") != 1 || !strings.HasPrefix(detail, "process ") {
 		t.Errorf("%s\n%s", detail, s.stderr())
 	}
 	events := 0

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestStartIsTheFirstEvent: also where a rung is crossed and a part of ours
@@ -84,28 +85,6 @@ func TestAboveTheLimitLooksStayFew(t *testing.T) {
 	}
 }
 
-func TestPause(t *testing.T) {
-	far := func(s *stand) { s.put(theCommand, theHolder, 100*rss.MiB, 0) }
-	for _, test := range []struct {
-		name        string
-		limit       rss.Bytes
-		set         func(*stand)
-		least, most time.Duration
-	}{
-		{"far below", 32 * rss.GiB, far, 900 * time.Millisecond, time.Second},
-		{"near a rung", 130 * rss.MiB, far, cadence.MinPause, 20 * time.Millisecond},
-		{"overdue", 32 * rss.GiB, func(s *stand) { s.later(time.Minute) }, cadence.MinPause, cadence.MinPause},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := opened(t, func(o *Options) { o.Settings.Limit = test.limit })
-			test.set(s)
-			if got := s.pause(s.now()); got < test.least || got > test.most {
-				t.Errorf("pause %v, want %v to %v", got, test.least, test.most)
-			}
-		})
-	}
-}
-
 func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
 	with := withLoader(t)
 	s := opened(t, func(o *Options) { with(o); o.Settings.Limit = 32 * rss.GiB })
@@ -125,9 +104,7 @@ func inSlurm(t *testing.T) func(*Options) {
 	conf := filepath.Join(t.TempDir(), "slurm.conf")
 	text := "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nJobAcctGatherFrequency=task=30\n" +
 		"TaskPlugin=task/none\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(conf, []byte(text), 0o644))
 	env := map[string]string{
 		"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": conf, "SLURM_JOB_END_TIME": "4000000000",
 	}
@@ -186,9 +163,7 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 			s.loop()
 			all := s.events()
 			last := all[len(all)-1]
-			if last["event"] != "exit" || last["code"] != test.code || last["outcome"] != test.outcome {
-				t.Errorf("last event %v", last)
-			}
+			has(t, last, "event", "exit", "code", test.code, "outcome", test.outcome)
 		})
 	}
 }
@@ -234,9 +209,7 @@ func TestPressedLooks(t *testing.T) {
 	}
 	write(0)
 	s := opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
-	if err := s.observe.WatchLimits([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, s.observe.WatchLimits([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}))
 	ended := make(chan struct{})
 	before := s.view.Sample.Seq
 	go func() {
@@ -253,57 +226,6 @@ func TestPressedLooks(t *testing.T) {
 	<-ended
 	if n := s.view.Sample.Seq - before; n < 2 || n > 20 {
 		t.Errorf("%d looks in full for 30 events in 300 ms", n)
-	}
-}
-
-// TestHintsAreBoundByTheirCost: where full looks are expensive, the kernel's hints cause
-// fewer of them; each still causes one where none was taken lately.
-func TestHintsAreBoundByTheirCost(t *testing.T) {
-	s := opened(t, nil)
-	for range 8 {
-		s.pace.Full.Add(5 * time.Millisecond)
-	}
-	s.pace.FullAt = s.now()
-	s.later(200 * time.Millisecond)
-	if s.rung(limitMet) {
-		t.Error("a look of 5 ms after 200 ms: more than 2 % of a core")
-	}
-	s.later(100 * time.Millisecond)
-	if !s.rung(limitMet) {
-		t.Error("no look after 300 ms")
-	}
-	for range 8 {
-		s.pace.Full.Add(time.Minute)
-	}
-	s.later(s.Settings.Interval)
-	if !s.rung(limitMet) {
-		t.Error("no look after the whole interval")
-	}
-}
-
-// TestWakesForTheSidesLookAtNothing: where only a count or a /dev/shm is due, memory
-// is not looked at, and its look is not put off either.
-func TestWakesForTheSidesLookAtNothing(t *testing.T) {
-	s := opened(t, nil)
-	s.full()
-	pause := s.pause(s.now())
-	seq, looks := s.view.Sample.Seq, s.pace.Fast
-	for range 5 {
-		s.later(pause / 10)
-		s.tick()
-		if s.pause(s.now()); s.pace.Due(s.now()) {
-			t.Fatalf("the look is due at half the pause of %v", pause)
-		}
-	}
-	if s.view.Sample.Seq != seq || s.pace.Fast != looks {
-		t.Error("memory was looked at")
-	}
-	s.later(pause / 2)
-	if !s.pace.Due(s.now()) {
-		t.Error("the look was put off")
-	}
-	if s.tick(); s.view.Sample.Seq == seq && s.pace.Fast == looks {
-		t.Error("the look that was due did not come")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // preferring is a stand with --oom-prefer workers below a cgroup's limit, with a
@@ -85,13 +86,9 @@ func TestOOMPrefer(t *testing.T) {
 				t.Errorf("cures %v", cures)
 			}
 			for _, e := range cures {
-				if e["remedy"] != "oom-prefer" || e["ok"] != true || e["after"] != 1000.0 {
-					t.Errorf("event %v", e)
-				}
+				has(t, e, "remedy", "oom-prefer", "ok", true, "after", 1000.0)
 			}
-			if n := strings.Count(s.stderr(), "--oom-prefer"); n != min(c.cures, 1) {
-				t.Errorf("said %d times\n%s", n, s.stderr())
-			}
+			s.times(min(c.cures, 1), "--oom-prefer")
 		})
 	}
 }
@@ -117,9 +114,7 @@ func TestOOMPreferOnce(t *testing.T) {
 	if cures := named(s.events(), event.NameCure); len(cures) != 3 {
 		t.Errorf("cures %v", cures)
 	}
-	if n := strings.Count(s.stderr(), "--oom-prefer"); n != 1 {
-		t.Errorf("said %d times", n)
-	}
+	s.times(1, "--oom-prefer")
 }
 
 // TestOOMPreferFails: a failure is reported once, for whichever process, and ends
@@ -141,9 +136,7 @@ func TestOOMPreferFails(t *testing.T) {
 	if len(cures) != 1 || cures[0]["ok"] != false || cures[0]["pid"] != float64(worker1) || !strings.Contains(fmt.Sprint(cures[0]["reason"]), "directory") {
 		t.Errorf("cures %v", cures)
 	}
-	if n := strings.Count(s.stderr(), "--oom-prefer: cannot read oom_score_adj"); n != 1 {
-		t.Errorf("said %d times\n%s", n, s.stderr())
-	}
+	s.times(1, "--oom-prefer: cannot read oom_score_adj")
 }
 
 // TestOOMGroup: where the kernel kills all of a cgroup at once, a preference is of
@@ -216,9 +209,7 @@ func TestKernelTakesAWorker(t *testing.T) {
 				e := rsstest.StartEater(t)
 				g.Join(e.PID)
 				p, err := tree.One(e.PID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, err)
 				p.Role = role
 				s.view.Sample.Procs = append(s.view.Sample.Procs, p)
 				eaters = append(eaters, e)

@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
-	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestRanksEndTogether: two ranks end before the third, the successor, begins to lead, and
@@ -50,9 +49,7 @@ func TestRanksEndTogether(t *testing.T) {
 		t.Fatalf("journals %q, %v", journals, err)
 	}
 	kept, err := record.ReadJournal(journals[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	var told []string
 	for _, e := range kept.Events {
 		switch e := e.Value.(type) {
@@ -68,26 +65,5 @@ func TestRanksEndTogether(t *testing.T) {
 	}
 	if got := fmt.Sprint(told); got != "[leads 2 ended 1 SIGKILL exit 3]" {
 		t.Errorf("told %s", got)
-	}
-}
-
-// TestEndIsToldOnce: a rank has said how it ended before its holder has gone.
-func TestEndIsToldOnce(t *testing.T) {
-	s := leading(t, inJob(t, 0, runtimeDir(t)))
-	s.open(s.holder.begin)
-	other := s.otherRank(1, 300*rss.MiB)
-	s.meet()
-	other.Leave(&node.Ended{Code: 1})
-	s.meet()
-	s.fs.End(otherHolder)
-	s.meet()
-	var ends []any
-	for _, e := range named(s.events(), event.NameRank) {
-		if e["what"] == string(event.RankEnded) {
-			ends = append(ends, e["code"])
-		}
-	}
-	if fmt.Sprint(ends) != "[1]" {
-		t.Errorf("told %v", ends)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // rankStand is one rank of job 46, whose command is a real process. All ranks of a
@@ -104,9 +105,7 @@ func (r *rankStand) ordered() (o node.Order) {
 	if err == nil && len(data) > 0 {
 		err = json.Unmarshal(data, &o)
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	wardentest.NoError(r.t, err)
 	return o
 }
 
@@ -133,9 +132,7 @@ func counter(t *testing.T) (*rsstest.Child, rss.ProcID) {
 		t.Fatal(line, err)
 	}
 	start, err := proctree.StartTime("/proc", c.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return c, rss.ProcID{PID: c.PID, Start: start}
 }
 
@@ -143,9 +140,7 @@ func counter(t *testing.T) (*rsstest.Child, rss.ProcID) {
 // one with the lower number is met first, and that is TERM.
 func terms(t *testing.T, c *rsstest.Child) (n int) {
 	t.Helper()
-	if err := unix.Kill(c.PID, unix.SIGWINCH); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, unix.Kill(c.PID, unix.SIGWINCH))
 	for {
 		switch line, err := c.Line(); line {
 		case "TERM":
@@ -181,9 +176,7 @@ func (r *rankStand) orders(other *rankStand, o node.Order) {
 	if err == nil {
 		err = os.WriteFile(other.ordersFile(), data, 0o600)
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	wardentest.NoError(r.t, err)
 }
 
 // stop is what a leader asks for, with KILL a second after TERM at the earliest.
@@ -247,8 +240,6 @@ func sleeper(t *testing.T) (*exec.Cmd, rss.ProcID) {
 		c.Wait()
 	})
 	start, err := proctree.StartTime("/proc", c.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	return c, rss.ProcID{PID: c.Process.Pid, Start: start}
 }

@@ -1,11 +1,7 @@
 package supervisor
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
@@ -39,15 +34,6 @@ func (s *stand) catches(pid int, set string) {
 }
 
 const usr2 = "0000000000000800"
-
-func rule(t *testing.T, text string) event.Rule {
-	t.Helper()
-	r, err := event.ParseRule(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
 
 func TestReceivers(t *testing.T) {
 	role := func(s *stand, pid int, role rss.Role) { s.view.Sample.Find(pid).Role = role }
@@ -118,7 +104,7 @@ func TestReceivers(t *testing.T) {
 			s.put(worker2, theCommand, 10*rss.MiB, 0)
 			s.open(s.holder.begin)
 			c.set(s)
-			to, h := s.acts.Receivers(rule(t, c.rule), nil)
+			to, h := s.acts.Receivers(mustRules(c.rule)[0], nil)
 			var got []int
 			for _, p := range to {
 				got = append(got, p.ID.PID)
@@ -172,7 +158,7 @@ func TestReceiversByEnvironment(t *testing.T) {
 				s.observe.Workers = workers.New(workers.Options{Proc: s.Proc})
 				s.observe.Workers.Update(&s.view.Sample, nil)
 			}
-			to, h := s.acts.Receivers(rule(t, c.rule), nil)
+			to, h := s.acts.Receivers(mustRules(c.rule)[0], nil)
 			var got []int
 			for _, p := range to {
 				got = append(got, p.ID.PID)
@@ -187,7 +173,7 @@ func TestReceiversByEnvironment(t *testing.T) {
 				s.fs.End(worker1)
 				s.fs.End(worker2)
 				s.read()
-				if to, h := s.acts.Receivers(rule(t, c.rule), nil); len(to) > 0 || !strings.Contains(h.Detail, "the command only starts ranks, and there is none now") {
+				if to, h := s.acts.Receivers(mustRules(c.rule)[0], nil); len(to) > 0 || !strings.Contains(h.Detail, "the command only starts ranks, and there is none now") {
 					t.Errorf("between two sets of ranks: %+v", h)
 				}
 			}
@@ -197,104 +183,44 @@ func TestReceiversByEnvironment(t *testing.T) {
 
 // TestSignalIsSentOnceACrossing to a real process, and the ladder goes on.
 func TestSignalIsSentOnceACrossing(t *testing.T) {
-	runs := filepath.Join(t.TempDir(), "runs")
-	if err := os.WriteFile(runs, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", "-c", `trap "echo got" USR2; echo ready; while [ -e `+runs+` ]; do sleep 0.01; done; echo end`)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Skip("cannot start sh:", err)
-	}
-	lines := make(chan string, 100)
-	go func() { defer close(lines); scan(out, lines) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if l := <-lines; l != "ready" {
-		t.Fatalf("the shell says %q", l)
-	}
-	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStand(t, func(o *Options) {
-		o.Settings.Rules = mustRules("80%:trim", "93%:signal=USR2")
-		o.Settings.LimitShare = 0
-	})
+	s := newStand(t, func(o *Options) { o.Settings.Rules = mustRules("80%:trim", "93%:signal=TERM") })
+	command, id := counter(t)
 	s.fs.End(theCommand)
-	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
-	s.observe.Pop.Command = rss.ProcID{PID: cmd.Process.Pid, Start: start}
+	s.holder.begin.PID, s.holder.begin.Start, s.observe.Pop.Command = id.PID, id.Start, id
 	size := func(mib rss.Bytes) {
-		s.fs.Put(rsstest.Process{PID: cmd.Process.Pid, Start: start, Parent: theHolder, Comm: "sh", Anon: mib * rss.MiB})
-		s.catches(cmd.Process.Pid, usr2)
+		s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: theHolder, Comm: "sh", Anon: mib * rss.MiB})
+		s.catches(id.PID, "0000000000004000")
+	}
+	size(500)
+	s.open(s.holder.begin)
+	for range 2 {
+		for range 5 {
+			size(950)
+			s.full()
+			s.later(time.Minute)
+		}
+		if n := terms(t, command); n != 1 {
+			t.Errorf("%d times TERM", n)
+		}
+		size(500)
 		s.full()
 	}
-	s.fs.Put(rsstest.Process{PID: cmd.Process.Pid, Start: start, Parent: theHolder, Comm: "sh", Anon: 500 * rss.MiB})
-	s.open(s.holder.begin)
-	for range 5 {
-		size(950)
-		s.later(time.Minute)
+	s.does("")
+	sent := slices.DeleteFunc(named(s.events(), event.NameOutcome), func(o map[string]any) bool { return o["ok"] != true })
+	for _, o := range sent {
+		has(t, o, "detail", "process "+itoa(id.PID), "freed_bytes", 0.0)
 	}
-	if l := <-lines; l != "got" {
-		t.Fatalf("the shell says %q", l)
+	if len(sent) != 2 {
+		t.Errorf("%d outcomes", len(sent))
 	}
-	if s.acts.InFlight() != nil || s.acts.Ladder.InFlight() != 0 {
-		t.Error("something is in flight")
-	}
-	size(500) // left
-	size(940) // crossed again
-	if l := <-lines; l != "got" {
-		t.Fatalf("the shell says %q", l)
-	}
-	if err := os.Remove(runs); err != nil {
-		t.Fatal(err)
-	}
-	if l := <-lines; l != "end" {
-		t.Errorf("the shell says %q: signalled too often", l)
-	}
-	var sent, freed int
-	for _, o := range named(s.events(), event.NameOutcome) {
-		if o["ok"] == true && o["detail"] == "process "+itoa(cmd.Process.Pid) {
-			sent++
-			freed += int(o["freed_bytes"].(float64))
-		}
-	}
-	if sent != 2 || freed != 0 {
-		t.Errorf("%d outcomes with %d bytes freed, want 2 with none", sent, freed)
-	}
-	if !strings.Contains(s.stderr(), "USR2 sent to process "+itoa(cmd.Process.Pid)) {
-		t.Errorf("said:\n%s", s.stderr())
-	}
+	s.told("TERM sent to process " + itoa(id.PID))
 }
 
 func TestSignalWithoutReceiverIsSaid(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:signal=USR2") })
 	s.full()
-	if n := strings.Count(s.stderr(), "signal=USR2 skipped: the process has no handler for this signal (USR2, process 5000001)"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, s.stderr())
-	}
-	o := named(s.events(), event.NameOutcome)
-	if len(o) != 1 || o[0]["reason"] != string(event.ReasonNotCaught) || o[0]["ok"] != false {
-		t.Errorf("outcomes %v", o)
-	}
-}
-
-func TestDryRunOfASignal(t *testing.T) {
-	s := newStand(t, func(o *Options) { o.Settings.Rules, o.Settings.DryRun = mustRules("5%:signal=USR2"), true })
-	s.catches(theCommand, usr2)
-	s.open(s.holder.begin)
-	s.full()
-	if n := strings.Count(s.stderr(), "would signal=USR2 (dry run)"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, s.stderr())
-	}
+	s.times(1, "signal=USR2 skipped: the process has no handler for this signal (USR2, process 5000001)")
+	has(t, only(t, s.events(), event.NameOutcome), "reason", string(event.ReasonNotCaught), "ok", false)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func scan(r io.Reader, lines chan<- string) {
-	for sc := bufio.NewScanner(r); sc.Scan(); {
-		lines <- sc.Text()
-	}
-}

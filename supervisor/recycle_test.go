@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -104,9 +105,7 @@ func TestRecycleLeak(t *testing.T) {
 func TestTrimAhead(t *testing.T) {
 	rule := func(text string) event.Rule {
 		r, err := event.ParseRule(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		return r
 	}
 	for _, c := range []struct {
@@ -186,9 +185,7 @@ func TestPoolThatDoesNotRespawn(t *testing.T) {
 	if n := strings.Count(s.stderr(), "recycle of worker "); n != 1 {
 		t.Errorf("%d workers of %v were signalled\n%s", n, ids, s.stderr())
 	}
-	if n := strings.Count(s.stderr(), "process 5000001 starts no new worker where one has ended: no more of its workers are signalled"); n != 1 {
-		t.Errorf("said %d times\n%s", n, s.stderr())
-	}
+	s.times(1, "process 5000001 starts no new worker where one has ended: no more of its workers are signalled")
 }
 
 // afterTakeOver is how long a new leader waits before it acts.
@@ -202,9 +199,7 @@ func (s *stand) recyclesAsked(id rss.ProcID) (workers []int) {
 	if err == nil {
 		err = json.Unmarshal(b, &c)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	for _, r := range c.Recycle {
 		workers = append(workers, r.Worker)
 	}
@@ -258,14 +253,10 @@ func TestSuccessorAndAnOldRecycle(t *testing.T) {
 			}
 			s.later(s.node.From + c.until - 700*time.Millisecond - s.now()) // this machine may be slow
 			s.full()
-			if s.acts.InFlight() != nil {
-				t.Fatalf("in flight %+v, %v after the take-over", s.acts.InFlight().Decision, s.now())
-			}
+			s.does("")
 			s.later(time.Second)
 			s.full()
-			if f := s.acts.InFlight(); f == nil || f.Decision.Action != event.ActionRecycle {
-				t.Fatalf("nothing in flight %v after the take-over", s.now())
-			}
+			s.does(event.ActionRecycle)
 			if got := s.recyclesAsked(id); got[len(got)-1] != worker2 {
 				t.Errorf("asked for %v, want the larger one", got)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestRequeueDryRun: nothing is asked for or signalled.
@@ -98,9 +99,7 @@ func TestRequeueIsTakenUp(t *testing.T) {
 	if job := f.read(t, "job"); !strings.Contains(job, "MinMemoryNode=1250M") || strings.Contains(job, "held") {
 		t.Errorf("the job stands as %s", job)
 	}
-	if !strings.Contains(s.stderr(), "requeued with 1250 MiB (was 1000)") {
-		t.Errorf("said\n%s", s.stderr())
-	}
+	s.told("requeued with 1250 MiB (was 1000)")
 }
 
 // TestRequeueJobOutlives what ends the others: signals, and the end of its reader.
@@ -108,39 +107,25 @@ func TestRequeueJobOutlives(t *testing.T) {
 	f := newFakeSlurm(t)
 	f.write(t, "wait-update", "")
 	job, err := slurm.ParseRunningJob([]byte(fakeJob), "46")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), ".rsswarden")
 	plan, err := json.Marshal(action.RequeuePlan{Job: job, MiB: 1250, Rule: "97%:requeue", Because: "it was full", Run: "r", Places: record.Places{Journals: []string{dir}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	cmd := exec.Command("/proc/self/exe", action.RequeueCommand)
 	cmd.Stdin = strings.NewReader(string(plan))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.Contains(lines.Text(), slurm.StepHold) {
 	}
 	out.Close() // as the watcher's end does
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, cmd.Process.Signal(sig))
 	}
-	if err := os.Remove(filepath.Join(string(f), "wait-update")); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Remove(filepath.Join(string(f), "wait-update")))
+	wardentest.NoError(t, cmd.Wait())
 	if job := f.read(t, "job"); !strings.Contains(job, "MinMemoryNode=1250M") || strings.Contains(job, "held") {
 		t.Errorf("the job stands as %s", job)
 	}
@@ -154,9 +139,7 @@ func TestRequeueJobOutlives(t *testing.T) {
 func TestRequeueJobWithoutFiles(t *testing.T) {
 	f := newFakeSlurm(t)
 	job, err := slurm.ParseRunningJob([]byte(fakeJob), "46")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	plan := action.RequeuePlan{Job: job, MiB: 1250, Places: record.Places{Journals: []string{"/proc/nothing/here"}}}
 	var out strings.Builder
 	if err := plan.CarryOut(&out, slurm.Scontrol, slurm.RequeuePatience{}); err == nil || !strings.Contains(err.Error(), "cannot make the file") {
@@ -186,14 +169,10 @@ func TestSecondAttempt(t *testing.T) {
 			now := time.Now()
 			places := record.Places{Journals: []string{filepath.Join(dir, ".rsswarden")}}
 			f, err := record.OpenRequeueLog(places, "46")
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			for _, step := range []string{record.RequeueBegun, slurm.StepHold, slurm.StepUpdate, slurm.StepRelease} {
 				l := record.RequeueEntry{Time: time.Date(now.Year(), now.Month(), now.Day(), 12, 0, 0, 0, time.Local), Job: "46", Rule: "97%:requeue", Because: "it was full", FromMiB: 1000, ToMiB: 1250, Step: step, OK: true}
-				if err := l.Write(f); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, l.Write(f))
 			}
 			f.Close()
 			c.env["SLURM_SUBMIT_DIR"] = dir

@@ -14,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // fakeScontrol plays Slurm for job 46: the line that describes it is in a file, and
@@ -48,9 +49,7 @@ type fakeSlurm string
 func newFakeSlurm(t *testing.T) fakeSlurm {
 	t.Helper()
 	dir := rsstest.BusyDir(t)
-	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(fakeScontrol), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte(fakeScontrol), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("FAKE_SLURM", dir)
 	f := fakeSlurm(dir)
@@ -60,9 +59,7 @@ func newFakeSlurm(t *testing.T) fakeSlurm {
 
 func (f fakeSlurm) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(string(f), name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.WriteFile(filepath.Join(string(f), name), []byte(text), 0o600))
 }
 
 func (f fakeSlurm) read(t *testing.T, name string) string {
@@ -162,7 +159,7 @@ func TestCanRequeue(t *testing.T) {
 				c.set(s)
 			}
 			s.full()
-			r := rule(t, c.rule)
+			r := mustRules(c.rule)[0]
 			h := event.Feasibility{Later: true}
 			for deadline := time.Now().Add(time.Minute); h.Later; time.Sleep(time.Millisecond) {
 				if h = s.acts.Can(r, s.user()); h.Later && time.Now().After(deadline) {
@@ -230,9 +227,7 @@ func TestRequeues(t *testing.T) {
 					t.Errorf("no %s in %s", field, job)
 				}
 			}
-			if !strings.Contains(s.stderr(), c.says) {
-				t.Errorf("said\n%s", s.stderr())
-			}
+			s.told(c.says)
 			s.end(&hold.Exit{Signal: 15})
 			all := s.events()
 			outcomes := named(all, event.NameOutcome)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // notLinked are folders from which neither program has anything.
@@ -39,9 +40,7 @@ func inPrograms(t *testing.T, do func(dir string, n ast.Node)) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 }
 
 // callCounts counts the calls of which name returns a name, as "folder name".

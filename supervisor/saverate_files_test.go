@@ -20,6 +20,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/observe"
 	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The live watcher beside a made-up job: its processes as files of a made-up /proc, its
@@ -57,21 +58,15 @@ func newRateStand(t *testing.T, spec *saveratetest.Spec) *rateStand {
 	env := map[string]string{
 		"SLURM_JOB_ID": "46", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "n1", "SLURM_CONF": conf, "SLURM_JOB_END_TIME": "9999999999",
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(conf, []byte(slurmConf(spec)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
+	wardentest.NoError(t, os.WriteFile(conf, []byte(slurmConf(spec)), 0o600))
 	r.stand = newStand(t, func(o *Options) {
 		o.Settings.Limit, o.Settings.Events = 0, ""
 		o.Lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 	})
 	pid := os.Getpid()
 	start, err := proctree.StartTime("/proc", pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	r.trainer = rss.ProcID{PID: pid, Start: start}
 	r.world = newRateWorld(spec, pid, true)
 	r.fs.Write("proc/meminfo", "MemTotal: 1073741824 kB\nMemFree: 1073741824 kB\nMemAvailable: 1073741824 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
@@ -85,9 +80,8 @@ func newRateStand(t *testing.T, spec *saveratetest.Spec) *rateStand {
 	if spec.Support != saveratetest.None {
 		r.Settings.Dir = dir
 		r.file("hello", r.trainer, fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":%d,"torch":"1.13.0","can_recycle":%v}`, pid, start, theCommand, spec.Support == saveratetest.Recycle))
-		if r.observe.Loader, err = loader.Open(dir); err != nil {
-			t.Fatal(err)
-		}
+		r.observe.Loader, err = loader.Open(dir)
+		wardentest.NoError(t, err)
 		r.observe.Loader.Trials = loader.NewTrials(&r.probes, os.Environ, r.Link.Start, true)
 	}
 	// Told by us: a goroutine that waits for inotify would hold time up.
@@ -168,9 +162,7 @@ func (r *rateStand) render() {
 	}
 	w.said = nil
 	f, err := os.OpenFile(filepath.Join(r.Settings.Dir, fmt.Sprintf("log.%d.%d", r.trainer.PID, r.trainer.Start)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	wardentest.NoError(r.t, err)
 	defer f.Close()
 	if _, err := f.Write(b.Bytes()); err != nil {
 		r.t.Fatal(err)
@@ -198,9 +190,7 @@ func (r *rateStand) write(name, text string) {
 	if f == nil {
 		r.fs.Write(name, text)
 		file, err := os.OpenFile(r.fs.Path(name), os.O_WRONLY, 0)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		wardentest.NoError(r.t, err)
 		r.files[name] = &rateFile{file, text}
 		return
 	}
@@ -208,9 +198,7 @@ func (r *rateStand) write(name, text string) {
 	if len(text) < len(f.text) {
 		err = errors.Join(err, f.Truncate(int64(len(text))))
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	wardentest.NoError(r.t, err)
 	f.text = text
 }
 
@@ -319,8 +307,6 @@ func (r *rateStand) readCtl() {
 	}
 	r.ctl = data
 	var c rateCtl
-	if err := json.Unmarshal(data, &c); err != nil {
-		r.t.Fatal(err)
-	}
+	wardentest.NoError(r.t, json.Unmarshal(data, &c))
 	r.world.asked(c)
 }

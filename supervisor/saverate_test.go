@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/saveratetest"
 	"github.com/rsswarden/rsswarden/supervisor/view"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // looks runs the loop of the watcher beside the job until the job is over: what
@@ -135,9 +136,7 @@ func onTmpfs(t *testing.T) {
 	} else {
 		t.Cleanup(func() { os.Unsetenv(name) })
 	}
-	if err := os.Setenv(name, "/dev/shm"); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Setenv(name, "/dev/shm"))
 }
 
 // rateTable adds up how jobs ended.

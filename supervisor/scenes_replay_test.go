@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestScenesReplayed: the judge decides on the record of each scene what it decided live, to
@@ -33,15 +34,11 @@ func TestScenesReplayed(t *testing.T) {
 					break
 				}
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			var got, want []string
 			line := func(d replay.Decision) string {
 				b, err := json.Marshal(d)
-				if err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, err)
 				return string(b)
 			}
 			for _, e := range run.Events {

@@ -21,6 +21,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var updateScenes = flag.Bool("update-scenes", false, "write testdata/scenes")
@@ -169,9 +170,7 @@ var scenes = map[string]func(*testing.T) *stand{
 		results, err := asks(t, s, func(context.Context) (<-chan control.Result, error) {
 			return s.tell.Status.Source().Do(context.Background(), control.Command{Do: event.ActionRecycle, By: 4711})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		first := s.acts.InFlight().Acted.Procs[0].ID.PID
 		s.fs.End(first)
 		s.put(worker3, id.PID, 100*rss.MiB, 0)
@@ -197,14 +196,10 @@ func TestScenes(t *testing.T) {
 			got := s.scene()
 			file := filepath.Join("testdata", "scenes", name+".txt")
 			if *updateScenes {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				wardentest.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("the text differs from %s (-update-scenes writes it):\n%s", file, diff)
 			}
@@ -226,9 +221,7 @@ func (s *stand) scene() string {
 			sampled = true
 		}
 		line, err := json.Marshal(timeless(e))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		wardentest.NoError(s.t, err)
 		b.WriteString("\n")
 		b.Write(line)
 	}

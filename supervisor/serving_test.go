@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // answering is a stand that leads, with a trainer and two workers, and answers.
@@ -64,9 +65,7 @@ func TestStatus(t *testing.T) {
 	s.meet()
 	s.full()
 	st, err := asks(t, s, s.tell.Status.Source().Status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if st.V != 1 || st.Job != "46" || st.Node != "n1" || st.Leader != s.Self || len(st.Limits) == 0 || !st.Time.Equal(s.view.Sample.At) {
 		t.Errorf("status %+v", st)
 	}
@@ -139,9 +138,7 @@ func TestAskedToRecycle(t *testing.T) {
 	results, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
 		return s.tell.Status.Source().Do(context.Background(), cmd)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if s.acts.InFlight() == nil || !s.acts.InFlight().Decision.Asked() {
 		t.Fatalf("in flight %+v", s.acts.InFlight())
 	}
@@ -176,9 +173,7 @@ func TestAskedToRecycle(t *testing.T) {
 	}
 	all := s.events()
 	for _, d := range named(all, event.NameDecision) {
-		if d["rule"] != "asked for" || d["by"] != 4711.0 {
-			t.Errorf("decision %v", d)
-		}
+		has(t, d, "rule", "asked for", "by", 4711.0)
 	}
 	outcomes := named(all, event.NameOutcome)
 	if len(outcomes) != 2 {
@@ -234,9 +229,7 @@ func TestRefusedRequests(t *testing.T) {
 			if (refused.Hint == "") != (c.hint == "") || !strings.Contains(refused.Hint, c.hint) {
 				t.Errorf("hint %q, want %q", refused.Hint, c.hint)
 			}
-			if s.acts.InFlight() != nil {
-				t.Errorf("in flight %+v", s.acts.InFlight())
-			}
+			s.does("")
 		})
 	}
 	s.Settings.DryRun = true

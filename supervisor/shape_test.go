@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 var updateShape = flag.Bool("update-shape", false, "write testdata/shape.txt")
@@ -31,14 +32,10 @@ func TestShape(t *testing.T) {
 	got := shapeOf(t)
 	const name = "testdata/shape.txt"
 	if *updateShape {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, os.WriteFile(name, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("the structure differs from %s; what is smaller is written by -update-shape:\n%s", name, diff)
 	}
@@ -130,13 +127,9 @@ func loadModule(t *testing.T) *shapedModule {
 		var parsed []*ast.File
 		for _, file := range append(p.GoFiles, p.CgoFiles...) {
 			text, err := os.ReadFile(filepath.Join(p.Dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			f, err := parser.ParseFile(set, filepath.Join(p.Dir, file), text, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			wardentest.NoError(t, err)
 			one.lines += bytes.Count(text, []byte("\n"))
 			one.files[filepath.Join(p.Dir, file)] = f
 			parsed = append(parsed, f)

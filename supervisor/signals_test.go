@@ -50,7 +50,5 @@ func TestSignalsAreTold(t *testing.T) {
 			t.Errorf("signal %d: %v, want %+v", i, g, want)
 		}
 	}
-	if last := all[len(all)-1]; last["event"] != "exit" || last["signal"] != "SIGTERM" {
-		t.Errorf("the last event is %v", last)
-	}
+	has(t, all[len(all)-1], "event", "exit", "signal", "SIGTERM")
 }

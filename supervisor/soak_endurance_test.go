@@ -14,6 +14,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // deaf is a log that keeps nothing.
@@ -56,9 +57,7 @@ func TestEnduranceTicks(t *testing.T) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		open, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wardentest.NoError(t, err)
 		return m.HeapAlloc, len(open)
 	}
 	const children = 8

@@ -20,6 +20,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // PIDs above the kernel's greatest: no test can signal a stranger.
@@ -105,9 +106,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 		messages: make(chan hold.Message, 16),
 	}
 	rules, err := policy.Ladder(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	opt := Options{
 		Link: h, Proc: fs.Proc, Sys: fs.Sys, Self: theHolder + 9, Log: said,
 		Lookup: func(string) (string, bool) { return "", false },
@@ -166,14 +165,74 @@ func (s *stand) says(want string) {
 	}
 }
 
+// told fails the test where stderr lacks one of these.
+func (s *stand) told(want ...string) {
+	s.t.Helper()
+	wardentest.Says(s.t, s.stderr(), want...)
+}
+
+// times fails the test where stderr does not say this n times.
+func (s *stand) times(n int, text string) {
+	s.t.Helper()
+	if got := strings.Count(s.stderr(), text); got != n {
+		s.t.Errorf("%q is said %d times, want %d\n%s", text, got, n, s.stderr())
+	}
+}
+
+// does fails the test where another action is in flight than this, "" for none.
+func (s *stand) does(want event.Action) {
+	s.t.Helper()
+	got := event.Action("")
+	if f := s.acts.InFlight(); f != nil {
+		got = f.Decision.Action
+	}
+	if got != want {
+		s.t.Fatalf("%q is in flight, want %q", got, want)
+	}
+}
+
+// doesNot fails the test where this action is in flight.
+func (s *stand) doesNot(what event.Action) {
+	s.t.Helper()
+	if f := s.acts.InFlight(); f != nil && f.Decision.Action == what {
+		s.t.Fatalf("%s is in flight", what)
+	}
+}
+
+// last returns the last event of a name, an empty one where there is none.
+func (s *stand) last(name event.Name) (last map[string]any) {
+	s.t.Helper()
+	for _, last = range named(s.events(), name) {
+	}
+	return last
+}
+
+// only returns the event of a name that there is once.
+func only(t *testing.T, all []map[string]any, name event.Name) map[string]any {
+	t.Helper()
+	some := named(all, name)
+	if len(some) != 1 {
+		t.Fatalf("%d events %s, want one: %v", len(some), name, some)
+	}
+	return some[0]
+}
+
+// has fails the test where an event has other values than these: a name, a value, and so on.
+func has(t *testing.T, e map[string]any, fields ...any) {
+	t.Helper()
+	for i := 0; i < len(fields); i += 2 {
+		if got := e[fields[i].(string)]; got != fields[i+1] {
+			t.Errorf("%s is %v, want %v: %v", fields[i], got, fields[i+1], e)
+		}
+	}
+}
+
 // events closes the stream and returns what was written to it.
 func (s *stand) events() []map[string]any {
 	s.t.Helper()
 	s.tell.CloseStream(10 * time.Second)
 	f, err := os.Open(s.Settings.Events)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	defer f.Close()
 	var all []map[string]any
 	for sc := bufio.NewScanner(f); sc.Scan(); {
@@ -197,7 +256,7 @@ func named(all []map[string]any, name event.Name) []map[string]any {
 	return some
 }
 
-// said returns the lines that went to stderr.
+// stderr returns the lines that went there.
 func (s *stand) stderr() string {
 	var b strings.Builder
 	for _, line := range s.lines.all {
@@ -212,16 +271,12 @@ func (s *stand) trainer(anon rss.Bytes, workers ...int) rss.ProcID {
 	s.t.Helper()
 	pid := os.Getpid()
 	start, err := proctree.StartTime("/proc", pid)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	s.fs.Put(rsstest.Process{PID: pid, Parent: theCommand, Start: start, Comm: "python", Anon: anon})
 	id := rss.ProcID{PID: pid, Start: start}
 	s.file("hello", id, fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":%d,"torch":"1.13.0","can_recycle":true}`, pid, start, theCommand))
 	list, err := json.Marshal(workers)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	s.log(id, fmt.Sprintf(`"what":"iter","n":1,"kind":"map","persistent":true,"num_workers":%d,"start":"fork","can_recycle":true,"workers":%s`, len(workers), list))
 	return id
 }
@@ -229,9 +284,7 @@ func (s *stand) trainer(anon rss.Bytes, workers ...int) rss.ProcID {
 func (s *stand) file(kind string, id rss.ProcID, text string) {
 	s.t.Helper()
 	name := filepath.Join(s.Settings.Dir, fmt.Sprintf("%s.%d.%d", kind, id.PID, id.Start))
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // log has the trainer report something.
@@ -239,9 +292,7 @@ func (s *stand) log(id rss.ProcID, fields string) {
 	s.t.Helper()
 	name := filepath.Join(s.Settings.Dir, fmt.Sprintf("log.%d.%d", id.PID, id.Start))
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	defer f.Close()
 	now := float64(time.Now().Add(time.Second).UnixNano()) / 1e9
 	if _, err := fmt.Fprintf(f, `{"t":%f,"pid":%d,%s}`+"\n", now, id.PID, fields); err != nil {
@@ -252,9 +303,7 @@ func (s *stand) log(id rss.ProcID, fields string) {
 // withLoader gives the watcher a run directory.
 func withLoader(t *testing.T) func(*Options) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	return func(o *Options) { o.Settings.Dir = dir }
 }
 

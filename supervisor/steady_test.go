@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // steadyJob is a training that does not grow, in a cgroup: a trainer that has built
@@ -69,9 +70,7 @@ func (j *steadyJob) obey() {
 			Worker int
 		}
 	}
-	if err := json.Unmarshal(data, &c); err != nil {
-		j.t.Fatal(err)
-	}
+	wardentest.NoError(j.t, json.Unmarshal(data, &c))
 	for _, r := range c.Recycle {
 		k := slices.Index(j.staff, r.Worker)
 		if r.ID <= j.answered || k < 0 {

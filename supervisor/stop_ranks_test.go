@@ -40,9 +40,7 @@ func TestStopOfAnotherRanksStep(t *testing.T) {
 	s.uses("1", 10)
 	s.full()
 	s.full()
-	if want := "stopped step 46.1\n"; !strings.Contains(s.stderr(), want) {
-		t.Errorf("%q is not in\n%s", want, s.stderr())
-	}
+	s.told("stopped step 46.1\n")
 	if !running(ours) {
 		t.Error("ours was ended")
 	}
@@ -93,7 +91,5 @@ func TestEndBesideStopOfOthers(t *testing.T) {
 	if o := named(all, event.NameOutcome); len(o) != 1 || o[0]["ok"] != false || o[0]["reason"] != string(event.ReasonVanished) {
 		t.Errorf("outcomes %v", o)
 	}
-	if last := all[len(all)-1]; last["by"] != "command" || last["signal"] != "SIGKILL" {
-		t.Errorf("%v", last)
-	}
+	has(t, all[len(all)-1], "by", "command", "signal", "SIGKILL")
 }

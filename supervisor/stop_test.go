@@ -131,17 +131,13 @@ func TestStopSparesExtern(t *testing.T) {
 	j.ends(deaf)
 	j.full()
 	j.full()
-	if j.acts.InFlight() != nil {
-		t.Error("the stop waits for what it must not touch")
-	}
+	j.does("")
 	for name, c := range map[string]*exec.Cmd{"shell": shell, "in the shell": inShell, "orphan": orphan} {
 		if !running(c) {
 			t.Errorf("%s was ended", name)
 		}
 	}
-	if want := "stopped job 46 but for step extern"; !strings.Contains(j.stderr(), want) {
-		t.Errorf("%q is not in\n%s", want, j.stderr())
-	}
+	j.told("stopped job 46 but for step extern")
 	if err := j.acts.Kill(shellID, unix.SIGTERM); err == nil || errors.Is(err, unix.ESRCH) {
 		t.Errorf("a signal by another way: %v", err)
 	}
@@ -179,14 +175,10 @@ func TestStopWithoutProcess(t *testing.T) {
 	if j.acts.InFlight() != nil || j.tell.Sum.Stopped {
 		t.Error("something was stopped")
 	}
-	for _, want := range []string{
+	j.told(
 		"stop failed: the process has ended (no task of job 46 but for step extern)\n",
 		"signal=USR2 skipped: the process has ended\n",
-	} {
-		if !strings.Contains(j.stderr(), want) {
-			t.Errorf("%q is not in\n%s", want, j.stderr())
-		}
-	}
+	)
 }
 
 // TestStopOfOneStep: what one step's limit asks for is done to that step.
@@ -221,9 +213,7 @@ func TestStopOfOneStep(t *testing.T) {
 	if !running(zero) || j.acts.InFlight() != nil || j.tell.Sum.Stopped {
 		t.Errorf("the other step, flight %v, stopped %v", j.acts.InFlight(), j.tell.Sum.Stopped)
 	}
-	if want := "stopped step 46.1\n"; !strings.Contains(j.stderr(), want) {
-		t.Errorf("%q is not in\n%s", want, j.stderr())
-	}
+	j.told("stopped step 46.1\n")
 	// The other step is watched on.
 	j.later(2 * time.Minute)
 	j.uses("0", 950)

@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/wake"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -121,9 +122,7 @@ func (s *stand) runs(pid int, program string) {
 	s.t.Helper()
 	name := s.fs.Path(fmt.Sprintf("proc/%d/exe", pid))
 	_ = os.Remove(name) // it may not be there
-	if err := os.Symlink(program, name); err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, os.Symlink(program, name))
 }
 
 // is writes a process of the made-up tree with its name and program.

@@ -15,46 +15,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
-func TestTrimByPtraceStopsBelowTheRung(t *testing.T) {
-	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB) // 900 of 1000 MiB, and 800 is enough
-	s.open(s.holder.begin)
-	if s.acts.InFlight() == nil || s.acts.InFlight().Decision.Action != event.ActionTrim {
-		t.Fatalf("in flight %+v, want a trim", s.acts.InFlight())
-	}
-	s.plans()
-	ms := time.Millisecond
-	left := 500 * rss.MiB
-	for n, stop := range []time.Duration{ms, 3 * ms, ms} {
-		r := s.wanted()
-		if r.PID != worker2 || r.Lo != address(worker2, n) || r.Start != 1<<40 {
-			t.Fatalf("request %d is %+v, want the next piece of the larger one", n, r)
-		}
-		left -= 50 * rss.MiB
-		s.gives(r, left, stop)
-	}
-	if s.acts.InFlight() != nil || s.acts.Ladder.InFlight() != 0 || len(s.holder.trims) > 0 {
-		t.Fatalf("in flight %+v with %v at the holder: 750 MiB are enough", s.acts.InFlight(), s.holder.trims)
-	}
-	all := s.events()
-	o := named(all, event.NameOutcome)
-	if len(o) != 1 || o[0]["ok"] != true || o[0]["freed_bytes"] != float64(150*rss.MiB) || o[0]["stopped_s"] != 0.003 {
-		t.Fatalf("outcomes %v", o)
-	}
-	if want := "1 process gave back 150 MiB of mapped pages, stopped for 3.0 ms at most"; o[0]["detail"] != want {
-		t.Errorf("detail %q, want %q", o[0]["detail"], want)
-	}
-	e := byPtrace(all)
-	if len(e) != 1 || e[0]["what"] != "trimmed" || e[0]["pid"] != float64(worker2) || e[0]["freed_bytes"] != float64(150*rss.MiB) || e[0]["stopped_s"] != 0.003 {
-		t.Errorf("loader events %v", e)
-	}
-	if trims := s.tell.Sum.Saved.Sum(event.ActionTrim); trims.Worked != 1 || trims.Freed != 150*rss.MiB || s.leftBy(worker2) == 1 {
-		t.Errorf("summary %+v, left %v: there is more to take", s.tell.Sum, s.leftBy(worker2))
-	}
-	if !strings.Contains(s.stderr(), "trimmed 1 process, freed 150 MiB, each stopped for 3.0 ms") {
-		t.Errorf("said:\n%s", s.stderr())
-	}
-}
-
 // TestTrimByPtraceLooksBeforeItIsContent: what was resident is an estimate, and
 // others grow.
 func TestTrimByPtraceLooksBeforeItIsContent(t *testing.T) {
@@ -88,9 +48,7 @@ func TestTrimByPtraceGoesOnToTheNext(t *testing.T) {
 	if s.acts.InFlight() != nil {
 		s.full()
 	}
-	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
-		t.Fatalf("in flight %+v", s.acts.InFlight())
-	}
+	s.doesNot(event.ActionTrim)
 	if left := s.leftBy(worker2); left != 1 {
 		t.Errorf("left %v: all was taken, and 2 MiB touched again", left)
 	}
@@ -115,9 +73,7 @@ func TestTrimByPtraceUnanswered(t *testing.T) {
 	r := s.wanted()
 	s.later(action.TakeDeadline)
 	s.full()
-	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
-		t.Fatalf("in flight %+v", s.acts.InFlight())
-	}
+	s.doesNot(event.ActionTrim)
 	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonTimeout {
 		t.Errorf("then: %+v", h)
 	}
@@ -150,9 +106,7 @@ func TestPlanThatHangs(t *testing.T) {
 	}
 	s.later(action.TrimDeadline)
 	s.full()
-	if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
-		t.Fatalf("in flight %+v", s.acts.InFlight())
-	}
+	s.doesNot(event.ActionTrim)
 	if h := s.can(event.ActionTrim, s.user()); h.OK || h.Reason != event.ReasonTimeout {
 		t.Errorf("while it hangs: %+v", h)
 	}
@@ -210,9 +164,7 @@ func TestHookIsAskedFirst(t *testing.T) {
 			if c.more {
 				s.plans()
 			}
-			if s.acts.InFlight() != nil && s.acts.InFlight().Decision.Action == event.ActionTrim {
-				t.Errorf("in flight %+v", s.acts.InFlight())
-			}
+			s.doesNot(event.ActionTrim)
 			if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[0]["ok"] != true {
 				t.Errorf("outcomes %v", o)
 			}
