@@ -8,7 +8,7 @@
 // meet the same machine; what is watched for a minute is watched at the same time. What
 // follows from the runs is in lines that begin with #, with its goal if it has one. A missed
 // goal is no error: figures of one machine prove nothing on another. -short takes few and
-// short runs, which only show that all works. A comment at each function says what it measures; those of the readers alone are run by go test ./rss/... -bench .
+// short runs, which only show that all works. A comment at each function says what it measures.
 //
 // What not to conclude: SumRSS, procfs with PIDs known and the C loop do less than psutil:
 // they do not look for new processes. A full look lists /proc only where something was

@@ -222,17 +222,40 @@ func (s *Sample) Find(pid int) *Proc {
 // the copying of what fork shares (Python's reference counts); clean pages are
 // files being mapped.
 type Parts struct {
-	RSS, PSS                                             Bytes
-	SharedClean, SharedDirty, PrivateClean, PrivateDirty Bytes // RSS is their sum
+	RSS, PSS, SharedDirty, PrivateDirty Bytes
 	// Anonymous is what of RSS belongs to no file, copies of file pages included.
 	Anonymous Bytes
-	// Swap is what was swapped out, and SwapPSS this process's share of it.
-	Swap, SwapPSS Bytes
-	// PSSAnon, PSSFile and PSSShmem add up to PSS. Since Linux 5.3: Split is
-	// false, and they are 0, before.
-	PSSAnon, PSSFile, PSSShmem Bytes
-	Split                      bool
+	// PSSAnon and PSSFile are parts of PSS. Since Linux 5.3: Split is false, and they are 0,
+	// before.
+	PSSAnon, PSSFile Bytes
+	Split            bool
 
 	At   time.Duration // when, on the clock of Sample.Mono
 	Cost time.Duration // processor time of the reading, mmap_lock held for nearly all of it
+}
+
+// MappedFile is all mappings of one file in one way.
+type MappedFile struct {
+	Path   string // as the process's mount namespace names it
+	Kind   string // what it is, as its name tells
+	Shared bool   // MAP_SHARED
+	RSS    Bytes
+}
+
+// The kinds of [MappedFile]. FileShm is in memory and no file of a disk: trimming gives nothing
+// back of it.
+const (
+	FileArrow   = "arrow"   // *.arrow, *.feather, *.ipc, *.parquet: pyarrow maps them private and read-only
+	FileLibrary = "library" // *.so, *.so.N, and all that is mapped executable
+	FileShm     = "shm"     // /dev/shm, memfd, System V, MAP_SHARED without a file
+	FileDevice  = "device"  // /dev, /dev/shm aside
+	FileOther   = "other"
+)
+
+// MappedFiles is what a process has mapped of files.
+type MappedFiles struct {
+	// Largest are the 8 files with the largest RSS, libraries left out. Mapped
+	// both shared and private, a file is two.
+	Largest []MappedFile
+	Sums    []MappedFile // all of them, libraries too, by kind and Shared, without a Path
 }

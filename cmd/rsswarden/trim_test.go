@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/trim/once"
 )
 
 // TestTrimReport: what comes rarely, and names that steer terminals.
 func TestTrimReport(t *testing.T) {
-	resident := func(file rss.Bytes) *proctree.Resident { return &proctree.Resident{RSS: rss.GiB + file, File: file} }
+	resident := func(file rss.Bytes) *rss.Proc { return &rss.Proc{RSS: rss.GiB + file, File: file} }
 	r := trimReport{Result: once.Result{
 		Targets: []*once.Target{
 			{ID: rss.ProcID{PID: 11}, Comm: "\x1b[31m\nx\ty", Planned: true, Mapped: 2 * rss.GiB, Before: resident(2 * rss.GiB), After: resident(rss.GiB),

@@ -52,21 +52,10 @@ func CostOf(proc string, pid int) (Cost, error) {
 	}
 	for _, tid := range tids {
 		if b, err := t.read(tid, "status"); err == nil {
-			c.Wakeups += parseWakeups(b)
+			w, _ := field(namedLine(b, "voluntary_ctxt_switches"))
+			n, _ := number(w) // 0 where it is not there
+			c.Wakeups += n
 		}
 	}
 	return c, nil
-}
-
-// parseWakeups reads voluntary_ctxt_switches, 0 where it is not there.
-func parseWakeups(b []byte) uint64 {
-	for len(b) > 0 {
-		var name, value []byte
-		if name, value, b = cutNamed(b); string(name) == "voluntary_ctxt_switches" {
-			w, _ := field(value)
-			n, _ := number(w)
-			return n
-		}
-	}
-	return 0
 }

@@ -27,12 +27,3 @@ func TestCostOfThisProcess(t *testing.T) {
 		t.Errorf("of no process: %v", err)
 	}
 }
-
-func TestParseWakeups(t *testing.T) {
-	if n := parseWakeups([]byte("nonvoluntary_ctxt_switches:\t9\nvoluntary_ctxt_switches:\t42\n")); n != 42 {
-		t.Error(n)
-	}
-	if n := parseWakeups([]byte("Name:\tx\nvoluntary_ctxt")); n != 0 {
-		t.Error(n)
-	}
-}

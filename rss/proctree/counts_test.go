@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -183,34 +182,6 @@ func TestCountLimits(t *testing.T) {
 	}
 }
 
-func BenchmarkCounts(b *testing.B) {
-	c := NewCounter("/proc")
-	defer c.Close()
-	me := rss.ProcID{PID: os.Getpid()}
-	for _, n := range []int{0, 30000} {
-		undo, err := rsstest.MapMany(n)
-		if err != nil {
-			b.Skip(err)
-		}
-		b.Run(fmt.Sprintf("maps%d", n), func(b *testing.B) {
-			for b.Loop() {
-				if _, err := c.Maps(me); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		undo()
-	}
-	b.Run("descriptors", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := c.Descriptors(me); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 func TestNodeTasks(t *testing.T) {
 	fs := rsstest.Empty(t)
 	tasks := NewTasks(fs.Proc)
@@ -319,26 +290,4 @@ func TestUserTasksAsTheKernelCounts(t *testing.T) {
 			t.Errorf("with a limit of %d for the shell and what it forks: %v, %s", n.N+more, err, out)
 		}
 	}
-}
-
-func BenchmarkTasks(b *testing.B) {
-	b.Run("node", func(b *testing.B) {
-		t := NewTasks("/proc")
-		defer t.Close()
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := t.Read(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("user", func(b *testing.B) {
-		c := NewCounter("/proc")
-		defer c.Close()
-		for b.Loop() {
-			if _, err := c.UserTasks(0); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,41 +85,25 @@ type owner struct {
 // parseOwner reads Tgid, Uid (real, effective, saved, file system), Threads and CapEff, which
 // alone may be missing.
 func parseOwner(b []byte) (o owner, err error) {
-	there := 0
-	into := func(value []byte, to ...*int) {
-		for _, to := range to {
-			var w []byte
-			w, value = field(value)
-			n, ok := number(w)
-			if !ok || n > 1<<32 {
-				err = errMalformed
-			}
-			*to = int(n)
+	uids := namedLine(b, "Uid")
+	_, effective, _ := bytes.Cut(bytes.TrimLeft(uids, "\t "), []byte("\t"))
+	for _, f := range []struct {
+		value []byte
+		to    *int
+	}{{namedLine(b, "Tgid"), &o.process}, {uids, &o.uid}, {effective, &o.euid}, {namedLine(b, "Threads"), &o.threads}} {
+		w, _ := field(f.value)
+		n, ok := number(w)
+		if !ok || n > 1<<32 {
+			return o, errMalformed
 		}
-		there++
+		*f.to = int(n)
 	}
-	for len(b) > 0 {
-		var name, value []byte
-		name, value, b = cutNamed(b)
-		switch string(name) {
-		case "Tgid":
-			into(value, &o.process)
-		case "Uid":
-			into(value, &o.uid, &o.euid)
-		case "Threads":
-			into(value, &o.threads)
-		case "CapEff":
-			w, _ := field(value)
-			caps, bad := strconv.ParseUint(string(w), 16, 64)
-			if o.caps = caps; bad != nil {
-				err = errMalformed
-			}
+	if w, _ := field(namedLine(b, "CapEff")); len(w) > 0 {
+		if o.caps, err = strconv.ParseUint(string(w), 16, 64); err != nil {
+			return o, errMalformed
 		}
 	}
-	if there != 3 {
-		err = errMalformed
-	}
-	return o, err
+	return o, nil
 }
 
 // Environ returns the variables of a process that keep returns true for, as it

@@ -6,29 +6,9 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/prometheus/procfs"
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
-
-// ResidentLimit returns the soft RLIMIT_RSS of a process in bytes, by
-// /proc/PID/limits; RLIM_INFINITY, all ones, where there is none. Linux does
-// not enforce it: slurmstepd leaves the step's memory there.
-func ResidentLimit(proc string, pid int) (uint64, error) {
-	fs, err := procfs.NewFS(proc)
-	var p procfs.Proc
-	if err == nil {
-		p, err = fs.Proc(pid)
-	}
-	var l procfs.ProcLimits
-	if err == nil {
-		l, err = p.Limits()
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the limits of process %d: %w", pid, err)
-	}
-	return l.ResidentSet, nil
-}
 
 // Limits reads /proc/PID/limits (proc_pid_limits(5)) once. It needs no privilege.
 // Its error is [Vanished] where there is no such PID.
@@ -50,37 +30,28 @@ func Limits(proc string, pid int) (rss.ResourceLimits, error) {
 
 // parseResourceLimits reads /proc/PID/limits: a name of several words, the soft
 // limit, the hard one, the unit. A line that is not there is no limit.
-func parseResourceLimits(b []byte) (rss.ResourceLimits, error) {
-	none := rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: rss.Unlimited}
-	l := none
-	found := false
-	for len(b) > 0 {
-		var line []byte
-		line, b = cutLine(b)
-		for _, want := range [...]struct {
-			name string
-			to   *uint64
-		}{
-			{"Max address space ", (*uint64)(&l.AddressSpace)},
-			{"Max locked memory ", (*uint64)(&l.LockedMemory)},
-			{"Max processes ", &l.Tasks},
-			{"Max open files ", &l.Descriptors},
-		} {
-			rest, ok := bytes.CutPrefix(line, []byte(want.name))
+func parseResourceLimits(b []byte) (l rss.ResourceLimits, err error) {
+	to := map[string]*uint64{
+		"Max address space ": (*uint64)(&l.AddressSpace), "Max locked memory ": (*uint64)(&l.LockedMemory),
+		"Max resident set ": (*uint64)(&l.Resident), "Max processes ": &l.Tasks, "Max open files ": &l.Descriptors,
+	}
+	for _, n := range to {
+		*n = rss.Unlimited
+	}
+	err = errMalformed // until one was found
+	for line := range bytes.Lines(b) {
+		for name, n := range to {
+			rest, ok := bytes.CutPrefix(line, []byte(name))
 			if !ok {
 				continue
 			}
-			found = true
-			w, _ := field(rest)
-			if string(w) == "unlimited" {
-				*want.to = rss.Unlimited
-			} else if *want.to, ok = number(w); !ok || w[0] == '-' {
-				return none, errMalformed
+			err = nil
+			if w, _ := field(rest); string(w) != "unlimited" {
+				if *n, ok = number(w); !ok || w[0] == '-' {
+					return l, errMalformed
+				}
 			}
 		}
 	}
-	if !found {
-		return none, errMalformed
-	}
-	return l, nil
+	return l, err
 }

@@ -28,10 +28,6 @@ import (
 type PSSBudget struct {
 	// Share is the part of a core that the readings may take; 0 means 0.01.
 	Share float64
-	// Largest is the RSS above which a process is not read that never was in
-	// pieces; 0 means 64 GiB, about a second under its mmap_lock if all of it is
-	// one mapping.
-	Largest rss.Bytes
 
 	procs []rss.Proc
 	total rss.Bytes // RSS of them all
@@ -87,6 +83,9 @@ const (
 	// however much share there is left.
 	crowd  = 50 * rss.GiB
 	seldom = time.Minute
+	// largest is the RSS above which a process is not read that never was in pieces: about a
+	// second under its mmap_lock if all of it is one mapping.
+	largest = 64 * rss.GiB
 	// stale is the age at which a process that has not moved counts as if all
 	// of it had; older ones count more, so that each comes round.
 	stale = 2 * time.Minute
@@ -378,10 +377,7 @@ func (s stretch) most() rss.Bytes {
 // forbid settles whether the process may be read at all, and keeps the reason where it
 // may not.
 func (b *PSSBudget) forbid(e *pssEntry) {
-	size, largest := e.now.RSS, b.Largest
-	if largest == 0 {
-		largest = 64 * rss.GiB
-	}
+	size := e.now.RSS
 	long, unread := e.longest.at(size), e.longest.size == 0
 	e.forbidden = long > longestHold && e.longs > 1 || unread && size > largest
 	if !e.forbidden || e.told {

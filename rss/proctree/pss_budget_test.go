@@ -60,8 +60,8 @@ func TestBudgetSmallOnesAtOnce(t *testing.T) {
 }
 
 func TestBudgetOrder(t *testing.T) {
-	b := PSSBudget{Largest: 8 * rss.GiB}
-	procs := []rss.Proc{proc(1, rss.MiB), proc(2, rss.GiB), proc(3, 9*rss.GiB), proc(4, 0)}
+	var b PSSBudget
+	procs := []rss.Proc{proc(1, rss.MiB), proc(2, rss.GiB), proc(3, 65*rss.GiB), proc(4, 0)}
 	b.Update(procs)
 	done := func(want int, now time.Duration, err error) {
 		t.Helper()

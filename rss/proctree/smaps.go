@@ -53,17 +53,14 @@ func (r *Reader) Parts(id rss.ProcID) (p rss.Parts, err error) {
 	return p, err
 }
 
-// parseParts reads /proc/PID/smaps_rollup: a line with addresses, then "Name:
-// value kB" lines. procfs does not know the Pss_ lines.
-func parseParts(b []byte) (rss.Parts, error) {
-	var p rss.Parts
+// parseParts reads /proc/PID/smaps_rollup: a line with addresses, then "Name: value kB" lines.
+func parseParts(b []byte) (p rss.Parts, err error) {
 	if len(b) == 0 {
 		return p, errGone // it has no memory any more
 	}
 	there, ok := readSizes(b, []sizeField{
-		{"Rss", &p.RSS}, {"Pss", &p.PSS}, {"Pss_Anon", &p.PSSAnon}, {"Pss_File", &p.PSSFile}, {"Pss_Shmem", &p.PSSShmem},
-		{"Shared_Clean", &p.SharedClean}, {"Shared_Dirty", &p.SharedDirty}, {"Private_Clean", &p.PrivateClean},
-		{"Private_Dirty", &p.PrivateDirty}, {"Anonymous", &p.Anonymous}, {"Swap", &p.Swap}, {"SwapPss", &p.SwapPSS},
+		{"Rss", &p.RSS}, {"Pss", &p.PSS}, {"Pss_Anon", &p.PSSAnon}, {"Pss_File", &p.PSSFile},
+		{"Shared_Dirty", &p.SharedDirty}, {"Private_Dirty", &p.PrivateDirty}, {"Anonymous", &p.Anonymous},
 	})
 	const rssAndPSS, pssAnon = 1<<0 | 1<<1, 1 << 2
 	if !ok || there&rssAndPSS != rssAndPSS {
@@ -93,15 +90,15 @@ func (r *Reader) PSSInPieces(id rss.ProcID) (p rss.PSS, err error) {
 
 // MappedFiles reads which files a process has mapped from /proc/PID/smaps
 // (proc_pid_smaps(5)), a mapping at a time. It costs what [Reader.PSSInPieces]
-// does, and waits for mmap_lock as that: call it on a side goroutine. An error
-// comes with the Cost of what was read without a result. Memory is bounded, however many
-// mappings there are.
-func (r *Reader) MappedFiles(id rss.ProcID) (m MappedFiles, err error) {
-	m.Cost, err = r.readSmaps(id, func(f smapsFile) (err error) {
-		m, err = sumMapped(f)
+// does, and waits for mmap_lock as that: call it on a side goroutine. The cost comes with an
+// error, too. Memory is bounded, however many mappings there are.
+func (r *Reader) MappedFiles(id rss.ProcID) (m rss.MappedFiles, cost time.Duration, err error) {
+	cost, err = r.readSmaps(id, func(f smapsFile) error {
+		s, err := sumMapped(f)
+		m = s.result()
 		return err
 	})
-	return m, err
+	return m, cost, err
 }
 
 func (r *Reader) readSmaps(id rss.ProcID, read func(smapsFile) error) (cost time.Duration, err error) {
@@ -162,11 +159,11 @@ type smapsFile interface {
 	io.ReaderAt
 }
 
-// readPieces hands all of smaps to add, piece by piece, and tells the longest
-// that a read held mmap_lock.
-func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
+// readRecords hands each record of smaps to take, and tells the longest that a read held
+// mmap_lock.
+func readRecords(f smapsFile, take func(*smapsRecord)) (held time.Duration, err error) {
+	p := smapsParser{take: take}
 	buf := make([]byte, piece)
-	var held time.Duration
 	asked, before := time.Now(), procfile.ThreadTime()
 	timed := func(last bool) {
 		if last || time.Since(asked) >= window {
@@ -177,7 +174,7 @@ func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
 	for {
 		n, err := f.Read(buf)
 		timed(false)
-		add(buf[:n])
+		p.add(buf[:n])
 		if err == io.EOF {
 			break
 		}
@@ -194,15 +191,18 @@ func readPieces(f smapsFile, add func([]byte)) (time.Duration, error) {
 		return 0, err
 	}
 	timed(true)
+	p.finish()
+	if p.bad || p.maps == 0 || len(p.line) > 0 {
+		return 0, errMalformed // cut, or nonsense
+	}
 	return held, nil
 }
 
 // smapsRecord is what smaps says of one mapping.
 type smapsRecord struct {
-	perms          [4]byte // "rw-p"
-	path           []byte  // empty for anonymous memory; valid until the next record
-	size, rss, pss rss.Bytes
-	anon           rss.Bytes // of rss
+	perms          [4]byte   // "rw-p"
+	path           []byte    // empty for anonymous memory; valid until the next record
+	rss, pss, anon rss.Bytes // anon is of rss
 	seen           int       // Rss and Pss lines
 }
 
@@ -220,18 +220,13 @@ type smapsParser struct {
 const maxPathLine = 4096 + 128
 
 func (p *smapsParser) add(b []byte) {
-	for len(b) > 0 {
-		i := bytes.IndexByte(b, '\n')
-		part, rest := b, []byte(nil)
-		if i >= 0 {
-			part, rest = b[:i], b[i+1:]
-		}
-		p.line = append(p.line, part[:min(len(part), maxPathLine-len(p.line))]...)
-		if i >= 0 {
+	for part := range bytes.Lines(b) {
+		text, ended := bytes.CutSuffix(part, []byte("\n"))
+		p.line = append(p.line, text[:min(len(text), maxPathLine-len(p.line))]...)
+		if ended {
 			p.parse(p.line)
 			p.line = p.line[:0]
 		}
-		b = rest
 	}
 }
 
@@ -239,8 +234,6 @@ func (p *smapsParser) parse(line []byte) {
 	word, rest := field(line)
 	var to *rss.Bytes
 	switch string(word) {
-	case "Size:":
-		to = &p.now.size
 	case "Rss:":
 		to = &p.now.rss
 		p.now.seen++
@@ -255,12 +248,9 @@ func (p *smapsParser) parse(line []byte) {
 		}
 		return
 	}
-	n, ok := kilobytes(rest)
-	if !ok || p.maps == 0 {
-		p.bad = true
-		return
-	}
-	*to = n
+	var ok bool
+	*to, ok = kilobytes(rest)
+	p.bad = p.bad || !ok || p.maps == 0
 }
 
 func (p *smapsParser) begin(line []byte) {
@@ -288,120 +278,34 @@ func (p *smapsParser) finish() {
 	}
 }
 
-// done takes the last record; false where the file was cut or is nonsense.
-func (p *smapsParser) done() bool {
-	p.finish()
-	return !p.bad && p.maps > 0 && len(p.line) == 0
-}
-
-// smapsSum adds up smaps. Hugetlb pages are in neither Rss nor Pss.
-//
-// Of a mapping smaps has no Pss_Anon and Pss_File: of Pss as large a part is taken for
-// anonymous as of Rss, and the rest is a file's where one is mapped.
-type smapsSum struct {
-	smapsParser
-	rss, pss  rss.Bytes
-	anon      rss.Bytes // of rss
-	own, file rss.Bytes // of pss
-}
-
-func newSmapsSum() *smapsSum {
-	s := new(smapsSum)
-	s.take = s.count
-	return s
-}
-
-func (s *smapsSum) count(r *smapsRecord) {
-	if s.rss+r.rss < r.rss || s.pss+r.pss < r.pss {
-		s.bad = true
-		return
+// sumSmaps adds up smaps. Hugetlb pages are in neither Rss nor Pss. Of a mapping smaps has no
+// Pss_Anon and Pss_File: of Pss as large a part is taken for anonymous as of Rss, and the rest
+// is a file's where one is mapped.
+func sumSmaps(f smapsFile) (rss.PSS, error) {
+	p := rss.PSS{Split: true}
+	held, err := readRecords(f, func(r *smapsRecord) {
+		anon := min(r.anon, r.rss)
+		own := r.pss.Scale(anon.Of(r.rss))
+		p.RSS, p.PSS, p.Anon, p.Mapped = p.RSS+r.rss, p.PSS+r.pss, p.Anon+own, p.Mapped+r.rss-anon
+		if isFile(r.path) {
+			p.File += r.pss - own
+		}
+	})
+	if err != nil {
+		return rss.PSS{}, err
 	}
-	anon := min(r.anon, r.rss)
-	own := r.pss.Scale(anon.Of(r.rss))
-	s.rss, s.pss, s.anon, s.own = s.rss+r.rss, s.pss+r.pss, s.anon+anon, s.own+own
-	if isFile(r.path) {
-		s.file += r.pss - own
-	}
+	p.Held = held
+	return p, nil
 }
 
 // isFile says that a file is mapped, and no shared memory or device.
 func isFile(path []byte) bool {
-	if len(path) == 0 || path[0] != '/' {
-		return false
-	}
 	for _, no := range []string{"/dev/", "/memfd:", "/SYSV"} {
 		if bytes.HasPrefix(path, []byte(no)) {
 			return false
 		}
 	}
-	return true
-}
-
-func sumSmaps(f smapsFile) (rss.PSS, error) {
-	s := newSmapsSum()
-	held, err := readPieces(f, s.add)
-	if err != nil {
-		return rss.PSS{}, err
-	}
-	if !s.done() {
-		return rss.PSS{}, errMalformed
-	}
-	return rss.PSS{PSS: s.pss, RSS: s.rss, Held: held, Anon: s.own, File: s.file, Mapped: s.rss.Sub(s.anon), Split: true}, nil
-}
-
-// MappedSize is what mappings of files have together, in bytes.
-type MappedSize struct {
-	Mappings int
-	Size     rss.Bytes // of address space
-	RSS, PSS rss.Bytes
-	// Anon is what of RSS is the process's own copy: pages of a private mapping
-	// that were written. They can't be trimmed.
-	Anon rss.Bytes
-}
-
-func (s *MappedSize) add(t MappedSize) {
-	s.Mappings += t.Mappings
-	s.Size, s.RSS, s.PSS, s.Anon = s.Size+t.Size, s.RSS+t.RSS, s.PSS+t.PSS, s.Anon+t.Anon
-}
-
-type MappedFile struct {
-	Path     string // as the process's mount namespace names it
-	Kind     FileKind
-	Shared   bool // MAP_SHARED
-	Writable bool // one mapping at least is
-	MappedSize
-}
-
-type MappedKind struct {
-	Kind             FileKind
-	Shared, Writable bool
-}
-
-type MappedFiles struct {
-	// Largest are the 8 files with the largest RSS, libraries left out. Mapped
-	// both shared and private, a file is two.
-	Largest []MappedFile
-	By      map[MappedKind]MappedSize // all of them, libraries too
-	Cost    time.Duration             // processor time of the reading
-}
-
-func sumMapped(f smapsFile) (MappedFiles, error) {
-	s := newMappedSum()
-	if _, err := readPieces(f, s.add); err != nil {
-		return MappedFiles{}, err
-	}
-	return s.result()
-}
-
-// result is what was added up, unless it was cut or is nonsense.
-func (s *mappedSum) result() (MappedFiles, error) {
-	if !s.done() {
-		return MappedFiles{}, errMalformed
-	}
-	for _, f := range s.sorted()[:min(len(s.files), maxLargest)] {
-		s.out.Largest = append(s.out.Largest, *f)
-	}
-	return s.out, nil
+	return bytes.HasPrefix(path, []byte("/"))
 }
 
 const (
@@ -409,21 +313,14 @@ const (
 	maxLargest = 8
 )
 
-type mappedSum struct {
-	smapsParser
-	files map[fileKey]*MappedFile
-	out   MappedFiles
-}
+// mappedSum adds up the mappings of files: of each file and way, and of each kind and way,
+// which are those without a path.
+type mappedSum struct{ files, kinds map[rss.MappedFile]rss.Bytes }
 
-type fileKey struct {
-	path   string
-	shared bool
-}
-
-func newMappedSum() *mappedSum {
-	s := &mappedSum{files: map[fileKey]*MappedFile{}, out: MappedFiles{By: map[MappedKind]MappedSize{}}}
-	s.take = s.count
-	return s
+func sumMapped(f smapsFile) (*mappedSum, error) {
+	s := &mappedSum{files: map[rss.MappedFile]rss.Bytes{}, kinds: map[rss.MappedFile]rss.Bytes{}}
+	_, err := readRecords(f, s.count)
+	return s, err
 }
 
 func (s *mappedSum) count(r *smapsRecord) {
@@ -431,89 +328,61 @@ func (s *mappedSum) count(r *smapsRecord) {
 		return // anonymous, [heap], anon_inode:…
 	}
 	path := strings.TrimSuffix(string(r.path), " (deleted)")
-	kind := MappedKind{fileKind(path), r.perms[3] == 's', r.perms[1] == 'w'}
-	if r.perms[2] == 'x' && kind.Kind == FileOther {
-		kind.Kind = FileLibrary
+	kind := rss.MappedFile{Kind: fileKind(path), Shared: r.perms[3] == 's'}
+	if r.perms[2] == 'x' && kind.Kind == rss.FileOther {
+		kind.Kind = rss.FileLibrary
 	}
-	size := MappedSize{1, r.size, r.rss, r.pss, r.anon}
-	sum := s.out.By[kind]
-	sum.add(size)
-	s.out.By[kind] = sum
-	if kind.Kind == FileLibrary {
+	s.kinds[kind] += r.rss
+	if kind.Kind == rss.FileLibrary {
 		return
 	}
-	key := fileKey{path, kind.Shared}
-	f := s.files[key]
-	if f == nil {
-		if len(s.files) == maxFiles {
-			s.thin()
+	kind.Path = path
+	if _, known := s.files[kind]; !known && len(s.files) == maxFiles {
+		// The smaller half is forgotten, of which some mappings may then be missing in Largest,
+		// never in Sums. Mappings of one file are usually side by side.
+		for _, f := range sorted(s.files)[maxFiles/2:] {
+			f.RSS = 0
+			delete(s.files, f)
 		}
-		f = &MappedFile{Path: path, Kind: kind.Kind, Shared: kind.Shared}
-		s.files[key] = f
 	}
-	f.Writable = f.Writable || kind.Writable
-	f.add(size)
+	s.files[kind] += r.rss
 }
 
-// thin forgets the smaller half of the files, of which some mappings may then be
-// missing in Largest, never in By. Mappings of one file are usually side by side.
-func (s *mappedSum) thin() {
-	for _, f := range s.sorted()[maxFiles/2:] {
-		delete(s.files, fileKey{f.Path, f.Shared})
-	}
+func (s *mappedSum) result() rss.MappedFiles {
+	files := sorted(s.files)
+	return rss.MappedFiles{Largest: files[:min(len(files), maxLargest)], Sums: sorted(s.kinds)}
 }
 
-func (s *mappedSum) sorted() []*MappedFile {
-	all := make([]*MappedFile, 0, len(s.files))
-	for _, f := range s.files {
+// sorted returns what was added up, the largest first.
+func sorted(sums map[rss.MappedFile]rss.Bytes) []rss.MappedFile {
+	all := make([]rss.MappedFile, 0, len(sums))
+	for f, size := range sums {
+		f.RSS = size
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b *MappedFile) int {
+	slices.SortFunc(all, func(a, b rss.MappedFile) int {
 		return cmp.Or(cmp.Compare(b.RSS, a.RSS), cmp.Compare(a.Path, b.Path))
 	})
 	return all
 }
 
-// FileKind is what a mapped file is, as its name tells.
-type FileKind string
-
-// The kinds. [FileShm] is in memory and no file of a disk: trimming gives nothing
-// back of it.
-const (
-	FileLMDB    FileKind = "lmdb"    // *.mdb, *.lmdb: mapped shared, as a whole
-	FileArrow   FileKind = "arrow"   // *.arrow, *.feather, *.ipc, *.parquet: pyarrow maps them private and read-only
-	FileArray   FileKind = "array"   // *.npy, *.npz, *.bin, *.idx, *.dat: numpy.memmap
-	FileWeights FileKind = "weights" // *.safetensors, *.pt, *.pth, *.ckpt, *.gguf
-	FileLibrary FileKind = "library" // *.so, *.so.N, and all that is mapped executable
-	FileShm     FileKind = "shm"     // /dev/shm, memfd, System V, MAP_SHARED without a file
-	FileDevice  FileKind = "device"  // /dev, /dev/shm aside
-	FileOther   FileKind = "other"
-)
-
-var kindsBySuffix = map[string]FileKind{
-	"mdb": FileLMDB, "lmdb": FileLMDB,
-	"arrow": FileArrow, "feather": FileArrow, "ipc": FileArrow, "parquet": FileArrow,
-	"npy": FileArray, "npz": FileArray, "bin": FileArray, "idx": FileArray, "dat": FileArray,
-	"safetensors": FileWeights, "pt": FileWeights, "pth": FileWeights, "ckpt": FileWeights, "gguf": FileWeights,
-	"so": FileLibrary,
-}
-
 // fileKind knows a file by its path, " (deleted)" taken off.
-func fileKind(path string) FileKind {
+func fileKind(path string) string {
 	switch {
 	case strings.Contains(path, "/dev/shm/"), strings.HasPrefix(path, "/memfd:"), strings.HasPrefix(path, "/SYSV"), path == "/dev/zero":
-		return FileShm
+		return rss.FileShm
 	case strings.HasPrefix(path, "/dev/"):
-		return FileDevice
+		return rss.FileDevice
 	}
 	base := path[strings.LastIndexByte(path, '/')+1:]
-	if i := strings.LastIndexByte(base, '.'); i >= 0 {
-		if k, ok := kindsBySuffix[base[i+1:]]; ok {
-			return k
-		}
+	switch filepath.Ext(base) {
+	case ".arrow", ".feather", ".ipc", ".parquet":
+		return rss.FileArrow
+	case ".so":
+		return rss.FileLibrary
 	}
 	if strings.Contains(base, ".so.") {
-		return FileLibrary
+		return rss.FileLibrary
 	}
-	return FileOther
+	return rss.FileOther
 }

@@ -41,45 +41,29 @@ func parseStat(b []byte) (stat, error) {
 		return s, errMalformed
 	}
 	s.comm = b[open+1 : last]
+	var f [23][]byte // by number, from 3 on
 	rest := b[last+1:]
-	const first, needed = 3, 22
+	for i := 3; i < len(f); i++ {
+		f[i], rest = field(rest)
+	}
+	if len(f[3]) != 1 {
+		return s, errMalformed
+	}
+	ok := true
+	num := func(i int) uint64 {
+		n, is := number(f[i])
+		ok = ok && is
+		return n
+	}
 	const kthread = 0x00200000
 	const tick = time.Second / 100 // USER_HZ is 100 on every architecture that Go knows
-	for i := first; i <= needed; i++ {
-		var w []byte
-		w, rest = field(rest)
-		if len(w) == 0 {
-			return s, errMalformed
-		}
-		ok := true
-		var n uint64
-		switch i {
-		case 3:
-			if len(w) != 1 {
-				return s, errMalformed
-			}
-			s.state = w[0]
-		case 4:
-			n, ok = number(w)
-			s.parent = int(n)
-		case 9:
-			n, ok = number(w)
-			s.kernel = n&kthread != 0
-		case 11: // cminflt: nothing runs without a page fault
-			n, ok = number(w)
-			s.reaped = n > 0
-		case 14, 15: // utime, stime
-			n, ok = number(w)
-			s.cpu += time.Duration(n) * tick
-		case 20:
-			n, ok = number(w)
-			s.threads = int(n)
-		case 22:
-			s.start, ok = number(w)
-		}
-		if !ok {
-			return s, errMalformed
-		}
+	s.state, s.parent = f[3][0], int(num(4))
+	s.kernel = num(9)&kthread != 0
+	s.reaped = num(11) > 0                                            // cminflt: nothing runs without a page fault
+	s.cpu = time.Duration(num(14))*tick + time.Duration(num(15))*tick // utime, stime
+	s.threads, s.start = int(num(20)), num(22)
+	if !ok {
+		return s, errMalformed
 	}
 	return s, nil
 }
@@ -219,6 +203,17 @@ func cutNamed(b []byte) (name, value, rest []byte) {
 	return line[:colon], line[colon+1:], rest
 }
 
+// namedLine returns the value of the line "name: value", empty where there is none.
+func namedLine(b []byte, name string) []byte {
+	for len(b) > 0 {
+		var is, value []byte
+		if is, value, b = cutNamed(b); string(is) == name {
+			return value
+		}
+	}
+	return nil
+}
+
 // sizeField is a line "Name: value kB" that is wanted, and where its value goes.
 type sizeField struct {
 	name string
@@ -281,15 +276,11 @@ func role(comm string) rss.Role {
 	return rss.RoleOther
 }
 
-// Resident is what of a process is in memory, by VmRSS, RssFile and RssShmem of
-// /proc/PID/status. A file of tmpfs that is mapped counts as Shmem.
-type Resident struct{ RSS, File, Shmem rss.Bytes }
-
-// ResidentOf reads it for one process. Its error is [Vanished] where there is no
-// such PID.
-func ResidentOf(proc string, pid int) (Resident, error) {
-	s, err := readStatus(proc, pid, parseStatus)
-	return Resident{RSS: s.rss, File: s.file, Shmem: s.shmem}, err
+// ProcOf reads one process, as [Reader.One] does.
+func ProcOf(proc string, pid int) (rss.Proc, error) {
+	r := New(proc)
+	defer r.Close()
+	return r.One(pid)
 }
 
 func readStatus[T any](proc string, pid int, parse func([]byte) (T, error)) (T, error) {

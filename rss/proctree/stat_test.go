@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 const statRest = " S 10 11 12 0 -1 4194304 10 0 0 0 5 6 0 0 20 0 3 0 4711 8192 2 18446744073709551615 1 1 0 0 0 0\n"
@@ -191,65 +189,6 @@ func TestRole(t *testing.T) {
 	}
 }
 
-// population starts n idle processes below this one.
-func population(b *testing.B, n int) {
-	b.Helper()
-	r, w, err := os.Pipe()
-	must(b, err)
-	for range n {
-		p, err := os.StartProcess("/proc/self/exe", []string{"idle"}, &os.ProcAttr{
-			Env:   append(os.Environ(), "ROLE=idle", "GOMAXPROCS=1"),
-			Files: []*os.File{r, nil, nil},
-		})
-		must(b, err)
-		b.Cleanup(func() { p.Wait() })
-	}
-	r.Close()
-	b.Cleanup(func() { w.Close() })
-}
-
-// procfsTree reads all processes and keeps those below root, with their
-// status.
-func procfsTree(fs procfs.FS, root int) int {
-	all, err := fs.AllProcs()
-	if err != nil {
-		return 0
-	}
-	parents := map[int]int{}
-	for _, p := range all {
-		if s, err := p.Stat(); err == nil {
-			parents[p.PID] = s.PPID
-		}
-	}
-	n := 0
-	for pid := range parents {
-		for up := pid; up != 0; up = parents[up] {
-			if up != root {
-				continue
-			}
-			if p, err := fs.Proc(pid); err == nil {
-				if _, err := p.NewStatus(); err == nil {
-					n++
-				}
-			}
-			break
-		}
-	}
-	return n
-}
-
-func BenchmarkParse(b *testing.B) {
-	fs := rsstest.Unpack(b, "torch")
-	r := New(fs.Proc)
-	defer r.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := r.One(rsstest.Trainer); err != nil {
-			b.Fatal(fmt.Errorf("trainer: %w", err))
-		}
-	}
-}
-
 // What mlock(2) locks shows as Locked, and pins nothing.
 func TestLockedOfThisProcess(t *testing.T) {
 	const size = rss.MiB / 4 // of the 8 MiB that RLIMIT_MEMLOCK is as a rule, 64 KiB before Linux 5.16
@@ -269,12 +208,12 @@ func TestLockedOfThisProcess(t *testing.T) {
 	}
 }
 
-func TestResidentOfThisProcess(t *testing.T) {
-	r, err := ResidentOf("/proc", os.Getpid())
-	if err != nil || r.RSS < rss.MiB || r.File == 0 || r.File+r.Shmem >= r.RSS {
-		t.Errorf("%+v, %v", r, err)
+func TestProcOf(t *testing.T) {
+	p, err := ProcOf("/proc", os.Getpid())
+	if err != nil || p.RSS < rss.MiB || p.File == 0 || p.File+p.Shmem >= p.RSS {
+		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := ResidentOf("/proc", 1<<30); !Vanished(err) {
+	if _, err := ProcOf("/proc", 1<<30); !Vanished(err) {
 		t.Errorf("of no process: %v", err)
 	}
 }

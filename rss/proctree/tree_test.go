@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -383,47 +382,6 @@ func TestNoProc(t *testing.T) {
 	if _, err := StartTime("/proc", 1<<22+1); !Vanished(err) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// BenchmarkTree reads ourselves and 64 children: by Tree, by the fast tick's
-// sum, and the way a program on prometheus/procfs does it.
-func BenchmarkTree(b *testing.B) {
-	population(b, 64)
-	root := rss.ProcID{PID: os.Getpid()}
-	b.Run("Tree", func(b *testing.B) {
-		r := New("/proc")
-		defer r.Close()
-		b.ReportAllocs()
-		for b.Loop() {
-			procs, _, err := r.Tree(root)
-			if err != nil || len(procs) < 65 {
-				b.Fatal(len(procs), err)
-			}
-		}
-	})
-	b.Run("SumRSS", func(b *testing.B) {
-		r := New("/proc")
-		defer r.Close()
-		if _, _, err := r.Tree(root); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			if n, err := r.SumRSS(); err != nil || n == 0 {
-				b.Fatal(n, err)
-			}
-		}
-	})
-	b.Run("procfs", func(b *testing.B) {
-		fs, err := procfs.NewFS("/proc")
-		must(b, err)
-		b.ReportAllocs()
-		for b.Loop() {
-			if n := procfsTree(fs, root.PID); n < 65 {
-				b.Fatal(n)
-			}
-		}
-	})
 }
 
 // trees reads the trees of roots and returns their PIDs in order.
@@ -794,9 +752,6 @@ func TestRealSelf(t *testing.T) {
 	}
 	if below := r.Below(os.Getppid()); !slices.Contains(below, os.Getpid()) {
 		t.Errorf("below the parent: %v", below)
-	}
-	if n, err := ResidentLimit("/proc", os.Getpid()); err != nil {
-		t.Error(n, err)
 	}
 	if m, err := ReadMemInfo("/proc"); err != nil || m.Total < m.Available || m.Available == 0 {
 		t.Errorf("meminfo %+v, %v", m, err)

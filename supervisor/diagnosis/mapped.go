@@ -42,24 +42,24 @@ func (f *mappedFiles) take(s *State, read *Files) {
 	}
 	var data, private, arrows, shm rss.Bytes
 	for _, m := range sums {
-		switch kind := m.kind(); kind {
-		case "library", "device":
-		case "shm":
+		switch kind := kindOf(&m); kind {
+		case rss.FileLibrary, rss.FileDevice:
+		case rss.FileShm:
 			shm += m.RSS
 		default:
 			data += m.RSS
 			if !m.Shared {
 				private += m.RSS
-				if kind == "arrow" {
+				if kind == rss.FileArrow {
 					arrows += m.RSS
 				}
 			}
 		}
 	}
 	for _, m := range read.Files {
-		switch m.kind() {
-		case "library", "device":
-		case "shm":
+		switch kindOf(&m) {
+		case rss.FileLibrary, rss.FileDevice:
+		case rss.FileShm:
 			if unnamed(m.Path) {
 				h.unnamed += m.RSS
 			} else if batch(m.Path) {

@@ -46,15 +46,8 @@ type Files struct {
 	Sums []File
 }
 
-// File is all mappings of one file in one way.
-type File struct {
-	Path string // as the kernel writes it: " (deleted)" may follow
-	// Kind is proctree's word: "library", "shm" and "device" are no data, "arrow"
-	// is named so. Where it is empty the path tells.
-	Kind   string
-	Shared bool // MAP_SHARED
-	RSS    rss.Bytes
-}
+// File is all mappings of one file in one way. Where its Kind is empty the path tells.
+type File = rss.MappedFile
 
 // Shm is what one /dev/shm has, at one moment; one entry for each mount. Used
 // alone is cheap and may come with each look.
@@ -167,17 +160,17 @@ func arrow(file string) bool {
 	return false
 }
 
-// kind is what a file is, in the words of package proctree.
-func (f *File) kind() string {
+// kindOf is what a file is.
+func kindOf(f *File) string {
 	switch {
 	case f.Kind != "":
 		return f.Kind
 	case inMemory(f.Path):
-		return "shm"
+		return rss.FileShm
 	case program(f.Path):
-		return "library"
+		return rss.FileLibrary
 	case arrow(f.Path):
-		return "arrow"
+		return rss.FileArrow
 	}
-	return "other"
+	return rss.FileOther
 }

@@ -58,12 +58,11 @@ func findStep(ctx context.Context, in *search, cgroups *cgroups) *step {
 	s.look("environment", "Slurm job %s", s.job)
 	s.findStepd()
 
-	resident, err := proctree.ResidentLimit(s.cfg.Proc, s.cfg.PID)
+	own, err := proctree.Limits(s.cfg.Proc, s.cfg.PID)
 	if err != nil {
 		s.warn("slurm", "%v", err)
-		resident = 0
 	}
-	s.given = slurm.StepLimits(s.cfg.Lookup, resident)
+	s.given = slurm.StepLimits(s.cfg.Lookup, uint64(own.Resident))
 	for _, m := range s.given {
 		s.look(m.Source, "%v", rss.Bytes(m.Bytes))
 	}

@@ -129,26 +129,15 @@ func (a *smapsQuestion) read(tree *proctree.Reader, proc string) (r smapsAnswer)
 			r.parts = &diagnosis.Parts{ID: a.want.ID, Parts: p}
 		}
 	case diagnosis.WantFiles:
-		m, err := tree.MappedFiles(a.want.ID)
-		r.cost = m.Cost
+		m, cost, err := tree.MappedFiles(a.want.ID)
+		r.cost = cost
 		if err == nil {
-			r.files = filesOf(a.want.ID, a.now, &m)
+			r.files = &diagnosis.Files{ID: a.want.ID, At: a.now, Files: m.Largest, Sums: m.Sums}
 		}
 	case diagnosis.WantSpace, diagnosis.WantShm:
 		r.shm, r.cost = a.segments(proc)
 	}
 	return r
-}
-
-func filesOf(id rss.ProcID, at time.Duration, m *proctree.MappedFiles) *diagnosis.Files {
-	out := &diagnosis.Files{ID: id, At: at}
-	for _, f := range m.Largest {
-		out.Files = append(out.Files, diagnosis.File{Path: f.Path, Kind: string(f.Kind), Shared: f.Shared, RSS: f.RSS})
-	}
-	for k, v := range m.By {
-		out.Sums = append(out.Sums, diagnosis.File{Kind: string(k.Kind), Shared: k.Shared, RSS: v.RSS})
-	}
-	return out
 }
 
 // segments reads how full a /dev/shm is and, where that is wanted, what of the

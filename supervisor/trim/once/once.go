@@ -22,10 +22,10 @@ type Target struct {
 	Mapped   rss.Bytes // resident in what may be trimmed, when that was planned
 	mappings []trim.Mapping
 
-	Before, After *proctree.Resident // nil if nothing was tried
-	Pieces        int                // trimmed
-	Changed       int                // pieces that were mapped otherwise when their turn came
-	Stop          time.Duration      // the longest
+	Before, After *rss.Proc     // nil if nothing was tried
+	Pieces        int           // trimmed
+	Changed       int           // pieces that were mapped otherwise when their turn came
+	Stop          time.Duration // the longest
 
 	Refused trim.Refusal // why nothing, or nothing more
 	Detail  string
@@ -151,7 +151,7 @@ func (t *trimmer) trim() {
 }
 
 func (t *trimmer) process(s *Target) {
-	before, err := proctree.ResidentOf("/proc", s.ID.PID)
+	before, err := proctree.ProcOf("/proc", s.ID.PID)
 	if err != nil {
 		s.failed(err)
 		return
@@ -167,7 +167,7 @@ func (t *trimmer) process(s *Target) {
 			break
 		}
 	}
-	if after, err := proctree.ResidentOf("/proc", s.ID.PID); err == nil {
+	if after, err := proctree.ProcOf("/proc", s.ID.PID); err == nil {
 		s.After = &after
 	}
 }
