@@ -1,12 +1,14 @@
 package screen
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 )
 
@@ -89,41 +91,25 @@ func TestSort(t *testing.T) {
 	s.Procs[6].PSS = &big
 	s.Procs[7].State = "Z"
 	s.Procs[8].Maps, s.Procs[8].FDs, s.Procs[8].Threads, s.Procs[8].Shmem, s.Procs[8].Anon = 90000, 9000, 900, 90*rss.GiB, 90*rss.GiB
-	for _, tt := range []struct {
-		view  view
-		key   string
-		first int // the PID of the first row
-		last  int
-	}{
-		{ranksView, "rank", 40000, 40200}, {ranksView, "pid", 40000, 40200}, {ranksView, "growth", 40100, 40000},
-		{ranksView, "recycled", 40200, 40000}, {ranksView, "rss", 40200, 40000},
-		{procsView, "rank", 40000, 40204}, {procsView, "pid", 40000, 40204}, {procsView, "rss", 40204, 40001},
-		{procsView, "anon", 40103, 40204}, {procsView, "shmem", 40103, 40204}, {procsView, "maps", 40103, 40204},
-		{procsView, "fds", 40103, 40204}, {procsView, "threads", 40103, 40204}, {procsView, "pss", 40101, 40204},
-		{procsView, "file", 40204, 40200}, {procsView, "role", 40000, 40204}, {procsView, "command", 40001, 40200},
-		{procsView, "state", 40000, 40102}, {procsView, "growth", 40104, 40200},
-	} {
-		m := shown(80, 24, nodesOf(s))
-		m.tables[tt.view].sort = tt.key
-		m = m.arranged()
-		rows := m.tables[tt.view].rows
-		if got, end := rows[0].pid, rows[len(rows)-1].pid; got != tt.first || end != tt.last {
-			t.Errorf("%v by %s: from %d to %d, want %d to %d", tt.view, tt.key, got, end, tt.first, tt.last)
-		}
-		m.tables[tt.view].reverse = true
-		if rows = m.arranged().tables[tt.view].rows; rows[0].pid == tt.first {
-			t.Errorf("%v by %s turned round begins with %d too", tt.view, tt.key, tt.first)
-		}
-	}
+	var b strings.Builder
 	for _, v := range []view{ranksView, procsView} {
 		for _, c := range columns[v] {
-			m := shown(40, 24, nodesOf(s))
-			m.tables[v].sort = c.key
-			if !slices.ContainsFunc(m.fitted(v), func(f column) bool { return f.key == c.key }) {
-				t.Errorf("%v sorted by %s does not show it on 40 columns", v, c.key)
+			for _, reversed := range []bool{false, true} {
+				m := shown(40, 24, nodesOf(s))
+				m.tables[v].sort, m.tables[v].reverse = c.key, reversed
+				m = m.arranged()
+				if !slices.ContainsFunc(m.fitted(v), func(f column) bool { return f.key == c.key }) {
+					t.Errorf("%v sorted by %s does not show it on 40 columns", v, c.key)
+				}
+				fmt.Fprintf(&b, "%v by %s, reversed %v:", v, c.key, reversed)
+				for i := range m.tables[v].rows {
+					fmt.Fprintf(&b, " %d", m.tables[v].rows[i].pid)
+				}
+				b.WriteByte('\n')
 			}
 		}
 	}
+	golden.Check(t, "testdata/sorted.txt", b.String())
 }
 
 func TestFilter(t *testing.T) {
@@ -151,30 +137,5 @@ func TestFilter(t *testing.T) {
 		if r, p := len(m.tables[ranksView].rows), len(m.tables[procsView].rows); r != tt.ranks || p != tt.procs {
 			t.Errorf("%q: %d ranks and %d processes, want %d and %d", tt.words, r, p, tt.ranks, tt.procs)
 		}
-	}
-}
-
-// BenchmarkDraw is an answer of 64 ranks with 16 workers each, and what a key
-// costs, up to the bytes for the terminal.
-func BenchmarkDraw(b *testing.B) {
-	s := scene("n1", 0, 64, 16)
-	other := grown(s, 0)
-	for _, size := range []Size{{80, 24}, {200, 60}} {
-		b.Run("answer "+count(size.W)+"x"+count(size.H), func(b *testing.B) {
-			m, p, n := shown(size.W, size.H, nodesOf(s)), painter{}, 0
-			for b.Loop() {
-				n++
-				m, _ = m.Update(Answer{nodesOf([]control.Status{s, other}[n%2]), nil, noon})
-				p.draw(m.View())
-			}
-		})
-		b.Run("key "+count(size.W)+"x"+count(size.H), func(b *testing.B) {
-			m, p, n := shown(size.W, size.H, nodesOf(s)), painter{}, 0
-			for b.Loop() {
-				n++
-				m, _ = m.Update([]Key{KeyPageDown, KeyPageUp}[n%2])
-				p.draw(m.View())
-			}
-		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,8 +28,8 @@ func TestFrames(t *testing.T) {
 		m, _ = m.Update(Tick(noon.Add(d)))
 		return m
 	}
-	after := func(m Model, keys ...Key) Model {
-		m, _ = typed(m, keys...)
+	after := func(m Model, keys string) Model {
+		m, _ = typed(m, keysOf(keys)...)
 		return m
 	}
 	ascii := func(m Model) Model {
@@ -59,7 +60,7 @@ func TestFrames(t *testing.T) {
 		"one-200x60":        shown(200, 60, one),
 		"leaking-80x24":     shown(80, 24, []control.Status{leaking()}),
 		"leaking-20x5":      ascii(shown(20, 5, []control.Status{leaking()})),
-		"one-ranks":         after(shown(80, 24, one), KeyTab),
+		"one-ranks":         after(shown(80, 24, one), "tab"),
 		"idle":              shown(80, 24, idle),
 		"idle-two":          shown(80, 24, idleTwo),
 		"outside-slurm":     shown(80, 24, []control.Status{outside}),
@@ -78,23 +79,23 @@ func TestFrames(t *testing.T) {
 		"over":              over,
 		"old":               later(shown(80, 24, two), 75*time.Second),
 		"old-40x10":         later(shown(40, 10, two), 75*time.Second),
-		"frozen":            later(after(shown(80, 24, one), " "), 14*time.Second),
+		"frozen":            later(after(shown(80, 24, one), "space"), 14*time.Second),
 		"odd-names":         shown(80, 24, []control.Status{odd()}),
 		"help":              after(shown(80, 24, one), "?"),
-		"inspect-process":   after(shown(80, 24, one), KeyDown, "i"),
-		"inspect-rank":      after(shown(80, 24, two), KeyDown, KeyEnter),
-		"inspect-40x10":     after(shown(40, 10, two), KeyDown, KeyEnter),
+		"inspect-process":   after(shown(80, 24, one), "down i"),
+		"inspect-rank":      after(shown(80, 24, two), "down enter"),
+		"inspect-40x10":     after(shown(40, 10, two), "down enter"),
 		"limits":            after(shown(80, 24, two), "l"),
-		"sorting":           after(shown(80, 24, one), "s", KeyRight, KeyRight),
-		"sorting-40x10":     after(shown(40, 10, one), "s", KeyLeft, KeyLeft, KeyLeft),
-		"filter":            after(after(shown(80, 24, two), "p", "/"), letters("worker rank=3")...),
-		"filter-nothing":    after(after(shown(80, 24, two), "/"), append(letters("absent"), KeyEnter)...),
-		"question-process":  after(shown(80, 24, one), KeyDown, "R"),
-		"question-rank":     after(shown(80, 24, many), KeyDown, KeyDown, "T"),
+		"sorting":           after(shown(80, 24, one), "s right right"),
+		"sorting-40x10":     after(shown(40, 10, one), "s left left left"),
+		"filter":            after(shown(80, 24, two), "p / worker space rank=3"),
+		"filter-nothing":    after(shown(80, 24, two), "/ absent enter"),
+		"question-process":  after(shown(80, 24, one), "down R"),
+		"question-rank":     after(shown(80, 24, many), "down down T"),
 		"question-40x10":    after(shown(40, 10, two), "C"),
 		"refused":           after(shown(80, 24, one), "R"),
-		"end-of-many":       after(shown(80, 24, many), "p", KeyEnd),
-		"asked":             after(shown(80, 24, one), KeyDown, "R", "y"),
+		"end-of-many":       after(shown(80, 24, many), "p end"),
+		"asked":             after(shown(80, 24, one), "down R y"),
 		"sorted-by-command": shown(200, 24, two).SortBy("command"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,9 +222,24 @@ func typed(m Model, keys ...Key) (Model, []Effect) {
 	return m, all
 }
 
-func letters(s string) (keys []Key) {
-	for _, r := range s {
-		keys = append(keys, Key(r))
+// keysOf are keys by their names, with a _ in them for a blank, and what else is typed: "p / wor down".
+func keysOf(text string) (keys []Key) {
+	named := []Key{
+		KeyUp, KeyDown, KeyLeft, KeyRight, KeyPageUp, KeyPageDown, KeyHome, KeyEnd, KeyTab, KeyEnter, KeyEscape, KeyBackspace,
+		KeyCtrlC, KeyCtrlL, KeyCtrlU, KeyCtrlZ,
+	}
+	for word := range strings.FieldsSeq(text) {
+		name := Key(strings.ReplaceAll(word, "_", " "))
+		switch {
+		case word == "space":
+			keys = append(keys, " ")
+		case slices.Contains(named, name):
+			keys = append(keys, name)
+		default:
+			for _, r := range word {
+				keys = append(keys, Key(r))
+			}
+		}
 	}
 	return keys
 }
