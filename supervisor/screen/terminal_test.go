@@ -1,12 +1,12 @@
 package screen
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -86,29 +86,23 @@ func (s *session) read() {
 // emulate shows what is for the other screen.
 func (s *session) emulate(text string) {
 	for text != "" && s.broken == nil {
-		part, mark := text, altScreen
+		mark := altScreen
 		if s.screen.other {
 			mark = mainScreen
 		}
-		if i := strings.Index(text, mark); i >= 0 {
-			part, text = text[:i], text[i+len(mark):]
-			if s.screen.other {
-				s.broken = s.screen.write([]byte(part))
-			}
-			s.screen.other = !s.screen.other
-			continue
-		}
-		text = ""
+		part, rest, changes := strings.Cut(text, mark)
 		if s.screen.other {
 			s.broken = s.screen.write([]byte(part))
 		}
+		s.screen.other = s.screen.other != changes
+		text = rest
 	}
 }
 
 // shows waits until the screen has all of the texts.
 func (s *session) shows(texts ...string) {
 	s.t.Helper()
-	s.until(fmt.Sprintf("%q on the screen", texts), func() bool {
+	wardentest.Until(s.t, fmt.Sprintf("%q on the screen", texts), func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.broken != nil {
@@ -121,9 +115,8 @@ func (s *session) shows(texts ...string) {
 
 func (s *session) send(text string) {
 	s.t.Helper()
-	if _, err := s.master.WriteString(text); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.master.WriteString(text)
+	wardentest.NoError(s.t, err)
 }
 
 func (s *session) resize(w, h uint16) {
@@ -135,34 +128,21 @@ func (s *session) resize(w, h uint16) {
 		s.screen.other = other
 	}
 	s.mu.Unlock()
-	if err := pty.Setsize(s.master, &pty.Winsize{Cols: w, Rows: h}); err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, pty.Setsize(s.master, &pty.Winsize{Cols: w, Rows: h}))
 }
 
 func (s *session) termios() unix.Termios {
 	s.t.Helper()
 	m, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wardentest.NoError(s.t, err)
 	return *m
-}
-
-func (s *session) until(what string, ok func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatal("not in time: ", what)
-		}
-	}
 }
 
 // expect waits for texts one behind the other and forgets all up to the last.
 func (s *session) expect(texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
-		s.until(fmt.Sprintf("%q on the terminal", text), func() bool {
+		wardentest.Until(s.t, fmt.Sprintf("%q on the terminal", text), func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			_, rest, ok := strings.Cut(s.out.String(), text)
@@ -178,17 +158,9 @@ func (s *session) expect(texts ...string) {
 // ended waits for the end and says how it came: "exit 0", "signal 15".
 func (s *session) ended() string {
 	s.t.Helper()
-	done := make(chan error, 1)
-	go func() { done <- s.cmd.Wait() }()
-	select {
-	case err := <-done:
-		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) {
-			s.t.Fatal(err)
-		}
-	case <-time.After(30 * time.Second):
-		s.cmd.Process.Kill()
-		<-done
+	late := time.AfterFunc(30*time.Second, func() { s.cmd.Process.Kill() })
+	_ = s.cmd.Wait() // ProcessState says how it ended
+	if !late.Stop() {
 		s.t.Fatal("it does not end")
 	}
 	if ws, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -282,11 +254,11 @@ func TestResize(t *testing.T) {
 		}
 	}
 	s.send("?")
-	s.until("24 lines", keyLine(24))
+	wardentest.Until(s.t, "24 lines", keyLine(24))
 	s.resize(100, 31)
-	s.until("31 lines", keyLine(31))
+	wardentest.Until(s.t, "31 lines", keyLine(31))
 	s.resize(0, 0) // as a serial line has it
-	s.until("24 lines again", keyLine(24))
+	wardentest.Until(s.t, "24 lines again", keyLine(24))
 	s.send("qq")
 	s.ended()
 	s.restored()
@@ -341,9 +313,8 @@ func TestContinued(t *testing.T) {
 	s := start(t, false, screenOf("well")...)
 	s.expect(altScreen, "RANKS")
 	s.cmd.Process.Signal(syscall.SIGSTOP)
-	s.until("the stop", func() bool {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-		return err == nil && strings.Contains(string(b), ") T ")
+	wardentest.Until(s.t, "the stop", func() bool {
+		return strings.Contains(wardentest.Read(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid)), ") T ")
 	})
 	wardentest.NoError(t, unix.IoctlSetTermios(int(s.tty.Fd()), unix.TCSETS, &s.before))
 	s.cmd.Process.Signal(syscall.SIGCONT)
@@ -377,10 +348,9 @@ func TestStuckTerminal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "asked")
 	s := start(t, true, screenOf("many", file)...)
 	last, since := "", time.Now()
-	s.until("a full terminal", func() bool {
-		b, _ := os.ReadFile(file)
-		if string(b) != last || last == "" {
-			last, since = string(b), time.Now()
+	wardentest.Until(s.t, "a full terminal", func() bool {
+		if now := wardentest.Read(file); now != last || last == "" {
+			last, since = now, time.Now()
 		}
 		return time.Since(since) > time.Second
 	})
@@ -421,39 +391,29 @@ func newEmulator(w, h int) *emulator {
 	return e
 }
 
+var aSequence = regexp.MustCompile(`^\x1b\[([^@-~]*)([@-~])`)
+
 // write shows bytes; an error is what would break a screen.
 func (e *emulator) write(b []byte) error {
 	b = append(e.rest, b...)
-	e.rest = nil
-	for len(b) > 0 {
-		if b[0] == 0x1b {
-			if len(b) < 3 {
-				e.rest = b
-				return nil
-			}
-			end := strings.IndexFunc(string(b[2:]), func(r rune) bool { return r >= 0x40 && r <= 0x7e })
-			if b[1] != '[' {
-				return fmt.Errorf("not a sequence: %q", b[:3])
-			}
-			if end < 0 {
-				e.rest = b
-				return nil
-			}
-			if err := e.sequence(string(b[2:2+end]), b[2+end]); err != nil {
-				return err
-			}
-			b = b[3+end:]
-			continue
-		}
-		if !utf8.FullRune(b) {
+	for e.rest = nil; len(b) > 0; {
+		var err error
+		r, n := utf8.DecodeRune(b)
+		switch m := aSequence.FindSubmatch(b); {
+		case m != nil:
+			n, err = len(m[0]), e.sequence(string(m[1]), m[2][0])
+		case b[0] == 0x1b && len(b) > 1 && b[1] != '[':
+			err = fmt.Errorf("not a sequence: %q", b[:2])
+		case b[0] == 0x1b, !utf8.FullRune(b):
 			e.rest = b
 			return nil
+		default:
+			err = e.put(r)
 		}
-		r, n := utf8.DecodeRune(b)
-		b = b[n:]
-		if err := e.put(r); err != nil {
+		if err != nil {
 			return err
 		}
+		b = b[n:]
 	}
 	return nil
 }
