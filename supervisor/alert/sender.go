@@ -31,7 +31,6 @@ type Sender struct {
 	opt  Options
 	wake *wake.Bell
 	stop context.CancelFunc
-	over chan struct{} // the goroutine has ended
 
 	mu        sync.Mutex
 	book      *Store
@@ -86,26 +85,27 @@ func HeadroomOf(limits []event.Limit) Headroom {
 
 // ReceiverState is what was sent to one receiver, and how that went.
 type ReceiverState struct {
-	Target Target
-	Firing int // alerts
-	Counts
-	Dropped  int       // alerts that there was no room for
-	Untold   int       // alerts whose state it does not know
-	Missed   int       // alerts whose last state was never sent to it
+	Target    Target
+	Sent      int // requests that were taken
+	Failed    int // … that were not
+	Overtaken int // states that a newer one took the place of before they were taken
+	// Lost counts states that were given up, untold for too long, and alerts that there was
+	// no room for.
+	Lost     int
 	Asked    bool      // the last states were sent at the end, and the result is unknown
-	Held     bool      // nothing is sent now, see [None]
 	SentAt   time.Time // when it took something last, zero for never
-	Failing  bool      // the last try failed
 	Error    string    // the last failure
 	FailedAt time.Time
+
+	Firing  int  // alerts
+	Untold  int  // alerts whose state it does not know
+	Held    bool // nothing is sent now, see [None]
+	Failing bool // the last try failed
 }
 
 func New(opt Options) *Sender {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Sender{
-		opt: opt, wake: wake.New(),
-		stop: stop, over: make(chan struct{}), book: NewStore(),
-	}
+	s := &Sender{opt: opt, wake: wake.New(), stop: stop, book: NewStore()}
 	for _, t := range opt.Targets {
 		s.receivers = append(s.receivers, newReceiver(t))
 	}
@@ -172,7 +172,6 @@ func (s *Sender) look() {
 
 // run tells the receivers, one after the other.
 func (s *Sender) run(ctx context.Context) {
-	defer close(s.over)
 	for {
 		r, l, wait := s.pick(time.Now())
 		if r == nil {
@@ -198,7 +197,7 @@ func (s *Sender) run(ctx context.Context) {
 }
 
 func (s *Sender) request(r *receiver, l load, limit time.Duration) Request {
-	t := &r.target
+	t := &r.Target
 	q := Request{URL: t.URL, Token: t.Token, TokenFile: t.TokenFile, Bodies: l.bodies, Timeout: limit}
 	if t.TakesToken() {
 		q.Token, q.TokenFile = s.opt.Token, s.opt.TokenFile
@@ -251,7 +250,7 @@ func (s *Sender) took(r *receiver, l load, a Answer) {
 	well := r.fails == 0
 	r.done(l, a, time.Now(), rand.Float64())
 	if well && r.fails > 0 {
-		text := fmt.Sprintf("%v: %s", r.target, r.lastError)
+		text := fmt.Sprintf("%v: %s", r.Target, r.Error)
 		if a.Retry {
 			text += "; it is tried again"
 		}
@@ -266,13 +265,11 @@ func (s *Sender) Receivers() []ReceiverState {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]ReceiverState, 0, len(s.receivers))
-	for _, r := range s.receivers {
-		all = append(all, ReceiverState{
-			Target: r.target, Firing: s.book.Firing(), Counts: r.Counts, Dropped: len(s.book.dropped), SentAt: r.sentAt,
-			Error: r.lastError, FailedAt: r.failedAt, Failing: r.fails > 0, Untold: len(r.untold(s.book)), Held: s.held,
-			Missed: len(r.missed), Asked: r.asked,
-		})
+	all := make([]ReceiverState, len(s.receivers))
+	for i, r := range s.receivers {
+		all[i] = r.ReceiverState
+		all[i].Lost += len(s.book.dropped)
+		all[i].Firing, all[i].Untold, all[i].Held, all[i].Failing = s.book.Firing(), len(r.untold(s.book)), s.held, r.fails > 0
 	}
 	return all
 }
@@ -288,32 +285,16 @@ const (
 // receiver decides what one target is sent next. It is pure: now and chance are
 // arguments.
 type receiver struct {
-	target Target
-	told   map[string]uint64 // the change of each alert that it knows of
-	met    map[string]uint64 // … that it was to know of when it was looked at last
-	no     map[string]uint64 // … that it has refused: others come first
-	sentAt time.Time         // when it took something last
-	tried  time.Time
-	due    time.Time // no try before
-	fails  int       // in a row
+	ReceiverState                   // but for what follows from the store and the sender
+	told          map[string]uint64 // the change of each alert that it knows of
+	met           map[string]uint64 // … that it was to know of when it was looked at last
+	no            map[string]uint64 // … that it has refused: others come first
+	tried         time.Time
+	due           time.Time // no try before
+	fails         int       // in a row
 	// near says that there may soon be no memory to send anything, and lasting that what
 	// was sent last was made to outlast that.
 	near, lasting bool
-	// missed are the alerts whose state it never got, by ID.
-	missed map[string]bool
-	// asked says that the last states were sent, and the result is unknown.
-	asked bool
-	Counts
-	lastError string
-	failedAt  time.Time
-}
-
-// Counts is what became of the states that were to be sent to a receiver.
-type Counts struct {
-	Sent      int // requests that were taken
-	Failed    int // … that were not
-	Overtaken int // states that a newer one took the place of before they were taken
-	Lost      int // states that were given up: untold for too long
 }
 
 type load struct {
@@ -329,7 +310,9 @@ type change struct {
 }
 
 func newReceiver(t Target) *receiver {
-	return &receiver{target: t, told: map[string]uint64{}, met: map[string]uint64{}, no: map[string]uint64{}, missed: map[string]bool{}}
+	return &receiver{
+		ReceiverState: ReceiverState{Target: t}, told: map[string]uint64{}, met: map[string]uint64{}, no: map[string]uint64{},
+	}
 }
 
 // look counts what was overtaken or lost since the last look.
@@ -340,9 +323,6 @@ func (r *receiver) look(b *Store) {
 		case e == nil:
 			if untold {
 				r.Lost++
-				if len(r.missed) < mostDropped {
-					r.missed[id] = true
-				}
 			}
 			delete(r.met, id)
 			delete(r.told, id)
@@ -379,46 +359,38 @@ func (r *receiver) next(b *Store) (at time.Time, ok bool) {
 	if len(r.untold(b)) > 0 {
 		return r.due, true // a time that was before now, or never set, is now
 	}
-	if r.target.Kind != Alertmanager || len(b.entries) == 0 {
+	if r.Target.Kind != Alertmanager || len(b.entries) == 0 {
 		return at, false
 	}
-	if at = r.sentAt.Add(resend); r.near && !r.lasting && b.Firing() > 0 {
-		return r.due, true
-	}
-	if at.Before(r.due) {
+	if at = r.SentAt.Add(resend); r.near && !r.lasting && b.Firing() > 0 || at.Before(r.due) {
 		at = r.due
 	}
 	return at, true
 }
 
-// refusal is 1 for what it has refused.
-func (r *receiver) refusal(e *entry) int {
-	if r.no[e.id] == e.change {
-		return 1
-	}
-	return 0
-}
-
 func (r *receiver) load(b *Store, now time.Time) (l load, err error) {
-	if r.target.Kind == Alertmanager {
-		list := b.sorted()
-		of := make([]change, 0, len(list))
-		for _, e := range list {
-			of = append(of, change{e.id, e.change})
+	if r.Target.Kind == Alertmanager {
+		list, believed := b.sorted(), holds
+		of := make([]change, len(list))
+		for i, e := range list {
+			of[i] = change{e.id, e.change}
 		}
-		believed := holds
 		if r.near {
 			believed = lasts
 		}
 		body, err := managerBody(list, now, believed, func(id string) bool { return r.told[id] > 0 })
 		return load{[]json.RawMessage{body}, [][]change{of}, r.near}, err
 	}
-	untold := r.untold(b)
-	slices.SortStableFunc(untold, func(x, y *entry) int { return cmp.Compare(r.refusal(x), r.refusal(y)) })
-	for _, e := range untold {
-		if len(l.bodies) == mostBodies {
-			break
+	var untold, refused []*entry
+	for _, e := range r.untold(b) {
+		if r.no[e.id] == e.change {
+			refused = append(refused, e)
+		} else {
+			untold = append(untold, e)
 		}
+	}
+	untold = append(untold, refused...)
+	for _, e := range untold[:min(len(untold), mostBodies)] {
 		body, err := hookBody(e)
 		if err != nil {
 			return l, err
@@ -431,36 +403,27 @@ func (r *receiver) load(b *Store, now time.Time) (l load, err error) {
 // done takes in what came of a request. chance is between 0 and 1.
 func (r *receiver) done(l load, a Answer, now time.Time, chance float64) {
 	r.tried = now
-	know := func(of []change) {
-		for _, c := range of {
-			if _, ok := r.met[c.id]; ok {
-				r.told[c.id] = c.n
-				delete(r.missed, c.id)
-			}
-		}
-	}
 	a.Taken = min(max(a.Taken, 0), len(l.of)) // the answer is another program's
-	for _, of := range l.of[:a.Taken] {
-		know(of)
+	for _, c := range slices.Concat(l.of[:a.Taken]...) {
+		if _, ok := r.met[c.id]; ok {
+			r.told[c.id] = c.n
+		}
 	}
 	r.Sent += a.Taken
 	if a.Error == "" && a.Taken == len(l.of) {
-		r.fails, r.due, r.sentAt, r.lasting = 0, time.Time{}, now, l.lasting
+		r.fails, r.due, r.SentAt, r.lasting = 0, time.Time{}, now, l.lasting
 		return
 	}
 	if a.Taken > 0 {
-		r.fails, r.sentAt = 0, now
+		r.fails, r.SentAt = 0, now
 	}
-	if r.lastError = a.Error; a.Error == "" {
-		r.lastError = "not all was taken"
-	}
+	r.Error, r.FailedAt = cmp.Or(a.Error, "not all was taken"), now
 	r.Failed++
-	r.failedAt = now
 	r.fails++
 	wait := min(backOff<<min(r.fails-1, 10), mostBackOff)
 	switch {
 	case a.Retry:
-	case r.target.Kind == Alertmanager || a.Taken >= len(l.of):
+	case r.Target.Kind == Alertmanager || a.Taken >= len(l.of):
 		wait = mostBackOff // all is sent again: the receiver may have been fixed
 	default:
 		// This one is sent again too, seldom, and after the others.
@@ -515,7 +478,7 @@ func (s *Sender) Close(resolve bool) (wait func()) {
 		if err != nil {
 			continue
 		}
-		r.asked = true
+		r.Asked = true
 		answer := s.opt.Leave(s.request(r, l, lastTime))
 		if r.fails == 0 && r != hangs && (r.Sent > 0 || hangs == nil) {
 			all = append(all, left{r, l, answer})
@@ -527,7 +490,7 @@ func (s *Sender) Close(resolve bool) (wait func()) {
 			select {
 			case a := <-e.answer:
 				s.mu.Lock()
-				e.r.asked = false
+				e.r.Asked = false
 				e.r.done(e.l, a, time.Now(), 1)
 				s.mu.Unlock()
 			case <-late:

@@ -247,7 +247,7 @@ func TestBackOff(t *testing.T) {
 	}
 	b.End(now)
 	if !tell(t, r, b, now, taken) || r.Sent != 2 || r.Failed != 8 || r.Lost+r.Overtaken != 0 {
-		t.Errorf("%+v", r.Counts)
+		t.Errorf("%+v", r.ReceiverState)
 	}
 }
 
@@ -276,14 +276,14 @@ func TestNewestStateWins(t *testing.T) {
 	tell(t, r, b, noon.Add(time.Minute), refused)
 	b.Set(noon.Add(2*time.Minute), []Alert{at("80%", 81)}) // overtakes "resolved"
 	if !tell(t, r, b, noon.Add(3*time.Minute), taken) || r.Overtaken != 2 || r.Lost != 0 || r.Sent != 1 {
-		t.Errorf("%+v", r.Counts)
+		t.Errorf("%+v", r.ReceiverState)
 	}
 	// Resolved and not delivered for 5 minutes: lost, and reported as such.
 	b.End(noon.Add(4 * time.Minute))
 	tell(t, r, b, noon.Add(4*time.Minute), refused)
 	b.Tick(noon.Add(10 * time.Minute))
 	if tell(t, r, b, noon.Add(10*time.Minute), taken) || r.Lost != 1 || len(r.told)+len(r.met) != 0 {
-		t.Errorf("%+v, %v, %v", r.Counts, r.told, r.met)
+		t.Errorf("%+v, %v, %v", r.ReceiverState, r.told, r.met)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestRefused(t *testing.T) {
 		b, r := NewStore(), newReceiver(Target{Kind: kind})
 		b.Set(noon, []Alert{at("80%", 81)})
 		if !tell(t, r, b, noon, wrong) || tell(t, r, b, noon.Add(59*time.Second), taken) || !tell(t, r, b, noon.Add(time.Minute), taken) || r.Lost != 0 || len(r.untold(b)) != 0 {
-			t.Errorf("%s: %+v", kind, r.Counts)
+			t.Errorf("%s: %+v", kind, r.ReceiverState)
 		}
 	}
 }
@@ -325,7 +325,7 @@ func TestRefusedKeepsNothingBack(t *testing.T) {
 		r.done(l, a, now, 1)
 	}
 	if left := r.untold(b); len(left) != 1 || left[0].Rung != "80%" || r.Sent != 2 {
-		t.Errorf("%d untold, %+v", len(left), r.Counts)
+		t.Errorf("%d untold, %+v", len(left), r.ReceiverState)
 	}
 	if now.Sub(noon) > 10*time.Second {
 		t.Errorf("the others were told after %v", now.Sub(noon))
@@ -352,7 +352,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 		if manager {
-			r.target.Kind = Alertmanager
+			r.Target.Kind = Alertmanager
 		}
 		for n := range min(max(alerts, 0), 20) {
 			b.Set(noon, []Alert{at(fmt.Sprint(n, "%"), 81)})
@@ -398,7 +398,7 @@ func TestInPart(t *testing.T) {
 	b, r := NewStore(), newReceiver(Target{Kind: Webhook})
 	b.Set(noon, []Alert{at("80%", 81), at("85%", 86), at("90%", 91)})
 	if !tell(t, r, b, noon, Answer{Taken: 2, Error: "HTTP status 500", Retry: true}) || len(r.untold(b)) != 1 || r.Sent != 2 {
-		t.Errorf("%+v, %d untold", r.Counts, len(r.untold(b)))
+		t.Errorf("%+v, %d untold", r.ReceiverState, len(r.untold(b)))
 	}
 	// No number of a program's makes us read past the end.
 	for _, taken := range []int{-1, 99} {

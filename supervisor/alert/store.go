@@ -61,20 +61,17 @@ func (b *Store) Set(now time.Time, current []Alert) (moved bool) {
 		}
 		known := a.Size != 0 || a.Left != nil
 		fuller := seen[id] && e.Used.Of(e.Size) >= a.Used.Of(a.Size)
+		since := a.Since
+		if e.firing() || e.inherited {
+			since = e.Since // it has been firing since then
+		}
 		if !e.firing() || e.inherited {
-			since := a.Since
-			if e.inherited {
-				since = e.Since
-			}
 			*e = entry{Alert: *a, id: id}
-			e.Since = since
 			b.change(e)
 		} else if known && !fuller {
-			since := e.Since
 			e.Alert = *a
-			e.Since = since // it has been firing since then
 		}
-		e.gone = time.Time{}
+		e.Since, e.gone = since, time.Time{}
 		seen[id] = true
 	}
 	for id, e := range b.entries {

@@ -46,12 +46,12 @@ var (
 func ParseTarget(text string) (t Target, err error) {
 	text, behind, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if behind = strings.TrimSpace(behind); behind != "" {
-		var isToken, isFile bool
-		if t.Token, isToken = strings.CutPrefix(behind, "token="); !isToken {
-			t.Token = ""
-			t.TokenFile, isFile = strings.CutPrefix(behind, "token-file=")
-		}
-		if !isToken && !isFile || isToken && (t.Token == "" || strings.ContainsFunc(t.Token, unicode.IsSpace)) || isFile && !filepath.IsAbs(t.TokenFile) {
+		switch name, value, _ := strings.Cut(behind, "="); {
+		case name == "token" && value != "" && !strings.ContainsFunc(value, unicode.IsSpace):
+			t.Token = value
+		case name == "token-file" && filepath.IsAbs(value):
+			t.TokenFile = value
+		default:
 			return t, ErrToken
 		}
 	}
@@ -86,24 +86,27 @@ func ParseTarget(text string) (t Target, err error) {
 	return t, nil
 }
 
+// parsed is the URL, which [ParseTarget] has read before.
+func (t Target) parsed() *url.URL {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return &url.URL{User: url.User("unknown")} // as if it held a secret
+	}
+	return u
+}
+
 // Secret says that it holds a secret: a user's name and password, a query or a token.
 func (t Target) Secret() bool {
-	u, err := url.Parse(t.URL)
-	return err != nil || u.User != nil || u.RawQuery != "" || t.Token != ""
+	u := t.parsed()
+	return u.User != nil || u.RawQuery != "" || t.Token != ""
 }
 
 // Knows says that it has credentials of its own.
-func (t Target) Knows() bool {
-	u, err := url.Parse(t.URL)
-	return err != nil || u.User != nil || t.Token != "" || t.TokenFile != ""
-}
+func (t Target) Knows() bool { return t.parsed().User != nil || t.Token != "" || t.TokenFile != "" }
 
 // Pathed says that it is a webhook's URL with a path, which is often all that keeps
 // others from using it.
-func (t Target) Pathed() bool {
-	u, err := url.Parse(t.URL)
-	return t.Kind == Webhook && (err != nil || strings.Trim(u.Path, "/") != "")
-}
+func (t Target) Pathed() bool { return t.Kind == Webhook && strings.Trim(t.parsed().Path, "/") != "" }
 
 // TakesToken says that the token which is given for no receiver is for this one: it
 // is Alertmanager's, and not for a webhook elsewhere.
@@ -111,22 +114,16 @@ func (t Target) TakesToken() bool { return t.Kind == Alertmanager && !t.Knows() 
 
 // Plain says that others can read on the way what goes there.
 func (t Target) Plain() bool {
-	u, err := url.Parse(t.URL)
-	if err != nil || u.Scheme == "https" {
-		return false
-	}
+	u := t.parsed()
 	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
+	return u.Scheme != "https" && u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
 }
 
 // String is the receiver as it is shown: without user, password and
 // query, and of a webhook without the path, which is often all that keeps others
 // from using it.
 func (t Target) String() string {
-	u, err := url.Parse(t.URL)
-	if err != nil {
-		return string(t.Kind)
-	}
+	u := t.parsed()
 	text := string(t.Kind) + "+" + u.Scheme + "://" + u.Host
 	switch path := strings.TrimSuffix(u.EscapedPath(), APIPath); {
 	case t.Kind == Alertmanager:

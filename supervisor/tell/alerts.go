@@ -216,7 +216,7 @@ func (a *Alerts) Receivers() (all []control.Alerts) {
 	for _, r := range a.sender.Receivers() {
 		c := control.Alerts{
 			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed, Overtaken: r.Overtaken,
-			Lost: r.Lost + r.Dropped, Untold: r.Untold, Held: r.Held && r.Untold+r.Firing > 0, Failing: r.Failing, Error: r.Error,
+			Lost: r.Lost, Untold: r.Untold, Held: r.Held && r.Untold+r.Firing > 0, Failing: r.Failing, Error: r.Error,
 		}
 		if !r.SentAt.IsZero() {
 			c.SentAt = &r.SentAt
@@ -238,7 +238,7 @@ func (a *Alerts) Last() {
 	a.wait()
 	for _, r := range a.sender.Receivers() {
 		for _, text := range lastWordsOf(&r) {
-			if r.Failing || r.Missed+r.Dropped > 0 {
+			if r.Failing || r.Lost > 0 {
 				a.out.Warn(text)
 			} else {
 				a.out.Info(text) // it has always answered, and may be slow
@@ -253,20 +253,18 @@ func lastWordsOf(r *alert.ReceiverState) (all []string) {
 	if r.Error != "" {
 		because = ": " + r.Error
 	}
-	switch n := text.Count(r.Untold, "alert"); {
+	last := "the last state of " + text.Count(r.Untold, "alert")
+	switch {
 	case r.Untold == 0:
 	case r.Asked && r.Failing:
-		all = append(all, fmt.Sprintf("alert: %v was told at the end how %s stood, and was not waited for; it failed before%s", r.Target, n, because))
+		all = append(all, fmt.Sprintf("alert: %s was sent to %v without waiting; it failed before%s", last, r.Target, because))
 	case r.Asked:
-		all = append(all, fmt.Sprintf("alert: %v was told at the end how %s stood; whether it took that is not known", r.Target, n))
+		all = append(all, fmt.Sprintf("alert: %s was sent to %v, which has not answered yet", last, r.Target))
 	default:
-		all = append(all, fmt.Sprintf("alert: %v was not told how %s stood at the end%s", r.Target, n, because))
+		all = append(all, fmt.Sprintf("alert: %v did not get %s%s", r.Target, last, because))
 	}
-	if r.Missed > 0 {
-		all = append(all, fmt.Sprintf("alert: %v was not told of the end of %s in time%s", r.Target, text.Count(r.Missed, "earlier alert"), because))
-	}
-	if r.Dropped > 0 {
-		all = append(all, fmt.Sprintf("alert: %v was not told of %s: too many at a time", r.Target, text.Count(r.Dropped, "alert")))
+	if r.Lost > 0 {
+		all = append(all, fmt.Sprintf("alert: %v did not get %s%s", r.Target, text.Count(r.Lost, "earlier state"), because))
 	}
 	return all
 }

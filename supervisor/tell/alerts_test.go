@@ -24,20 +24,16 @@ func raised(t *testing.T) []policy.Raised {
 // TestLastWordsOnAlerts: alerts are counted, not what became of them on the way, and an
 // answer that was not waited for counts as neither sent nor lost.
 func TestLastWordsOnAlerts(t *testing.T) {
-	to := alert.Target{Kind: alert.Webhook, URL: "https://h/x"}
-	for name, test := range map[string]struct {
-		is   alert.ReceiverState
-		want string
-	}{
-		"all well":             {alert.ReceiverState{Counts: alert.Counts{Sent: 9, Overtaken: 3}, Error: "an old one"}, ""},
-		"it was slow":          {alert.ReceiverState{Untold: 2, Asked: true}, "alert: webhook+https://h/… was told at the end how 2 alerts stood; whether it took that is not known"},
-		"it has failed":        {alert.ReceiverState{Untold: 1, Asked: true, Failing: true, Error: "connection refused", Counts: alert.Counts{Failed: 7, Lost: 5}}, "alert: webhook+https://h/… was told at the end how 1 alert stood, and was not waited for; it failed before: connection refused"},
-		"it said no":           {alert.ReceiverState{Untold: 1, Failing: true, Error: "HTTP status 403"}, "alert: webhook+https://h/… was not told how 1 alert stood at the end: HTTP status 403"},
-		"it was away for long": {alert.ReceiverState{Missed: 2, Error: "connection refused"}, "alert: webhook+https://h/… was not told of the end of 2 earlier alerts in time: connection refused"},
+	for want, is := range map[string]alert.ReceiverState{
+		"": {Sent: 9, Overtaken: 3, Error: "an old one"},
+		"the last state of 2 alerts was sent to webhook+https://h/…, which has not answered yet":                          {Untold: 2, Asked: true},
+		"the last state of 1 alert was sent to webhook+https://h/… without waiting; it failed before: connection refused": {Untold: 1, Asked: true, Failing: true, Error: "connection refused", Failed: 7},
+		"webhook+https://h/… did not get the last state of 1 alert: HTTP status 403":                                      {Untold: 1, Failing: true, Error: "HTTP status 403"},
+		"webhook+https://h/… did not get 2 earlier states: connection refused":                                            {Lost: 2, Error: "connection refused"},
 	} {
-		test.is.Target = to
-		if got := strings.Join(lastWordsOf(&test.is), "\n"); got != test.want {
-			t.Errorf("%s: %s", name, got)
+		is.Target = alert.Target{Kind: alert.Webhook, URL: "https://h/x"}
+		if got := strings.Join(lastWordsOf(&is), "\n"); strings.TrimPrefix(got, "alert: ") != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
