@@ -107,32 +107,16 @@ func TestProgram(t *testing.T) {
 // met waits for what the program has written and reads its PID from it.
 func met(t *testing.T, file string) (pid int, text string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		b, err := os.ReadFile(file)
-		if err == nil {
-			line, rest, _ := strings.Cut(string(b), "\n")
-			if pid, err = strconv.Atoi(line); err != nil {
-				t.Fatal(err)
-			}
-			return pid, rest
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	wardentest.Until(t, "written: "+file, func() bool { return wardentest.Read(file) != "" })
+	line, rest, _ := strings.Cut(wardentest.Read(file), "\n")
+	pid, err := strconv.Atoi(line)
+	wardentest.NoError(t, err)
+	return pid, rest
 }
 
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for syscall.Kill(pid, 0) == nil {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d is still there", pid)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	wardentest.Until(t, "the end of the process", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
 // TestProgramIsKilled: one that hangs has its time, or until we end, and leaves
@@ -155,8 +139,8 @@ func TestProgramIsKilled(t *testing.T) {
 	gone(t, pid)
 }
 
-// TestProgramInherits: no file of ours, and the environment that it is given; no secret is in its command line or environment, and no signal to our
-// process group meets it.
+// TestProgramInherits: no file of ours, and the environment that it is given; no secret is in
+// its command line or environment, and no signal to our process group meets it.
 func TestProgramInherits(t *testing.T) {
 	open, err := os.Open("/etc/passwd")
 	wardentest.NoError(t, err)
@@ -222,9 +206,7 @@ func TestSenderInherits(t *testing.T) {
 
 // TestSenderUntoldIsOpen: alerts whose end was not delivered are left to the next leader.
 func TestSenderUntoldIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		s := n.sender(well, down)
+	sending(t, []string{well, down}, func(t *testing.T, n *network, s *Sender) {
 		s.Set([]Alert{at("80%", 81)})
 		time.Sleep(time.Second)
 		s.Set(nil)
@@ -232,7 +214,5 @@ func TestSenderUntoldIsOpen(t *testing.T) {
 		if open := s.Open(); len(open) != 1 {
 			t.Errorf("%d are open", len(open))
 		}
-		s.Close(false)
-		synctest.Wait()
 	})
 }

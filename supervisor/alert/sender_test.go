@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,47 +20,39 @@ type network struct {
 	mu     sync.Mutex
 	got    map[string][]Request
 	hosts  map[string]func(context.Context) Answer
-	busy   int
-	faults []string
+	busy   atomic.Int32
+	faults wardentest.Text
 }
 
 func (n *network) send(ctx context.Context, r Request) Answer {
-	n.mu.Lock()
-	n.busy++
-	if n.busy > 1 {
+	if n.busy.Add(1) > 1 {
 		panic("two at a time")
 	}
-	n.got[r.URL] = append(n.got[r.URL], r)
-	answer := n.hosts[r.URL]
-	n.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	a := answer(ctx)
-	if a.Error == "" {
-		a.Taken = len(r.Bodies)
-	}
-	n.mu.Lock()
-	n.busy--
-	n.mu.Unlock()
-	return a
+	defer n.busy.Add(-1)
+	return n.met(r.URL, r)(ctx)
 }
 
 func (n *network) leave(r Request) <-chan Answer {
-	c := make(chan Answer, 1)
+	c, answer := make(chan Answer, 1), n.met("last "+r.URL, r)
+	go func() { c <- answer(context.Background()) }()
+	return c
+}
+
+// met notes a request, and returns what answers it.
+func (n *network) met(as string, r Request) func(context.Context) Answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.got["last "+r.URL] = append(n.got["last "+r.URL], r)
-	answer := n.hosts[r.URL]
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
+	n.got[as] = append(n.got[as], r)
+	host := n.hosts[r.URL]
+	return func(ctx context.Context) Answer {
+		ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 		defer cancel()
-		a := answer(ctx)
+		a := host(ctx)
 		if a.Error == "" {
 			a.Taken = len(r.Bodies)
 		}
-		c <- a
-	}()
-	return c
+		return a
+	}
 }
 
 func (n *network) requests(url string) []Request {
@@ -68,19 +61,14 @@ func (n *network) requests(url string) []Request {
 	return slices.Clone(n.got[url])
 }
 
-func (n *network) fault(text string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.faults = append(n.faults, text)
-}
-
-func (n *network) allFaults() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.faults)
-}
-
 func (n *network) count(url string) int { return len(n.requests(url)) }
+
+// host has a host answer so from now on.
+func (n *network) host(url string, answer func(context.Context) Answer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[url] = answer
+}
 
 const (
 	well = "http://well/x"
@@ -109,15 +97,24 @@ func (n *network) sender(urls ...string) *Sender {
 	for _, url := range urls {
 		targets = append(targets, Target{Kind: Webhook, URL: url})
 	}
-	return New(Options{Targets: targets, Send: n.send, Leave: n.leave, Fault: n.fault})
+	return New(Options{Targets: targets, Send: n.send, Leave: n.leave, Fault: func(text string) { fmt.Fprintln(&n.faults, text) }})
+}
+
+// sending is a test of a Sender to some hosts, in a time of its own.
+func sending(t *testing.T, urls []string, test func(t *testing.T, n *network, s *Sender)) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		s := n.sender(urls...)
+		test(t, n, s)
+		s.Close(false)
+		synctest.Wait()
+	})
 }
 
 // TestSenderGoesRound: one that never answers keeps the others from nothing but for
 // its 10 s, and is tried less and less.
 func TestSenderGoesRound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		s := n.sender(hung, down, well)
+	sending(t, []string{hung, down, well}, func(t *testing.T, n *network, s *Sender) {
 		began := time.Now()
 		s.Set([]Alert{at("80%", 81)})
 		if time.Since(began) != 0 {
@@ -131,7 +128,7 @@ func TestSenderGoesRound(t *testing.T) {
 		if h, d := n.count(hung), n.count(down); h < 30 || h > 130 || d < 30 || d > 150 || n.count(well) != 1 {
 			t.Errorf("tried %d, %d and %d times in an hour", h, d, n.count(well))
 		}
-		if all := strings.Join(n.allFaults(), "\n"); all != "webhook+http://hung/…: no answer in time; it is tried again\nwebhook+http://down/…: connection refused; it is tried again" {
+		if all := n.faults.String(); all != "webhook+http://hung/…: no answer in time; it is tried again\nwebhook+http://down/…: connection refused; it is tried again\n" {
 			t.Errorf("faults: %s", all)
 		}
 		states := s.Receivers()
@@ -141,17 +138,13 @@ func TestSenderGoesRound(t *testing.T) {
 		if w := states[2]; w.Failing || w.Untold != 0 || w.Sent != 1 || !w.SentAt.After(began) {
 			t.Errorf("the one that is well: %+v", w)
 		}
-		s.Close(false)
-		synctest.Wait()
 	})
 }
 
 // TestSenderQueueIsBounded: a thousand changes without an answer are a thousand
 // that were overtaken, and one that waits.
 func TestSenderQueueIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		s := n.sender(hung)
+	sending(t, []string{hung}, func(t *testing.T, n *network, s *Sender) {
 		for range 1000 {
 			s.Set([]Alert{at("80%", 81)})
 			time.Sleep(time.Second)
@@ -168,23 +161,17 @@ func TestSenderQueueIsBounded(t *testing.T) {
 			}
 		}
 		// It is there again: told once, of how things stand.
-		n.mu.Lock()
-		n.hosts[hung] = n.hosts[well]
-		n.mu.Unlock()
+		n.host(hung, n.hosts[well])
 		time.Sleep(2 * time.Minute)
 		if r := s.Receivers()[0]; r.Sent != 1 || r.Untold != 0 || r.Failing {
 			t.Errorf("%+v", r)
 		}
-		s.Close(false)
-		synctest.Wait()
 	})
 }
 
 // TestSenderResolvesByItself: the end of a rung is sent without a further look.
 func TestSenderResolvesByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		s := n.sender(well)
+	sending(t, []string{well}, func(t *testing.T, n *network, s *Sender) {
 		s.Set([]Alert{at("80%", 81)})
 		time.Sleep(time.Second)
 		s.Set(nil)
@@ -192,8 +179,6 @@ func TestSenderResolvesByItself(t *testing.T) {
 		if r := n.requests(well); len(r) != 2 || !strings.Contains(string(r[1].Bodies[0]), `"status":"resolved"`) {
 			t.Errorf("told %d times", len(r))
 		}
-		s.Close(false)
-		synctest.Wait()
 	})
 }
 
@@ -410,55 +395,46 @@ func TestInPart(t *testing.T) {
 // no other.
 func TestClose(t *testing.T) {
 	slow := func(n *network) {
-		n.hosts[well] = func(context.Context) Answer {
+		n.host(well, func(context.Context) Answer {
 			time.Sleep(time.Minute)
 			return Answer{}
-		}
+		})
 	}
 	for name, test := range map[string]struct {
 		urls   []string
 		before func(*network) // right before Close
-		least  time.Duration
-		most   time.Duration
-		last   []string
+		takes  time.Duration
 	}{
-		"well":                     {[]string{well}, nil, 50 * time.Millisecond, 50 * time.Millisecond, []string{well}},
-		"hung":                     {[]string{hung}, nil, 0, 0, []string{hung}},
-		"refused":                  {[]string{down}, nil, 0, 0, []string{down}},
-		"all":                      {[]string{hung, down, well}, nil, 50 * time.Millisecond, 50 * time.Millisecond, []string{hung, down, well}},
-		"hangs from now on":        {[]string{well}, slow, lastPatience, lastPatience, []string{well}},
-		"hangs from now on, twice": {[]string{well, hung}, slow, lastPatience, lastPatience, []string{well, hung}},
+		"well":                     {[]string{well}, nil, 50 * time.Millisecond},
+		"hung":                     {[]string{hung}, nil, 0},
+		"refused":                  {[]string{down}, nil, 0},
+		"all":                      {[]string{hung, down, well}, nil, 50 * time.Millisecond},
+		"hangs from now on":        {[]string{well}, slow, lastPatience},
+		"hangs from now on, twice": {[]string{well, hung}, slow, lastPatience},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNetwork()
-				s := n.sender(test.urls...)
+			sending(t, test.urls, func(t *testing.T, n *network, s *Sender) {
 				s.Set([]Alert{at("80%", 81)})
 				time.Sleep(25 * time.Second)
 				if test.before != nil {
-					n.mu.Lock()
 					test.before(n)
-					n.mu.Unlock()
 				}
 				began := time.Now()
-				wait := s.Close(true)
-				wait()
-				if took := time.Since(began); took < test.least || took > test.most {
+				s.Close(true)()
+				if took := time.Since(began); took != test.takes {
 					t.Errorf("the end has waited for %v", took)
 				}
-				for _, url := range test.last {
-					if n.count("last "+url) != 1 || !strings.Contains(string(n.requests("last " + url)[0].Bodies[0]), Resolved) || n.requests("last " + url)[0].Timeout > lastTime {
-						t.Errorf("%s was told %d times at the end", url, n.count("last "+url))
-					}
-				}
 				for _, r := range s.Receivers() {
+					last := n.requests("last " + r.Target.URL)
+					if len(last) != 1 || !strings.Contains(string(last[0].Bodies[0]), Resolved) || last[0].Timeout > lastTime {
+						t.Errorf("%v was told %d times at the end", r.Target, len(last))
+					}
 					answered := r.Target.URL == well && test.before == nil
 					if r.Asked == answered || (r.Untold == 0) != answered {
 						t.Errorf("%v: asked %v, %d untold", r.Target, r.Asked, r.Untold)
 					}
 				}
 				time.Sleep(2 * time.Minute)
-				synctest.Wait()
 			})
 		})
 	}
@@ -467,9 +443,7 @@ func TestClose(t *testing.T) {
 // TestCloseWithNothing: no process is started where there is nothing to send, and none
 // where another leader goes on.
 func TestCloseWithNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		s := n.sender(well)
+	sending(t, []string{well}, func(t *testing.T, n *network, s *Sender) {
 		s.Close(true)()
 		s = n.sender(well)
 		s.Set([]Alert{at("80%", 81)})
@@ -478,6 +452,5 @@ func TestCloseWithNothing(t *testing.T) {
 		if n.count("last "+well) != 0 {
 			t.Error("told at the end")
 		}
-		synctest.Wait()
 	})
 }

@@ -204,9 +204,7 @@ func body(t *testing.T) func(json.RawMessage, error) string {
 // TestSenderHeld: nothing is started where there is no memory for it, and at once when
 // there is.
 func TestSenderHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		s := n.sender(well)
+	sending(t, []string{well}, func(t *testing.T, n *network, s *Sender) {
 		s.SetHeadroom(None)
 		s.Set([]Alert{at("97%", 98)})
 		time.Sleep(time.Hour)
@@ -223,7 +221,6 @@ func TestSenderHeld(t *testing.T) {
 		if n.count("last "+well) != 1 {
 			t.Error("not told at the end")
 		}
-		synctest.Wait()
 	})
 }
 
