@@ -105,7 +105,7 @@ func newer(l *control.Limit) string {
 	then := l.Limit
 	then.Used, then.UsedMax = *l.Now, *l.Now
 	if now := usedOnly(&then); now != usedOnly(&l.Limit) {
-		return "now " + now + "  "
+		return "now " + now
 	}
 	return ""
 }
@@ -179,74 +179,97 @@ func severity(l *event.Limit) Style {
 	return Plain
 }
 
-// limitColumn is one column of the limits.
-type limitColumn struct {
-	width int // at least, with what parts it from the next
-	drop  int // see fit
-	right bool
-	text  func(limitRow) string
-}
-
 const barWidth = 20
 
-func limitColumns(nodes int) []limitColumn {
-	list := []limitColumn{
-		{0, 0, false, func(r limitRow) string { return r.node.label(&r.Limit.Limit) + " " }},
-		{barWidth + 1, 5, false, func(limitRow) string { return "" }},
-		{7, 0, true, func(r limitRow) string { return percent(&r.Limit.Limit) + "  " }},
-		{19, 3, true, func(r limitRow) string { return uses(&r.Limit.Limit) + "  " }},
-		{0, 2, false, func(r limitRow) string { return newer(r.Limit) }},
-		{11, 4, false, func(r limitRow) string { return Trend(r.Limit) + "  " }},
-		{0, 6, false, func(r limitRow) string { return ends(&r.Limit.Limit) }},
-	}
-	if nodes > 1 {
-		list = slices.Insert(list, 0, limitColumn{0, 0, false, func(r limitRow) string { return r.node.name + " " }})
-	}
-	return list
+var limitColumns = []gridColumn{
+	{}, {gap: 1}, {gap: 1, least: barWidth, drop: 5}, {gap: 1, least: 5, right: true}, {gap: 2, least: 17, drop: 3, right: true},
+	{gap: 2, drop: 2}, {gap: 2, least: 9, drop: 4}, {gap: 2, drop: 6},
 }
 
 // limits draws the first n limits, a line each.
 func (d *drawing) limits(n int) {
-	rows := limitRows(d.m.nodes)
-	rows = rows[:min(n, len(rows))]
-	list := limitColumns(len(d.m.nodes))
-	for i := range list {
-		for _, r := range rows {
-			list[i].width = max(list[i].width, text.Columns(list[i].text(r)))
-		}
-	}
-	list, _ = fit(list, d.W-1, func(c limitColumn) (width, drop int) { return c.width, c.drop })
-	for _, r := range rows {
-		style, x := Plain, 1
-		if r.Binding {
-			style = Bold
+	list := limitRows(d.m.nodes)
+	list = list[:min(n, len(list))]
+	rows := make([][]string, len(list))
+	for i, r := range list {
+		l := &r.Limit.Limit
+		rows[i] = []string{"", r.node.label(l), "", percent(l), uses(l), newer(r.Limit), Trend(r.Limit), ends(l)}
+		if len(d.m.nodes) > 1 {
+			rows[i][0] = r.node.name
 		}
 		if r.node.missing {
-			d.put(0, d.y, 1, Bold, "!")
+			d.put(0, d.y+i, 1, Bold, "!")
 		}
-		for _, c := range list {
-			switch {
-			case c.width == barWidth+1 && c.drop == 5:
-				d.bar(x, &r.Limit.Limit)
-			case c.right:
-				d.right(x, d.y, x+c.width, style, c.text(r))
-			default:
-				d.put(x, d.y, x+c.width, style, c.text(r))
-			}
-			x += c.width
+	}
+	top := d.y
+	at := d.grid(limitColumns, rows, func(row int) Style {
+		if list[row].Binding {
+			return Bold
 		}
-		d.y++
+		return Plain
+	})
+	for i := range list {
+		if at[2] > 0 {
+			d.bar(at[2], top+i, &list[i].Limit.Limit)
+		}
 	}
 }
 
+// gridColumn is one column of a grid: as wide as its widest text, and at least so wide. One
+// that is empty is left out.
+type gridColumn struct {
+	gap   int // from the column before
+	least int
+	drop  int // see fit
+	right bool
+}
+
+// grid draws rows of texts, a line each. It returns where each column is, 0 for one that is
+// not there.
+func (d *drawing) grid(columns []gridColumn, rows [][]string, style func(row int) Style) []int {
+	type placed struct {
+		gridColumn
+		index, width int
+	}
+	var list []placed
+	for i, c := range columns {
+		p := placed{c, i, c.least}
+		for _, r := range rows {
+			p.width = max(p.width, text.Columns(r[i]))
+		}
+		if len(list) == 0 {
+			p.gap = 0
+		}
+		if p.width > 0 {
+			list = append(list, p)
+		}
+	}
+	list, _ = fit(list, d.W-1, func(p placed) (width, drop int) { return p.gap + p.width, p.drop })
+	at, x := make([]int, len(columns)), 1
+	for _, c := range list {
+		x += c.gap
+		at[c.index] = x
+		for i, r := range rows {
+			if c.right {
+				d.right(x, d.y+i, x+c.width, style(i), r[c.index])
+			} else {
+				d.put(x, d.y+i, x+c.width, style(i), r[c.index])
+			}
+		}
+		x += c.width
+	}
+	d.y += len(rows)
+	return at
+}
+
 // bar draws what is used, and lighter what may be.
-func (d *drawing) bar(x int, l *event.Limit) {
+func (d *drawing) bar(x, y int, l *event.Limit) {
 	if l.Limit == 0 {
 		return
 	}
-	d.put(x, d.y, x+barWidth, severity(l), d.look.Bar(l.Ratio(), barWidth))
+	d.put(x, y, x+barWidth, severity(l), d.look.Bar(l.Ratio(), barWidth))
 	from, to := int(math.Ceil(min(1, l.Ratio())*barWidth)), int(math.Round(min(1, l.UsedMax.Of(l.Limit))*barWidth))
 	if from < to {
-		d.put(x+from, d.y, x+to, severity(l), strings.Repeat("▒", to-from))
+		d.put(x+from, y, x+to, severity(l), strings.Repeat("▒", to-from))
 	}
 }

@@ -27,8 +27,6 @@ type Model struct {
 
 	now, answered time.Time // of the last event and answer; answered is zero before the first
 	known
-	held   *Answer // the newest that came while the display is frozen
-	frozen time.Time
 
 	view   view
 	chosen bool // the view was chosen, by a key or an option
@@ -70,7 +68,6 @@ type mode int
 const (
 	browsing mode = iota
 	filtering
-	sorting
 	asking  // y or n
 	reading // a pane
 )

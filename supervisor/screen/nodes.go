@@ -51,7 +51,7 @@ func (n *node) ladder() string {
 		all = append(all, strings.TrimSpace(g.limits+" "+g.rule))
 	}
 	line := strings.Join(all, ", ")
-	if n.DryRun {
+	if n.DryRun && line != "" {
 		line += " (dry run: nothing of it is done)"
 	}
 	return line

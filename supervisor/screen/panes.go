@@ -131,73 +131,86 @@ func folded(line string, width int) []string {
 	return append(lines, line)
 }
 
-// fact is a line of a pane, its name in a column.
-func fact(name, format string, args ...any) string {
-	return fmt.Sprintf("  %-12s  %s", name, fmt.Sprintf(format, args...))
+// facts are the lines of a pane.
+type facts []string
+
+// add adds a line with its name in a column, where there is something to say.
+func (f *facts) add(name, value string) {
+	if value != "" {
+		*f = append(*f, fmt.Sprintf("  %-12s  %s", name, value))
+	}
 }
+
+func (f *facts) addf(name, format string, args ...any) { f.add(name, fmt.Sprintf(format, args...)) }
 
 func (m *Model) rowText(p *pane) []string {
 	r := p.row
-	var text []string
-	if r.proc == nil {
-		text = m.rankText(r)
-	} else {
-		text = m.procText(r)
+	f := facts{fmt.Sprintf("%s on %s, process %d", rankTitle(r.rank), r.node.Node, r.pid)}
+	if r.proc != nil {
+		f[0] = fmt.Sprintf("process %d on %s, %s", r.pid, r.node.Node, r.proc.Comm)
 	}
 	if p.gone {
-		text = slices.Insert(text, 1, "  It has ended; this is the last that was known.")
+		f = append(f, "  It has ended; this is the last that was known.")
 	}
-	return text
+	f = append(f, "")
+	if r.proc != nil {
+		m.procText(&f, r)
+	} else {
+		m.rankText(&f, r)
+	}
+	return f
 }
 
-func (m *Model) rankText(r *row) []string {
+func rankTitle(k *control.Rank) string {
+	if k == nil || k.Task < 0 {
+		return "the command"
+	}
+	return "rank " + strconv.Itoa(k.Task)
+}
+
+// inStep names the step of a row, empty outside Slurm.
+func (r *row) inStep() string {
+	if r.step == "" {
+		return ""
+	}
+	return r.step + " of job " + r.node.Job
+}
+
+var hooks = map[string]string{
+	"recycle": "recycle: its loader talks to rsswarden, workers can be recycled and trimmed",
+	"trim":    "trim: its workers can be trimmed, not recycled",
+}
+
+func (m *Model) rankText(f *facts, r *row) {
 	k := r.rank
-	title := "rank " + strconv.Itoa(k.Task)
-	if k.Task < 0 {
-		title = "the command"
-	}
-	line := []string{fmt.Sprintf("%s on %s, process %d", title, r.node.Node, k.PID), ""}
-	line = append(line, fact("command", "%s", k.Command))
-	if k.Step != "" {
-		line = append(line, fact("step", "%s of job %s", k.Step, r.node.Job))
-	}
-	line = append(line,
-		fact("started", "%s ago, at %s", since(m.now, k.Since), k.Since.In(m.Zone).Format(time.DateTime)),
-		fact("memory", "%v RSS: %v anonymous, %v of files, %v shared", k.RSS, k.Anon, k.File, k.Shmem),
-		fact("growth", "%s, over the last seconds", trend(r.mem.Growth, r.node.ceiling)),
-		fact("processes", "%d, of them %d loader workers", k.Procs, k.Workers),
-		fact("recycled", "%s so far", text.Count(k.Recycled, "worker")))
-	hook := map[string]string{"recycle": "recycle: its loader talks to rsswarden, workers can be recycled and trimmed", "trim": "trim: its workers can be trimmed, not recycled", "off": "off"}[k.Hook]
-	if hook == "" {
-		hook = k.Hook
-	}
+	f.add("command", k.Command)
+	f.add("step", r.inStep())
+	f.addf("started", "%s ago, at %s", since(m.now, k.Since), k.Since.In(m.Zone).Format(time.DateTime))
+	f.addf("memory", "%v RSS: %v anonymous, %v of files, %v shared", k.RSS, k.Anon, k.File, k.Shmem)
+	f.addf("growth", "%s, over the last seconds", trend(r.mem.Growth, r.node.ceiling))
+	f.addf("processes", "%d, of them %d loader workers", k.Procs, k.Workers)
+	f.addf("recycled", "%s so far", text.Count(k.Recycled, "worker"))
+	hook := cmp.Or(hooks[k.Hook], k.Hook)
 	if k.Why != "" {
 		hook += ": " + k.Why
 	}
-	line = append(line, fact("hook", "%s", hook),
-		fact("rsswarden", "holder %d, watcher %d%s", k.Holder, k.Watcher, map[bool]string{true: ", which leads this node"}[k.Leads]), "")
-	return append(line, m.byRole(r)...)
-}
-
-// byRole sums up the processes of a rank.
-func (k *known) byRole(r *row) []string {
-	line := []string{"its processes"}
+	f.add("hook", hook)
+	f.addf("rsswarden", "holder %d, watcher %d%s", k.Holder, k.Watcher, map[bool]string{true: ", which leads this node"}[k.Leads])
+	*f = append(*f, "", "its processes")
 	for _, role := range roles {
-		var n int
 		var sum rss.Bytes
 		var pids []int
-		for i := range k.procs {
-			if p := &k.procs[i]; p.rank == r.rank && p.node == r.node && p.proc.Role == role {
-				n, sum = n+1, sum+p.proc.RSS
-				pids = append(pids, p.proc.PID)
+		for i := range m.procs {
+			if p := &m.procs[i]; p.rank == k && p.node == r.node && p.role == role {
+				sum += p.proc.RSS
+				pids = append(pids, p.pid)
 			}
 		}
-		if n > 0 {
+		if len(pids) > 0 {
 			slices.Sort(pids)
-			line = append(line, fact(string(role), "%d, RSS %v: %s", n, sum, text.List(pids, 4)))
+			f.addf(string(role), "%d, RSS %v: %s", len(pids), sum, text.List(pids, 4))
 		}
 	}
-	return line
 }
 
 // states are the letters of proc_pid_stat(5).
@@ -206,50 +219,46 @@ var states = map[string]string{
 	"t": "stopped by a tracer", "Z": "ended, not waited for (zombie)", "I": "idle", "X": "dead",
 }
 
-func (m *Model) procText(r *row) []string {
+func (m *Model) procText(f *facts, r *row) {
 	p := r.proc
-	line := []string{fmt.Sprintf("process %d on %s, %s", p.PID, r.node.Node, p.Comm), ""}
-	rank := "none: it is counted, and belongs to no command under rsswarden"
-	if r.rank != nil {
-		rank = task(r.rank.Task)
-		if r.rank.Task < 0 {
-			rank = "the command"
-		}
-		rank += fmt.Sprintf(", process %d: %s", r.rank.PID, r.rank.Command)
+	f.add("role", string(p.Role))
+	if r.rank == nil {
+		f.add("rank", "none: it is counted, and belongs to no command under rsswarden")
+	} else {
+		f.addf("rank", "%s, process %d: %s", strings.TrimPrefix(rankTitle(r.rank), "rank "), r.rank.PID, r.rank.Command)
 	}
-	line = append(line, fact("role", "%s", p.Role), fact("rank", "%s", rank))
-	if p.Step != "" {
-		line = append(line, fact("step", "%s of job %s", p.Step, r.node.Job))
-	}
-	line = append(line,
-		fact("parent", "%d", p.Parent),
-		fact("state", "%s, %s", p.State, cmp.Or(states[p.State], "unknown")),
-		fact("RSS", "%v: %v anonymous, %v of files, %v shared", p.RSS, p.Anon, p.File, p.Shmem))
+	f.add("step", r.inStep())
+	f.add("parent", strconv.Itoa(p.Parent))
+	f.addf("state", "%s, %s", p.State, cmp.Or(states[p.State], "unknown"))
+	f.addf("RSS", "%v: %v anonymous, %v of files, %v shared", p.RSS, p.Anon, p.File, p.Shmem)
 	switch {
-	case p.PSS == nil && slices.ContainsFunc(r.node.Limits, func(l control.Limit) bool { return l.Accounting == event.AccountingPSS }):
-		line = append(line, fact("PSS", "not read"))
-	case p.PSS == nil:
-		line = append(line, fact("PSS", "not read: no limit here is compared with it"))
+	case p.PSS != nil:
+		f.addf("PSS", "%v, read %s ago", *p.PSS, text.About(p.Age))
+	case slices.ContainsFunc(r.node.Limits, func(l control.Limit) bool { return l.Accounting == event.AccountingPSS }):
+		f.add("PSS", "not read")
 	default:
-		line = append(line, fact("PSS", "%v, read %s ago", *p.PSS, text.About(p.Age)))
+		f.add("PSS", "not read: no limit here is compared with it")
 	}
-	line = append(line, fact("growth", "%s of RSS, over the last seconds", trend(p.Growth, r.node.ceiling)),
-		fact("maps", "%s", counted(p.Maps)), fact("descriptors", "%s", counted(p.FDs)), fact("threads", "%s", counted(uint64(p.Threads))))
-	can := []string{}
-	if p.CanTrim {
-		can = append(can, "trimmed")
+	f.addf("growth", "%s of RSS, over the last seconds", trend(p.Growth, r.node.ceiling))
+	f.add("maps", counted(p.Maps))
+	f.add("descriptors", counted(p.FDs))
+	f.add("threads", counted(uint64(p.Threads)))
+	switch {
+	case p.CanTrim && p.CanRecycle:
+		f.add("can be", "trimmed and recycled")
+	case p.CanTrim:
+		f.add("can be", "trimmed")
+	case p.CanRecycle:
+		f.add("can be", "recycled")
+	default:
+		f.add("can be", "neither trimmed nor recycled"+r.why())
 	}
-	if p.CanRecycle {
-		can = append(can, "recycled")
-	}
-	line = append(line, fact("can be", "%s", cmp.Or(strings.Join(can, " and "), "neither trimmed nor recycled"+r.why())),
-		fact("start", "%d clock ticks after boot", p.Start))
+	f.addf("start", "%d clock ticks after boot", p.Start)
 	for i := range r.node.Limits {
 		if l := &r.node.Limits[i].Limit; l.PID == p.PID {
-			line = append(line, fact("limit", "nearest of all to %s: %s of %s", l.Name, l.Name.Amount(l.Used), l.Name.Amount(l.Limit)))
+			f.addf("limit", "nearest of all to %s: %s of %s", l.Name, l.Name.Amount(l.Used), l.Name.Amount(l.Limit))
 		}
 	}
-	return line
 }
 
 func counted(n uint64) string {
@@ -261,88 +270,83 @@ func counted(n uint64) string {
 
 // limitsText is all that is known of the nodes and their limits.
 func (m *Model) limitsText() []string {
-	var line []string
+	var f facts
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		title := n.name
 		if n.Job != "" {
 			title += ", job " + n.Job
 		}
-		line = append(line, title,
-			fact("leader", "process %d for %s, rsswarden %s", n.Leader, since(n.Time, n.Since), n.Version),
-			fact("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), text.About(n.age(m.now).Seconds())))
-		if len(n.Rules) > 0 {
-			line = append(line, fact("rules", "%s", n.ladder()))
-		}
+		f = append(f, title)
+		f.addf("leader", "process %d for %s, rsswarden %s", n.Leader, since(n.Time, n.Since), n.Version)
+		f.addf("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), text.About(n.age(m.now).Seconds()))
+		f.add("rules", n.ladder())
 		for _, c := range n.Ours {
-			line = append(line, fact(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, text.Seconds(c.CPU)))
+			f.addf(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, text.Seconds(c.CPU))
 		}
-		line = append(line, "")
+		f = append(f, "")
 		for j := range n.Limits {
-			line = append(line, n.limitText(&n.Limits[j])...)
+			n.limitText(&f, &n.Limits[j])
 		}
 	}
-	if len(line) == 0 {
+	if len(f) == 0 {
 		return []string{"no node has answered"}
 	}
-	return line
+	return f
 }
 
-func (n *node) limitText(m *control.Limit) []string {
+func (n *node) limitText(f *facts, m *control.Limit) {
 	l := &m.Limit
 	title := "limit " + n.label(l)
 	if l.Binding {
 		title += ", which binds first"
 	}
-	line := []string{title}
+	*f = append(*f, title)
 	if l.Limit > 0 {
 		used := l.Name.Amount(l.Used)
 		if l.UsedMax > l.Used {
 			used += " to " + l.Name.Amount(l.UsedMax)
 		}
-		line = append(line, fact("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l)))
+		f.addf("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l))
 	}
 	if l.Name != event.LimitTime {
-		line = append(line, fact("changes", "%s, as measured over the last seconds", trend(m.Growth, l.Limit)))
+		f.addf("changes", "%s, as measured over the last seconds", trend(m.Growth, l.Limit))
 	}
-	if l.ETA != nil {
-		line = append(line, fact("full in", "%s at the present rate%s", text.About(max(0, *l.ETA)), phrase.Range(l.ETALow, l.ETAHigh)))
-		if l.Name == event.LimitTime {
-			line[len(line)-1] = fact("ends in", "%s", text.About(max(0, *l.ETA)))
-		}
-	} else if l.Flattens > 0 {
-		line = append(line, fact("flattens", "at about %s, below the limit", l.Name.Amount(l.Flattens)))
-	}
-	if l.ETA == nil && l.Flattens == 0 && l.Name.Memory() {
-		line = append(line, fact("full in", "no forecast yet"))
+	switch {
+	case l.ETA != nil && l.Name == event.LimitTime:
+		f.add("ends in", text.About(max(0, *l.ETA)))
+	case l.ETA != nil:
+		f.addf("full in", "%s at the present rate%s", text.About(max(0, *l.ETA)), phrase.Range(l.ETALow, l.ETAHigh))
+	case l.Flattens > 0:
+		f.addf("flattens", "at about %s, below the limit", l.Name.Amount(l.Flattens))
+	case l.Name.Memory():
+		f.add("full in", "no forecast yet")
 	}
 	if l.Charged > 0 {
-		line = append(line, fact("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet))
+		f.addf("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet)
 	}
 	if l.Age >= 1 {
-		line = append(line, fact("age", "read up to %s ago", text.About(l.Age)))
+		f.addf("age", "read up to %s ago", text.About(l.Age))
 	}
-	for _, f := range [][2]string{
-		{"enforced by", l.Enforcer}, {"compares", string(l.Accounting)}, {"used from", l.UsedSource},
-		{"limit from", l.LimitSource}, {"level", l.Level}, {"note", l.Note},
-	} {
-		if f[1] != "" {
-			line = append(line, fact(f[0], "%s", f[1]))
-		}
-	}
-	return append(line, "")
+	f.add("enforced by", l.Enforcer)
+	f.add("compares", string(l.Accounting))
+	f.add("used from", l.UsedSource)
+	f.add("limit from", l.LimitSource)
+	f.add("level", l.Level)
+	f.add("note", l.Note)
+	*f = append(*f, "")
 }
 
 // helpText is what ? shows.
 var helpText = []string{
 	"keys",
 	"  Up Down j k   one row               Tab r p   ranks, processes",
-	"  PgUp PgDn     one page              s         sort: arrows, then Enter",
+	"  PgUp PgDn     one page              s Left    sort by the next column, back",
 	"  Home End g G  first, last row       S         reverse the order",
 	"  Enter i       all about a row       /         filter; Esc shows all",
-	"  l             all limits, nodes     space     freeze the display, go on",
-	"  R T C         act, see below        ^L        draw again",
-	"  q ^C          quit; jobs go on      ^Z        suspend; fg comes back",
+	"  l             all limits, nodes     ^L        draw again",
+	"  R T C         act, see below        ^Z        suspend; fg comes back",
+	"  q ^C          quit; jobs go on",
 	"",
 	"R, T and C mean the row with the mark >, and ask first. For a rank they mean",
 	"those of its processes that can.",

@@ -70,6 +70,8 @@ type run struct {
 	m      Model
 	ctx    context.Context
 	events chan any
+	// changed says that the window or who is in front has changed.
+	changed chan os.Signal
 }
 
 // Run shows the screen until a key, a signal or an error ends it. However it ends, the
@@ -81,7 +83,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &run{Options: o, t: t, m: o.Model, ctx: ctx, events: make(chan any)}
+	r := &run{Options: o, t: t, m: o.Model, ctx: ctx, events: make(chan any), changed: make(chan os.Signal, 2)}
 	r.m.Live = true
 
 	stop, stopped, err := os.Pipe()
@@ -91,12 +93,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer stop.Close()
 	// In front of what sets the modes: a signal in between would leave them. Not
 	// SIGTSTP, whose default the Go runtime does not give back: ^Z comes as a key.
-	changes, ends := make(chan os.Signal, 2), make(chan os.Signal, 4)
-	signal.Notify(changes, syscall.SIGWINCH, syscall.SIGCONT)
+	ends := make(chan os.Signal, 4)
+	signal.Notify(r.changed, syscall.SIGWINCH, syscall.SIGCONT)
 	signal.Notify(ends, ending...)
-	defer signal.Stop(changes)
+	defer signal.Stop(r.changed)
 	defer signal.Stop(ends)
-	r.safely(func() { r.changes(changes) })
 	r.safely(func() { r.ends(ends) })
 
 	defer t.leave()
@@ -149,18 +150,6 @@ func (r *run) fetch() {
 	}
 }
 
-// changes passes on that the window or who is in front has changed.
-func (r *run) changes(c <-chan os.Signal) {
-	for {
-		select {
-		case s := <-c:
-			r.send(s)
-		case <-r.ctx.Done():
-			return
-		}
-	}
-}
-
 // ends passes on a signal that is to end us. It does, even where the terminal
 // takes nothing more and the loop waits for that.
 func (r *run) ends(c <-chan os.Signal) {
@@ -208,6 +197,7 @@ func (r *run) loop() error {
 		var event any
 		select {
 		case event = <-r.events:
+		case event = <-r.changed:
 		case now := <-tick.C:
 			event = Tick(now)
 		}
@@ -234,18 +224,14 @@ func (r *run) handle(event any) (done bool, err error) {
 		panic(fmt.Sprintf("%v\n\n%s", e.value, e.stack))
 	case resumed:
 		if !r.t.inside {
-			if err := r.comeBack(); err != nil {
-				return true, err
-			}
+			err = r.comeBack()
 		}
-		return false, nil
+		return err != nil, err
 	case syscall.Signal:
 		switch e {
 		case syscall.SIGCONT:
-			if err := r.comeBack(); err != nil {
-				return true, err
-			}
-			return false, nil
+			err = r.comeBack()
+			return err != nil, err
 		case syscall.SIGWINCH:
 			event = r.t.size()
 		default:

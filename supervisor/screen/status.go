@@ -54,8 +54,8 @@ func (n *node) facts(width int, zone *time.Location) (lines []string) {
 	add := func(name, format string, args ...any) {
 		lines = append(lines, folded(fmt.Sprintf(" %-5s ", name)+fmt.Sprintf(format, args...), width)...)
 	}
-	if len(n.Rules) > 0 {
-		add("rules", "%s", n.ladder())
+	if rules := n.ladder(); rules != "" {
+		add("rules", "%s", rules)
 	}
 	for i := range n.Ranks {
 		if r := &n.Ranks[i]; r.Why != "" {
@@ -91,46 +91,31 @@ func alerts(a *control.Alerts, zone *time.Location) string {
 	return line
 }
 
+var runColumns = []gridColumn{
+	{}, {gap: 1}, {gap: 2, drop: 5}, {gap: 2, drop: 4}, {gap: 2, drop: 3}, {gap: 2, right: true}, {gap: 1, right: true},
+	{gap: 2, drop: 2, right: true}, {gap: 2, drop: 1}, {gap: 2, drop: 6},
+}
+
 // runs draws a table of several runs.
 func runs(statuses []control.Status, look text.Style) *Frame {
-	width := look.Columns()
-	m := New(width, 0, look)
-	m, _ = m.Update(Answer{Statuses: statuses})
-	titles := []string{"", "JOB", "NODE", "RANKS", "LIMIT", "USED", "", "PEAK", "TREND", "LAST ACTION"}
-	right := []bool{5: true, 6: true, 7: true, 9: false}
-	rows := [][]string{titles}
+	m, _ := New(look.Columns(), 0, look).Update(Answer{Statuses: statuses})
+	rows := [][]string{{"", "JOB", "NODE", "RANKS", "LIMIT", "USED", "", "PEAK", "TREND", "LAST ACTION"}}
 	for i := range m.nodes {
 		rows = append(rows, m.nodes[i].line(look))
 	}
-	single := !slices.ContainsFunc(m.nodes, func(n node) bool { return n.Node != m.nodes[0].Node })
-	type column struct{ index, width, drop int }
-	var list []column
-	for i, drop := range []int{0, 0, 5, 4, 3, 0, 0, 2, 1, 6} {
-		c := column{i, 0, drop}
+	if !slices.ContainsFunc(m.nodes, func(n node) bool { return n.Node != m.nodes[0].Node }) {
 		for _, r := range rows {
-			c.width = max(c.width, text.Columns(r[i])+1+yes(i > 0 && i != 5))
-		}
-		if i != 2 || !single {
-			list = append(list, c)
+			r[2] = ""
 		}
 	}
-	list, _ = fit(list, width+1, func(c column) (width, drop int) { return c.width, c.drop })
-	d := drawing{Frame: newFrame(width, len(rows)+1, look), m: &m}
-	for y, r := range rows {
-		x, style := 1, Plain
-		if y == 0 {
-			style = Dim
+	d := drawing{Frame: newFrame(m.W, len(rows)+1, look), m: &m}
+	d.grid(runColumns, rows, func(row int) Style {
+		if row == 0 {
+			return Dim
 		}
-		for _, c := range list {
-			if right[c.index] {
-				d.right(x, y, x+c.width-1-yes(c.index != 5), style, r[c.index])
-			} else {
-				d.put(x, y, x+c.width-1, style, r[c.index])
-			}
-			x += c.width
-		}
-	}
-	d.put(0, len(rows), width, Plain, text.Count(len(m.nodes), "run")+". Details: "+details(m.nodes))
+		return Plain
+	})
+	d.put(0, d.y, d.W, Plain, text.Count(len(m.nodes), "run")+". Details: "+details(m.nodes))
 	return d.Frame
 }
 

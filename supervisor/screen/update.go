@@ -46,10 +46,6 @@ func (m Model) Update(event any) (Model, []Effect) {
 		return m.key(e)
 	case Answer:
 		m.now = e.At
-		if !m.frozen.IsZero() {
-			m.held = &e
-			return m, nil
-		}
 		return m.answer(e), nil
 	case Tick:
 		m.now = time.Time(e)
@@ -77,8 +73,6 @@ func (m Model) key(k Key) (Model, []Effect) {
 	switch m.mode {
 	case filtering:
 		return m.keyFilter(k), nil
-	case sorting:
-		return m.keySort(k), nil
 	case asking:
 		return m.keyAsk(k)
 	case reading:
@@ -110,8 +104,10 @@ func (m Model) keyTable(k Key) (Model, []Effect) {
 		return m.show(ranksView), nil
 	case "p":
 		return m.show(procsView), nil
-	case "s":
-		m.mode = sorting
+	case KeyRight, "s":
+		return m.sorted(1), nil
+	case KeyLeft:
+		return m.sorted(-1), nil
 	case "S":
 		m.tables[m.view].reverse = !m.tables[m.view].reverse
 		return m.arranged(), nil
@@ -125,8 +121,6 @@ func (m Model) keyTable(k Key) (Model, []Effect) {
 		return m.open(&pane{kind: limitsPane}), nil
 	case "?", "h":
 		return m.open(&pane{kind: helpPane}), nil
-	case " ":
-		return m.freeze(), nil
 	case "R", "T", "C":
 		return m.ask(k), nil
 	}
@@ -138,18 +132,12 @@ func (m Model) show(v view) Model {
 	return m.scrolled()
 }
 
-// freeze holds the display, or lets it go on with what came meanwhile.
-func (m Model) freeze() Model {
-	if m.frozen.IsZero() {
-		m.frozen = m.now
-		return m
-	}
-	m.frozen = time.Time{}
-	if held := m.held; held != nil {
-		m.held = nil
-		return m.answer(*held)
-	}
-	return m
+// sorted sorts the table in front by a column that is so many further on.
+func (m Model) sorted(by int) Model {
+	t, all := &m.tables[m.view], columns[m.view]
+	at := slices.IndexFunc(all, func(c column) bool { return c.key == t.sort })
+	t.sort, t.reverse = all[(at+by+len(all))%len(all)].key, false
+	return m.arranged()
 }
 
 // longestFilter is more than anybody types.
@@ -173,28 +161,6 @@ func (m Model) keyFilter(k Key) Model {
 		return m.Filter(m.filter + string(k))
 	}
 	return m
-}
-
-func (m Model) keySort(k Key) Model {
-	step := 0
-	switch k {
-	case KeyRight, KeyDown, KeyTab, "s", "l", "j":
-		step = 1
-	case KeyLeft, KeyUp, "h", "k":
-		step = -1
-	case "S", "-":
-		m.tables[m.view].reverse = !m.tables[m.view].reverse
-		return m.arranged()
-	case KeyEnter, KeyEscape, "q":
-		m.mode = browsing
-		return m
-	default:
-		return m
-	}
-	t, all := &m.tables[m.view], columns[m.view]
-	at := slices.IndexFunc(all, func(c column) bool { return c.key == t.sort })
-	t.sort, t.reverse = all[(at+step+len(all))%len(all)].key, false
-	return m.arranged()
 }
 
 func (m Model) keyAsk(k Key) (Model, []Effect) {

@@ -25,8 +25,7 @@ func state(m Model) string {
 	}
 	add(t.reverse, "reversed")
 	add(m.filter != "", "filter "+m.filter)
-	add(!m.frozen.IsZero(), "frozen")
-	add(m.mode != browsing, [...]string{"", "filtering", "sorting", "asking", "reading"}[m.mode])
+	add(m.mode != browsing, [...]string{"", "filtering", "asking", "reading"}[m.mode])
 	add(m.pane != nil && m.pane.top > 0, "scrolled")
 	add(m.message != "", "says "+m.message)
 	return strings.Join(parts, ", ")
@@ -38,10 +37,10 @@ func TestKeys(t *testing.T) {
 	var b strings.Builder
 	for _, keys := range []string{
 		"", "down j up", "up k", "end down j", "G g", "tab", "tab tab", "p p", "p r", "p page_down",
-		"p page_down page_up", "s", "s right right enter", "s s s s escape", "s left left enter", "s S q", "S",
+		"p page_down page_up", "s", "right right", "s s s s", "left left", "s S", "S",
 		"p / worker", "p / q backspace trainer enter", "p / x space y escape", "p / trainer ctrl-u 3 enter",
 		"/ ä数 backspace backspace backspace enter", "p / worker enter escape", "p / worker down", "enter", "i q",
-		"i escape", "l page_down", "l end home", "? j k k", "space", "space space", "q", "ctrl-c", "/ q ctrl-c",
+		"i escape", "l page_down", "l end home", "? j k k", "q", "ctrl-c", "/ q ctrl-c",
 		"i ctrl-c", "ctrl-z", "ctrl-l", "R", "R x enter down", "R n", "T escape down", "C y", "i C y", "i C n",
 		"l R", "/ absent enter R", "/ absent enter i", "x Ω",
 	} {
@@ -196,18 +195,5 @@ func TestInspectTheEnded(t *testing.T) {
 	m, _ = m.Update(Answer{nodesOf(scene("n1", 0, 1, 2)), nil, noon.Add(time.Second)})
 	if text := strings.Join(m.paneLines(), "\n"); !strings.Contains(text, "process 40004") || !strings.Contains(text, "It has ended") {
 		t.Error(text)
-	}
-}
-
-// TestFrozen: what comes while the display is frozen is shown afterwards.
-func TestFrozen(t *testing.T) {
-	m, _ := typed(shown(80, 24, nodesOf(scene("n1", 0, 1, 4))), " ")
-	before := len(m.procs)
-	m, _ = m.Update(Answer{nodesOf(scene("n1", 0, 1, 9)), nil, noon.Add(time.Second)})
-	if len(m.procs) != before {
-		t.Errorf("%d processes, %d before", len(m.procs), before)
-	}
-	if m, _ = typed(m, " "); len(m.procs) != 10 {
-		t.Errorf("%d processes when it goes on, want 10", len(m.procs))
 	}
 }

@@ -212,10 +212,7 @@ func (m *Model) clock() (string, Style) {
 		}
 	}
 	line, age := newest.Time.In(m.Zone).Format(time.TimeOnly), newest.age(m.now)
-	switch {
-	case !m.frozen.IsZero():
-		return fmt.Sprintf(" FROZEN %s ago  %s ", since(m.now, m.frozen), line), Reverse
-	case age > m.old():
+	if age > m.old() {
 		return fmt.Sprintf(" %s OLD  %s ", text.About(age.Seconds()), line), Reverse
 	}
 	return line, Plain
@@ -231,7 +228,7 @@ func (m *Model) notices() []string {
 	if len(m.nodes) > 0 && len(m.errs) == 0 && m.nodes[0].missing {
 		all = append(all, "the run or its watcher has ended: last numbers; rsswarden report says how")
 	}
-	if age, names := m.oldest(); len(names) > 0 && m.frozen.IsZero() {
+	if age, names := m.oldest(); len(names) > 0 {
 		whose := strings.Join(names, ", ")
 		if len(names) > 3 {
 			whose = text.Count(len(names), "node")
@@ -291,41 +288,9 @@ func (d *drawing) footer(y int) {
 		x = d.put(x, y, d.W-1, Plain, m.filter)
 		x = d.put(x, y, d.W, Reverse, " ")
 		d.put(x, y, d.W, Dim, "  Enter keeps it, Esc takes it back")
-	case m.mode == sorting:
-		d.sortKeys(y)
 	case m.message != "":
 		d.put(0, y, d.W, Bold, m.message)
 	case m.mode == reading:
 		d.put(0, y, d.W, Dim, "q back  PgDn more  ^C quit")
-	}
-}
-
-// sortKeys shows what the table may be sorted by, the choice in brackets.
-func (d *drawing) sortKeys(y int) {
-	t := &d.m.tables[d.m.view]
-	x := d.put(0, y, d.W, Bold, "sort: ")
-	var all []string
-	at := 0
-	for i, c := range columns[d.m.view] {
-		all = append(all, c.key)
-		if c.key == t.sort {
-			at = i
-		}
-	}
-	// Where they do not fit the line begins further on.
-	from := 0
-	for from < at && x+len(strings.Join(all[from:at+1], " "))+4 > d.W {
-		from++
-	}
-	for i := from; i < len(all); i++ {
-		text, style := " "+all[i]+" ", Dim
-		if i == at {
-			text, style = fmt.Sprintf("[%s]", all[i]), Bold
-		}
-		if x+len(text) > d.W {
-			d.put(d.W-1, y, d.W, Dim, d.ellipsis())
-			return
-		}
-		x = d.put(x, y, d.W, style, text)
 	}
 }
