@@ -65,7 +65,8 @@ func again(t *testing.T, rng *rand.Rand) string {
 		j := live.Judge(in)
 		switch {
 		case j.Moved:
-			second := judgeAgain(repeat, in, &j)
+			was := Record(&in, &j)
+			second := Repeat(repeat, &was)
 			if diff := cmp.Diff(j.Decisions, second.Decisions) + cmp.Diff(j.Skipped, second.Skipped); diff != "" {
 				return fmt.Sprintf("at %v (-first, +again):\n%s", now, diff)
 			}
@@ -94,26 +95,4 @@ func again(t *testing.T, rng *rand.Rand) string {
 		}
 	}
 	return ""
-}
-
-// judgeAgain has a ladder make a judgement of another again, by what a record has of it.
-func judgeAgain(s *State, in Input, first *Judgement) Judgement {
-	for _, g := range first.Given {
-		switch {
-		case g.Outcome != nil:
-			o := g.Outcome
-			s.Done(event.Outcome{Decision: o.Decision, OK: o.OK, Reason: o.Reason, After: o.After, Freed: o.Freed})
-		case g.Begun != 0:
-			s.Begun(g.Begun)
-		default:
-			s.Pass(g.Passed)
-		}
-	}
-	feasible := map[event.Ask]event.Feasibility{}
-	for _, d := range first.Asked {
-		feasible[d.Ask] = in.Feasible[d.Ask]
-	}
-	in.Feasible = feasible
-	s.Observe(in.Now, in.Limits)
-	return s.Judge(in)
 }

@@ -2,11 +2,152 @@ package policy
 
 import (
 	"errors"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
+
+// TestLadder plays testdata/ladder.txt.
+func TestLadder(t *testing.T) {
+	all, err := os.ReadFile("testdata/ladder.txt")
+	wardentest.NoError(t, err)
+	for _, text := range strings.Split(string(all), "\n== ")[1:] {
+		name, lines, _ := strings.Cut(text, "\n")
+		t.Run(name, func(t *testing.T) {
+			var ladder []string
+			var c *script
+			for line := range strings.Lines(lines) {
+				line = strings.TrimSpace(line)
+				switch _, err := event.ParseRule(line); {
+				case line == "" || line[0] == '#':
+				case err == nil && c == nil:
+					ladder = append(ladder, line)
+				case c == nil:
+					c = newScript(t, strings.Join(ladder, "\n"))
+					c.answers = map[string]event.Feasibility{}
+					c.can = func(r event.Rule, l *event.Limit) event.Feasibility {
+						for _, k := range []string{string(l.Name), string(r.Action)} {
+							if h, ok := c.answers[k]; ok {
+								return h
+							}
+						}
+						return canAll(r, l)
+					}
+					fallthrough
+				default:
+					c = c.play(line)
+				}
+			}
+		})
+	}
+}
+
+// play plays one line of a script, which may go on with another ladder.
+func (c *script) play(line string) *script {
+	c.t.Helper()
+	words := strings.Fields(line)
+	number := func(text string) float64 {
+		v, err := strconv.ParseFloat(text, 64)
+		wardentest.NoError(c.t, err)
+		return v
+	}
+	switch words[0] {
+	case "can":
+		h := event.Feasibility{OK: words[2] == "yes"}
+		switch reason := strings.Join(words[2:], " "); {
+		case h.OK && len(words) > 3:
+			h.Gain = rss.Bytes(number(words[3])) * rss.MiB
+		case reason == "nothing":
+			h.Reason = event.ReasonUnsupported
+		case !h.OK && reason != "no":
+			h.Reason = event.Reason(reason)
+		}
+		c.answers[words[1]] = h
+	case "end":
+		c.end, _ = time.ParseDuration(words[1])
+	case "done", "failed":
+		reason := event.ReasonDone
+		if len(words) > 3 {
+			reason = event.Reason(strings.Join(words[3:], " "))
+		}
+		c.done(words[0] == "done", reason, number(words[1]), number(words[2]))
+	case "flight":
+		if f := c.s.flight; (f == nil) != (words[1] == "none") || f != nil && f.rule.String() != words[1] {
+			c.t.Fatalf("at %v: %+v is in flight", c.now, f)
+		}
+	case "stopped":
+		if c.s.Stopped() != (words[1] == "yes") {
+			c.t.Fatalf("at %v: stopped %v", c.now, c.s.Stopped())
+		}
+	case "on":
+		if string(c.last.Limit) != words[1] {
+			c.t.Fatalf("at %v: %+v", c.now, c.last)
+		}
+	case "begun":
+		c.s.Begun(c.last.ID)
+	case "handover":
+		waiting := uint64(0)
+		if len(words) > 1 {
+			waiting = c.last.ID
+		}
+		return c.successor(waiting)
+	default:
+		pause, err := time.ParseDuration(words[0])
+		wardentest.NoError(c.t, err)
+		looked, said, ok := strings.Cut(line, ">")
+		if !ok {
+			c.t.Fatalf("%q is no line of a script", line)
+		}
+		var limits []event.Limit
+		for _, word := range strings.Fields(looked)[1:] {
+			limits = append(limits, c.limit(word, number))
+		}
+		var want []string
+		if said = strings.TrimSpace(said); said != "" {
+			want = strings.Split(said, ", ")
+		}
+		c.want(c.at(pause, limits...), want...)
+	}
+	return c
+}
+
+// limit reads a limit of a script.
+func (c *script) limit(word string, number func(string) float64) event.Limit {
+	used, level, _ := strings.Cut(word, "@")
+	name, rest, named := strings.Cut(used, ":")
+	if named {
+		used = rest
+	}
+	used, most, isPSS := strings.Cut(used, "most")
+	used, of, other := strings.Cut(used, "of")
+	free, isFree := strings.CutPrefix(used, "free")
+	l := slurm(0)
+	if isFree {
+		l.Used = l.Limit - rss.Bytes(number(free))*rss.MiB
+	} else {
+		l = slurm(number(used))
+	}
+	switch {
+	case name == "job" && named:
+		l.Scope = event.ScopeJob
+	case named:
+		l.Name = event.LimitName(name)
+	}
+	if l.Level = level; other {
+		l.Limit = rss.Bytes(number(of)) * rss.MiB
+	}
+	if isPSS {
+		l.Accounting, l.UsedMax = event.AccountingPSS, slurm(number(most)).Used
+	}
+	return l
+}
 
 func TestDefaultLadder(t *testing.T) {
 	var got []string
@@ -23,7 +164,7 @@ func TestDefaultLadder(t *testing.T) {
 	}
 }
 
-func TestLadder(t *testing.T) {
+func TestLadderOfAt(t *testing.T) {
 	for _, c := range []struct {
 		at   []string
 		n    int

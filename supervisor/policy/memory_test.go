@@ -29,115 +29,9 @@ func (c *script) successor(waiting uint64) *script {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	h := &script{t: c.t, s: New(c.s.Rules(), Options{}), can: c.can}
+	h := &script{t: c.t, s: New(c.s.Rules(), Options{}), can: c.can, end: c.end, answers: c.answers}
 	h.s.Restore(read, 0, c.now+ahead, nil)
 	return h
-}
-
-// TestHandOver: a successor does nothing again that was done, goes on where something
-// repeats, and loses nothing that was not done.
-func TestHandOver(t *testing.T) {
-	node := slurm(86)
-	node.Name = event.LimitNode
-	for _, c := range []struct {
-		name, ladder string
-		before       func(*script) (waiting uint64)
-		after        func(*script)
-	}{
-		{"asked once", "80%:warn\n85%:signal=USR2\n85%:exec=x",
-			func(c *script) uint64 {
-				c.want(c.at(second, slurm(86)), "80%:warn", "85%:signal=USR2")
-				c.want(c.at(second, slurm(86)), "85%:exec=x")
-				return 0
-			},
-			func(h *script) {
-				h.want(h.at(second, slurm(86)))
-				h.want(h.at(time.Hour, slurm(99)))
-				h.want(h.at(second, slurm(70)))
-				h.want(h.at(time.Hour, slurm(86)), "80%:warn", "85%:signal=USR2") // armed again
-			}},
-		{"left meanwhile", "85%:signal=USR2",
-			func(c *script) uint64 { c.want(c.at(second, slurm(86)), "85%:signal=USR2"); return 0 },
-			func(h *script) {
-				h.want(h.at(second, slurm(60)))
-				h.want(h.at(second, slurm(86)), "85%:signal=USR2")
-			}},
-		{"another limit", "85%:signal=USR2",
-			func(c *script) uint64 { c.want(c.at(second, slurm(86)), "85%:signal=USR2"); return 0 },
-			func(h *script) {
-				h.want(h.at(second, node), "85%:signal=USR2") // the one it was asked for is gone
-			}},
-		{"the same limit of two", "85%:signal=USR2",
-			func(c *script) uint64 {
-				c.want(c.at(second, slurm(86), node), "85%:signal=USR2")
-				c.at(second, slurm(86), node)
-				return 0
-			},
-			func(h *script) { h.want(h.at(second, slurm(86), node)); h.want(h.at(second, node)) }},
-		{"a warning's gap", "80%:warn",
-			func(c *script) uint64 {
-				c.want(c.at(second, slurm(81)), "80%:warn")
-				c.want(c.at(second, slurm(60)))
-				return 0
-			},
-			func(h *script) {
-				h.want(h.at(second, slurm(81)))
-				h.want(h.at(time.Minute, slurm(81)), "80%:warn")
-			}},
-		{"an action in flight", "85%:trim",
-			func(c *script) uint64 { c.want(c.at(second, slurm(86)), "85%:trim"); return 0 },
-			func(h *script) { h.want(h.at(second, slurm(86)), "85%:trim") }},
-		{"one that freed nothing", "85%:trim",
-			func(c *script) uint64 {
-				c.want(c.at(second, slurm(86)), "85%:trim")
-				c.done(true, event.ReasonDone, 86, 86)
-				c.want(c.at(10*second, slurm(86)))
-				return 0
-			},
-			func(h *script) {
-				h.want(h.at(15*second, slurm(86)))
-				h.want(h.at(6*second, slurm(86)), "85%:trim")
-			}},
-		{"one that goes on", "95%:requeue",
-			func(c *script) uint64 {
-				c.want(c.at(second, slurm(96)), "95%:requeue")
-				c.s.Begun(c.last.ID)
-				return 0
-			},
-			func(h *script) { h.want(h.at(time.Hour, slurm(96))) }},
-		{"one that only waits for its checkpoint", "95%:requeue",
-			func(c *script) uint64 { c.want(c.at(second, slurm(96)), "95%:requeue"); return 0 },
-			func(h *script) { h.want(h.at(second, slurm(96)), "95%:requeue") }},
-		{"a program that waits for another", "90%:exec=x\n90%:exec=y",
-			func(c *script) uint64 {
-				c.want(c.at(second, slurm(91)), "90%:exec=x")
-				c.want(c.at(second, slurm(91)), "90%:exec=y")
-				return c.last.ID
-			},
-			func(h *script) { h.want(h.at(second, slurm(91)), "90%:exec=y"); h.want(h.at(second, slurm(91))) }},
-		{"a stop", "99%:stop",
-			func(c *script) uint64 { c.want(c.at(second, slurm(99)), "99%:stop"); return 0 },
-			func(h *script) { h.want(h.at(second, slurm(99)), "99%:stop") }},
-		{"the job's end", "time eta<10m:signal=USR2",
-			func(c *script) uint64 {
-				c.end = 9 * time.Minute
-				c.want(c.at(second), "time eta<10m:signal=USR2")
-				return 0
-			},
-			func(h *script) {
-				h.end = 8 * time.Minute
-				h.want(h.at(second, slurm(10)))
-				h.end = time.Hour // it was given more
-				h.want(h.at(11*time.Minute, slurm(10)))
-				h.end = 9 * time.Minute
-				h.want(h.at(second), "time eta<10m:signal=USR2")
-			}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newScript(t, c.ladder)
-			c.after(s.successor(c.before(s)))
-		})
-	}
 }
 
 // TestHandOverForecast: a new ladder knows no forecast for minutes, which is no word
@@ -165,23 +59,6 @@ func TestHandOverForecast(t *testing.T) {
 	use = 60
 	if got := grow(h, &use, time.Hour); len(got) != 1 {
 		t.Errorf("fired %q", got)
-	}
-}
-
-// TestSkippedAfterHandOver: each leader reports once what cannot be done.
-func TestSkippedAfterHandOver(t *testing.T) {
-	c := newScript(t, "85%:signal=USR2")
-	c.can = func(event.Rule, *event.Limit) event.Feasibility {
-		return event.Feasibility{Reason: event.ReasonNotCaught}
-	}
-	for range 2 {
-		if got := c.at(second, slurm(86)); len(got) != 1 {
-			t.Fatalf("said %q", got)
-		}
-		if got := c.at(second, slurm(86)); len(got) != 0 {
-			t.Errorf("said %q again", got)
-		}
-		c = c.successor(0)
 	}
 }
 

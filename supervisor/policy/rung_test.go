@@ -8,40 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-func TestFreeRule(t *testing.T) {
-	c := newScript(t, "free<500M:trim")
-	at := func(freeMiB rss.Bytes) event.Limit {
-		l := slurm(0)
-		l.Used = l.Limit - freeMiB*rss.MiB
-		return l
-	}
-	c.want(c.at(second, at(500)))
-	c.want(c.at(second, at(499)), "free<500M:trim")
-	c.done(true, event.ReasonDone, 84, 70)
-	c.want(c.at(time.Minute, at(999)))
-	c.want(c.at(second, at(1001))) // twice as much is free
-	c.want(c.at(second, at(400)), "free<500M:trim")
-}
-
-func TestFreeRuleThatCanNeverBeMet(t *testing.T) {
-	c := newScript(t, "free<3000M:stop\nfree<4G:warn")
-	c.want(c.at(second, slurm(1)), "skip free<4G:warn: not supported here", "skip free<3000M:stop: not supported here")
-	c.want(c.at(second, slurm(99)))
-	// Twice the size would be more than there is: half the way arms it again.
-	d := newScript(t, "free<2G:warn")
-	d.want(d.at(second, slurm(50)), "free<2G:warn")
-	d.want(d.at(time.Hour, slurm(10)))
-	d.want(d.at(time.Second, slurm(50)), "free<2G:warn")
-}
-
-func TestALimitThatShrinks(t *testing.T) {
-	c := newScript(t, "80%:warn")
-	l := slurm(60)
-	c.want(c.at(second, l))
-	l.Limit = 2000 * rss.MiB
-	c.want(c.at(second, l), "80%:warn")
-}
-
 func TestNextRung(t *testing.T) {
 	s := New(rules(t, "80%:warn\neta<10m:warn\n85%:trim\nfree<300M:recycle\nshm 10%:warn"), Options{})
 	for _, c := range []struct {

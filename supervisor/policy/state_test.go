@@ -89,6 +89,8 @@ type script struct {
 	can  func(event.Rule, *event.Limit) event.Feasibility
 	end  time.Duration
 	last event.Decision
+
+	answers map[string]event.Feasibility // by action or limit, of TestLadder
 }
 
 func newScript(t *testing.T, ladder string) *script {
@@ -167,177 +169,6 @@ func TestLimitsThatAreGoneAreForgotten(t *testing.T) {
 	}
 }
 
-func TestOneActionAtATime(t *testing.T) {
-	c := newScript(t, "80%:warn\n85%:trim\n90%:recycle")
-	c.want(c.at(second, slurm(95)), "80%:warn", "85%:trim")
-	c.want(c.at(second, slurm(96))) // trim is under way
-	c.done(true, event.ReasonDone, 95, 70)
-	c.want(c.at(second, slurm(70)))
-	c.want(c.at(second, slurm(86)))             // armed again, and cooling down
-	c.want(c.at(second, slurm(86)), "85%:trim") // 2 s later
-}
-
-func TestTooLittleTakesTheNextRungAtOnce(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle\n93%:signal=USR2\n97%:stop")
-	c.want(c.at(second, slurm(95)), "85%:trim")
-	c.done(true, event.ReasonTooLittle, 95, 95)
-	c.want(c.at(0, slurm(95)), "90%:recycle")
-	c.done(false, event.ReasonTimeout, 95, 95)
-	c.want(c.at(0, slurm(95)), "93%:signal=USR2")
-	c.done(true, event.ReasonDone, 95, 95)
-	c.want(c.at(0, slurm(95)))
-	c.want(c.at(0, slurm(97)), "97%:stop")
-	if !c.s.Stopped() {
-		t.Error("not stopped")
-	}
-	c.want(c.at(time.Hour, slurm(99)))
-}
-
-func TestNextRungWaitsForItsOwnThreshold(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle")
-	c.want(c.at(second, slurm(86)), "85%:trim")
-	c.done(true, event.ReasonTooLittle, 86, 86)
-	c.want(c.at(0, slurm(86)))
-	c.want(c.at(0, slurm(90)), "90%:recycle")
-}
-
-func TestRecycleGoesOnWhileItHelps(t *testing.T) {
-	c := newScript(t, "90%:recycle")
-	c.want(c.at(second, slurm(95)), "90%:recycle")
-	c.done(true, event.ReasonDone, 95, 93)
-	c.want(c.at(0, slurm(93)), "90%:recycle")
-	c.done(true, event.ReasonDone, 93, 91)
-	c.want(c.at(0, slurm(91)), "90%:recycle")
-	c.done(true, event.ReasonDone, 91, 89)
-	c.want(c.at(0, slurm(89))) // below the rung
-	c.want(c.at(second, slurm(90.5)), "90%:recycle")
-	c.done(true, event.ReasonDone, 90.5, 90.4) // 3 MiB
-	c.want(c.at(0, slurm(90.5)))
-	c.want(c.at(29*second, slurm(90.5)))
-	c.want(c.at(2*second, slurm(90.5)), "90%:recycle")
-}
-
-func TestTrimAgain(t *testing.T) {
-	c := newScript(t, "85%:trim")
-	c.want(c.at(second, slurm(86)), "85%:trim")
-	c.done(true, event.ReasonDone, 86, 82)
-	c.want(c.at(second, slurm(86))) // 82 + 5 not reached
-	c.want(c.at(second, slurm(87.1)), "85%:trim")
-	c.done(true, event.ReasonDone, 87.1, 86)
-	c.want(c.at(second, slurm(86)))
-	c.want(c.at(30*second, slurm(86)), "85%:trim")
-}
-
-// TestTrimAgainNearTheLimit: a trim that held a job near its limit is not put off until
-// that is full.
-func TestTrimAgainNearTheLimit(t *testing.T) {
-	c := newScript(t, "85%:trim")
-	c.want(c.at(second, slurm(99)), "85%:trim")
-	c.done(true, event.ReasonDone, 99, 94)
-	c.want(c.at(second, slurm(96.9)))
-	c.want(c.at(second, slurm(97.1)), "85%:trim") // 94 and half of what that leaves
-}
-
-// TestTrimAgainByPSS: only a later reading shows the use after a trim. The trim is repeated
-// for what it would give back then, after every other action that could have a turn.
-func TestTrimAgainByPSS(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle")
-	used := func(percent, most float64) event.Limit {
-		l := slurm(percent)
-		l.Accounting, l.UsedMax = event.AccountingPSS, slurm(most).Used
-		return l
-	}
-	var gain float64 // of a trim, in percent
-	recycle := false
-	c.can = func(r event.Rule, l *event.Limit) event.Feasibility {
-		if r.Action == event.ActionRecycle {
-			return event.Feasibility{OK: recycle, Reason: event.ReasonNothing}
-		}
-		return event.Feasibility{OK: gain > 0, Gain: l.Limit.Scale(gain / 100), Reason: event.ReasonNothing}
-	}
-	gain = 10
-	c.want(c.at(second, used(86, 98)), "85%:trim")
-	c.done(true, event.ReasonDone, 86, 98)
-	gain = 0.9
-	c.want(c.at(second, used(86, 98))) // 1 % would be half of what is left for certain
-	gain = 4
-	c.want(c.at(second, used(86, 88))) // 5 % where more is left
-	c.want(c.at(second, used(86, 98)), "85%:trim")
-	c.done(true, event.ReasonDone, 86, 98)
-	recycle = true
-	c.want(c.at(second, used(91, 98)), "90%:recycle")
-	c.done(true, event.ReasonDone, 91, 97)
-	recycle = false
-	c.want(c.at(second, used(86, 98)), "85%:trim")
-}
-
-func TestNoHelpIsSaidOnceAndTheNextRungTaken(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle")
-	reason := event.ReasonNoWorker
-	c.can = func(r event.Rule, _ *event.Limit) event.Feasibility {
-		switch r.Action {
-		case event.ActionTrim:
-			return event.Feasibility{Detail: "only unreclaimable memory counts"}
-		}
-		return event.Feasibility{OK: reason == "", Reason: reason}
-	}
-	c.want(c.at(second, slurm(91)), "skip 85%:trim: cannot help this limit", "skip 90%:recycle: no worker")
-	c.want(c.at(second, slurm(92)))
-	reason = event.ReasonRecent
-	c.want(c.at(second, slurm(92)), "skip 90%:recycle: worker recycled less than 30 s ago")
-	reason = ""
-	c.want(c.at(second, slurm(92)), "90%:recycle")
-	c.done(true, event.ReasonDone, 92, 60)
-	c.want(c.at(second, slurm(60)))
-	c.want(c.at(5*second, slurm(86)), "skip 85%:trim: cannot help this limit") // a new crossing
-}
-
-func TestTooSmallAGainIsNoHelp(t *testing.T) {
-	c := newScript(t, "85%:trim")
-	gain := 10 * rss.MiB
-	c.can = func(event.Rule, *event.Limit) event.Feasibility { return event.Feasibility{OK: true, Gain: gain} }
-	c.want(c.at(second, slurm(86)), "skip 85%:trim: nothing to give back")
-	gain = 100 * rss.MiB
-	c.want(c.at(second, slurm(86)), "85%:trim")
-}
-
-func TestWithoutCanNothingButWarnAndStop(t *testing.T) {
-	c := newScript(t, "80%:warn\n85%:trim\n90%:stop")
-	c.can = nil
-	c.want(c.at(second, slurm(86)), "skip 85%:trim: not supported here", "80%:warn")
-	c.want(c.at(second, slurm(91)), "90%:stop")
-}
-
-func TestForkRefusedEndsRecycling(t *testing.T) {
-	c := newScript(t, "90%:recycle")
-	c.want(c.at(second, slurm(91)), "90%:recycle")
-	c.done(false, event.ReasonForkRefused, 91, 91)
-	c.want(c.at(time.Minute, slurm(91)), "skip 90%:recycle: fork refused")
-	c.want(c.at(second, slurm(50)))
-	c.want(c.at(time.Hour, slurm(91)), "skip 90%:recycle: fork refused")
-}
-
-func TestRecoveredBeforeTheAction(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle")
-	c.want(c.at(second, slurm(91)), "85%:trim")
-	c.done(false, event.ReasonRecovered, 80, 80)
-	c.want(c.at(second, slurm(91)))
-	c.want(c.at(2*second, slurm(91)), "85%:trim") // as if for the first time
-}
-
-func TestDryRunSaysEveryDecisionOnce(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle\n95%:stop")
-	c.want(c.at(second, slurm(96)), "85%:trim")
-	for _, next := range []string{"90%:recycle", "95%:stop"} {
-		c.done(true, event.ReasonDryRun, 96, 96)
-		c.want(c.at(0, slurm(96)), next)
-	}
-	c.done(true, event.ReasonDryRun, 96, 96)
-	c.want(c.at(time.Hour, slurm(96)))
-	c.want(c.at(second, slurm(50)))
-	c.want(c.at(time.Minute, slurm(86)), "85%:trim")
-}
-
 // A stop does not wait for an action that may hang.
 func TestStopOvertakes(t *testing.T) {
 	c := newScript(t, "90%:recycle\n97%:stop")
@@ -348,19 +179,6 @@ func TestStopOvertakes(t *testing.T) {
 	if c.s.InFlight() != c.last.ID || !c.s.Stopped() {
 		t.Fatalf("in flight %d, stopped %v", c.s.InFlight(), c.s.Stopped())
 	}
-}
-
-func TestAStopThatFailed(t *testing.T) {
-	c := newScript(t, "90%:recycle\n97%:stop")
-	c.want(c.at(second, slurm(91)), "90%:recycle")
-	recycle := c.last.ID
-	c.want(c.at(second, slurm(97)), "97%:stop")
-	c.done(false, event.ReasonError, 97, 97)
-	if c.s.Stopped() || c.s.InFlight() != recycle {
-		t.Fatalf("stopped %v, in flight %d, want the recycle", c.s.Stopped(), c.s.InFlight())
-	}
-	c.want(c.at(second, slurm(97)))
-	c.want(c.at(30*second, slurm(97)), "97%:stop")
 }
 
 func TestLostOutcome(t *testing.T) {
@@ -377,19 +195,6 @@ func TestLostOutcome(t *testing.T) {
 	c.done(true, event.ReasonDone, 91, 50) // twice
 	if c.s.InFlight() != 0 {
 		t.Errorf("in flight %d", c.s.InFlight())
-	}
-}
-
-func TestTheMostUrgentLimitFirst(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle")
-	user := slurm(91)
-	user.Name = event.LimitUser
-	c.can = func(r event.Rule, l *event.Limit) event.Feasibility {
-		return event.Feasibility{OK: l.Name == event.LimitUser}
-	}
-	c.want(c.at(second, user, slurm(95)), "skip 85%:trim: cannot help this limit", "skip 90%:recycle: cannot help this limit", "85%:trim")
-	if c.last.Limit != event.LimitUser {
-		t.Errorf("acted for %s", c.last.Limit)
 	}
 }
 
@@ -415,39 +220,6 @@ func BenchmarkStep(b *testing.B) {
 			for b.Loop() {
 				now += time.Second
 				step(s, reading{Now: now, Limits: limits, Can: canAll})
-			}
-		})
-	}
-}
-
-// TestUselessRecycle: after a recycle that freed too little its rung fires again only once
-// use has grown by what a recycle may free.
-func TestUselessRecycle(t *testing.T) {
-	for name, c := range map[string]struct {
-		freed rss.Bytes
-		then  float64 // use in percent of 3000 MiB, a second later
-		again bool
-	}{
-		"use does not change": {2 * rss.MiB, 91, false},
-		"it grew a little":    {2 * rss.MiB, 91.4, false},
-		"it grew by as much":  {2 * rss.MiB, 91.6, true},
-		"enough was freed":    {100 * rss.MiB, 91, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := New(rules(t, "90%:recycle"), Options{})
-			in := reading{Limits: []event.Limit{slurm(91)}, Can: canAll}
-			d := step(s, in).Decisions
-			if len(d) != 1 {
-				t.Fatalf("%+v", d)
-			}
-			s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: d[0].Used, Freed: c.freed})
-			in.Limits = []event.Limit{slurm(c.then)}
-			decided := false
-			for in.Now = time.Second; in.Now < 10*time.Second; in.Now += time.Second {
-				decided = decided || len(step(s, in).Decisions) > 0
-			}
-			if decided != c.again {
-				t.Errorf("fires again: %v, want %v", decided, c.again)
 			}
 		})
 	}
@@ -549,37 +321,6 @@ func TestRaisedNotAhead(t *testing.T) {
 	}
 }
 
-func TestWarnOncePerCrossing(t *testing.T) {
-	c := newScript(t, "80%:warn")
-	c.want(c.at(second, slurm(79.9)))
-	c.want(c.at(second, slurm(80)), "80%:warn")
-	c.want(c.at(second, slurm(99)))
-	c.want(c.at(second, slurm(75.1))) // not left by five points
-	c.want(c.at(second, slurm(81)))
-	c.want(c.at(second, slurm(74.9))) // armed again
-	c.want(c.at(second, slurm(81)))   // not twice a minute
-	c.want(c.at(time.Minute, slurm(81)), "80%:warn")
-	c.want(c.at(time.Hour, slurm(90)))
-}
-
-func TestWarnForEachLimit(t *testing.T) {
-	c := newScript(t, "80%:warn")
-	node := slurm(85)
-	node.Name = event.LimitNode
-	shm := slurm(85)
-	shm.Name = event.LimitSHM // not among any
-	throttle := slurm(99)
-	throttle.Name = event.LimitThrottle
-	low := slurm(85)
-	low.Name, low.Level = event.LimitCgroup, "/job/step"
-	high := low
-	high.Level = "/job"
-	c.want(c.at(second, slurm(81), node, shm, throttle), "80%:warn", "80%:warn")
-	c.want(c.at(second, slurm(81), node, low), "80%:warn")
-	c.want(c.at(second, slurm(81), node, low, high), "80%:warn")
-	c.want(c.at(second, event.Limit{Name: event.LimitUser, Used: rss.GiB}))
-}
-
 // A job that the ladder carries goes up and down through its rungs.
 func TestWarningsThin(t *testing.T) {
 	c := newScript(t, "80%:warn")
@@ -600,105 +341,6 @@ func TestWarningsThin(t *testing.T) {
 	c.want(c.at(time.Minute, slurm(81)), "80%:warn")
 }
 
-func TestTimeRule(t *testing.T) {
-	c := newScript(t, "time eta<10m:warn")
-	c.want(c.at(second))
-	for _, x := range []struct {
-		left time.Duration
-		want []string
-	}{
-		{time.Hour, nil},
-		{10 * time.Minute, nil},
-		{9 * time.Minute, []string{"time eta<10m:warn"}},
-		{8 * time.Minute, nil},
-		{time.Hour, nil}, // the job's time was extended
-		{5 * time.Minute, []string{"time eta<10m:warn"}},
-	} {
-		c.end = x.left
-		c.want(c.at(second, slurm(10)), x.want...)
-	}
-	if c.last.ETA == nil || *c.last.ETA != 300 || c.last.Limit != event.LimitTime {
-		t.Errorf("decision %+v", c.last)
-	}
-}
-
-// TestAskOnceForACrossing: signal= and exec= run once for a crossing and delay nothing.
-func TestAskOnceForACrossing(t *testing.T) {
-	for _, ask := range []string{"signal=USR2", "exec=notify"} {
-		c := newScript(t, "90%:recycle\n93%:"+ask+"\n97%:stop")
-		c.can = func(r event.Rule, _ *event.Limit) event.Feasibility {
-			return event.Feasibility{OK: r.Action.Asks(), Reason: event.ReasonNoWorker}
-		}
-		c.want(c.at(second, slurm(94)), "skip 90%:recycle: no worker", "93%:"+ask)
-		if c.s.InFlight() != 0 {
-			t.Fatalf("%s is in flight", ask)
-		}
-		for range 100 {
-			c.want(c.at(10*second, slurm(94)))
-		}
-		c.done(false, event.ReasonError, 94, 94) // no rule waits for it
-		c.want(c.at(0, slurm(94)))
-		c.want(c.at(second, slurm(88.1)))
-		c.want(c.at(second, slurm(94))) // not left by five points
-		c.want(c.at(second, slurm(80)))
-		c.want(c.at(second, slurm(94)), "skip 90%:recycle: no worker", "93%:"+ask)
-		c.want(c.at(0, slurm(97)), "97%:stop")
-	}
-}
-
-// TestAskOnceForSeveralLimits: a process is asked once, however many limits are crossed.
-func TestAskOnceForSeveralLimits(t *testing.T) {
-	c := newScript(t, "93%:signal=USR2")
-	job := func(percent float64) event.Limit {
-		l := slurm(percent)
-		l.Scope = event.ScopeJob
-		return l
-	}
-	c.want(c.at(second, slurm(94), job(94)), "93%:signal=USR2")
-	c.want(c.at(second, slurm(95), job(95)))
-	c.want(c.at(second, slurm(50), job(95))) // left on one
-	c.want(c.at(second, slurm(94), job(95)), "93%:signal=USR2")
-	c.want(c.at(second, slurm(50), job(50)))
-	c.want(c.at(second, slurm(50), job(94)), "93%:signal=USR2")
-	c.want(c.at(second, slurm(94)), "93%:signal=USR2") // the other is gone
-}
-
-// Each step of a job has its own to ask; what lies in one step is one.
-func TestAskEachStep(t *testing.T) {
-	c := newScript(t, "93%:signal=USR2")
-	step := func(level string, percent float64) event.Limit {
-		l := slurm(percent)
-		l.Scope, l.Level = event.ScopeStep, level
-		return l
-	}
-	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 50)), "93%:signal=USR2")
-	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 94)), "93%:signal=USR2")
-	c.want(c.at(second, step("/job_7/step_0", 94), step("/job_7/step_1", 94), step("/job_7/step_1/task_0", 94)))
-}
-
-// An action in flight may yet make it needless; one that hangs must not keep
-// the trainer from its checkpoint.
-func TestAskWaitsALittle(t *testing.T) {
-	c := newScript(t, "90%:recycle\n93%:signal=USR2")
-	c.want(c.at(second, slurm(94)), "90%:recycle")
-	c.want(c.at(second, slurm(94)))
-	c.done(true, event.ReasonDone, 94, 70)
-	c.want(c.at(second, slurm(70)))
-
-	c = newScript(t, "90%:recycle\n93%:signal=USR2")
-	c.want(c.at(second, slurm(91)), "90%:recycle")
-	c.want(c.at(askPatience-1, slurm(94)))
-	c.want(c.at(1, slurm(94)), "93%:signal=USR2")
-	if c.s.InFlight() == 0 {
-		t.Error("the recycle is not in flight any more")
-	}
-
-	c = newScript(t, "90%:recycle\n93%:signal=USR2")
-	c.want(c.at(second, slurm(91)), "90%:recycle")
-	c.want(c.at(time.Millisecond, slurm(94)))
-	c.want(c.at(time.Millisecond, slurm(95.6)), "93%:signal=USR2") // 4.6 used up, 4.4 left
-}
-
 // Actions that follow upon each other, each of some use and none of enough,
 // must not keep the trainer from its checkpoint either.
 func TestAskWaitsForOneActionNotForAll(t *testing.T) {
@@ -710,44 +352,6 @@ func TestAskWaitsForOneActionNotForAll(t *testing.T) {
 	}
 	if most := askPatience + 2*second; c.now > most {
 		t.Errorf("asked after %v of recycles, want %v at most", c.now, most)
-	}
-}
-
-// TestRefusedAskIsTriedAgain: a refusal is reported once, and a process that can be asked
-// later is asked.
-func TestRefusedAskIsTriedAgain(t *testing.T) {
-	c := newScript(t, "93%:signal=USR2")
-	deaf := true
-	c.can = func(event.Rule, *event.Limit) event.Feasibility {
-		return event.Feasibility{OK: !deaf, Reason: event.ReasonNotCaught}
-	}
-	c.want(c.at(second, slurm(94)), "skip 93%:signal=USR2: "+string(event.ReasonNotCaught))
-	c.want(c.at(second, slurm(94)))
-	deaf = false
-	c.want(c.at(second, slurm(94)), "93%:signal=USR2")
-	c.want(c.at(second, slurm(94)))
-}
-
-func TestAskBeforeTheJobsEnd(t *testing.T) {
-	c := newScript(t, "time eta<10m:signal=USR2\ntime eta<5m:exec=save")
-	help := false
-	c.can = func(event.Rule, *event.Limit) event.Feasibility {
-		return event.Feasibility{OK: help, Reason: event.ReasonNotCaught}
-	}
-	for _, x := range []struct {
-		left time.Duration
-		help bool
-		want []string
-	}{
-		{time.Hour, true, nil},
-		{9 * time.Minute, false, []string{"skip time eta<10m:signal=USR2: " + string(event.ReasonNotCaught)}},
-		{8 * time.Minute, true, []string{"time eta<10m:signal=USR2"}},
-		{7 * time.Minute, true, nil},
-		{4 * time.Minute, true, []string{"time eta<5m:exec=save"}},
-		{time.Minute, true, nil},
-	} {
-		c.end, help = x.left, x.help
-		c.want(c.at(second, slurm(10)), x.want...)
 	}
 }
 
