@@ -184,7 +184,7 @@ func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
 	s := opened(t, nil)
 	rule, err := event.ParseRule("50%:trim")
 	wardentest.NoError(t, err)
-	s.acts.Ladder = policy.New([]event.Rule{rule}, policy.Options{})
+	s.acts.Ladder = policy.New([]event.Rule{rule}, 1)
 	res := s.judge(event.Limit{Name: event.LimitUser, Used: 9, Limit: 10})
 	if len(res.Decisions) != 1 || s.acts.Ladder.InFlight() == 0 {
 		t.Fatalf("decisions %v", res.Decisions)

@@ -24,11 +24,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wake"
 )
 
-// coolDown is the pause between an action that was enough and the next. The result of an
-// action is measured at once, without a lagging average, so there is nothing to wait for
-// but the next crossing.
-const coolDown = 200 * time.Millisecond
-
 // Options are what one watcher works with.
 type Options struct {
 	Settings settings.Settings

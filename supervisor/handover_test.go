@@ -147,7 +147,7 @@ func TestSuccessorOfGarbage(t *testing.T) {
 		{"too large", strings.Repeat(" ", 1<<20), false, true},
 	} {
 		wardentest.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
-		second.acts.Ladder = policy.New(second.acts.Ladder.Rules(), policy.Options{})
+		second.acts.Ladder = policy.New(second.acts.Ladder.Rules(), 1)
 		second.loadHandover()
 		if known := len(second.judge(second.view.Limits...).Decisions) == 0; known != c.known {
 			t.Errorf("%s: that it had warned is known: %v", c.name, known)
@@ -183,13 +183,13 @@ func TestHandOverOfStep(t *testing.T) {
 		return len(s.judge(l).Decisions)
 	}
 	for _, l := range []event.Limit{limit, named} {
-		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), policy.Options{})
+		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), 1)
 		if decided(l) != 1 {
 			t.Fatal("it did not warn")
 		}
 		_ = s.node.Keep(node.Handover{Waiting: 1}, func() ([]byte, error) { return []byte("null"), nil }) // something else was kept last
 		s.saveHandover()
-		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), policy.Options{})
+		s.acts.Ladder = policy.New(s.acts.Ladder.Rules(), 1)
 		s.loadHandover()
 		if a, b, c := decided(limit), decided(named), decided(other); a != 0 || b != 0 || c != 1 {
 			t.Errorf("of %q: warned %d times alone, %d times by its name, %d times of another step", l.Level, a, b, c)

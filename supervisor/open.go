@@ -72,11 +72,7 @@ func (e *engine) open(begin hold.Begin) {
 	s := &e.Settings
 	e.observe.Slurm.Asks = e.node.Joined() || e.observe.Pop.Attached()
 	news := e.observe.Open(begin.Holder, begin.PID, e.node.Me.Step)
-	options := policy.Options{CoolDown: coolDown}
-	if begin.Attempt > 1 {
-		options.FirstID = uint64(begin.Attempt)<<32 | 1
-	}
-	e.acts.Ladder = policy.New(s.Rules, options)
+	e.acts.Ladder = policy.New(s.Rules, begin.Attempt)
 	e.tell.Readers = tell.Readers{
 		Counts: e.observe.Counts.Of, Pace: e.observe.Counts.Pace, Outside: e.observe.Limits.Outside, Kills: e.observe.Limits.OOMKills,
 		Costs: func() ([]event.Cost, error) { return observe.OwnCost(e.Proc, begin.Holder, e.Self) },

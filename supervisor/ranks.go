@@ -310,7 +310,7 @@ func (e *engine) loadHandover() {
 	e.tell.Alerts.Inherit(m)
 	own, ran := ownPart(e.observe.Pop.Name, e.node.Me.Step), e.runTime()
 	now := e.now()
-	e.acts.Ladder.Restore(m, now, clock, policy.OwnLevel(own))
+	e.acts.Ladder.Restore(m, now, clock, own)
 	if data, err = m.Encode(); err == nil {
 		e.tell.Note(event.NameHandover, func(h event.Head) any {
 			return event.Handover{Head: h, Ran: ran, Clock: clock, Own: own, Memory: data, Now: now}

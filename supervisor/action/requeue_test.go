@@ -43,7 +43,7 @@ func TestNewSize(t *testing.T) {
 // through that waited for its checkpoint, and the next leader begins none.
 func TestKeepRequeue(t *testing.T) {
 	for asked, kept := range map[string]bool{"": true, "SIGTERM": false} {
-		ladder := policy.New([]event.Rule{parsed(t, "85%:requeue")}, policy.Options{})
+		ladder := policy.New([]event.Rule{parsed(t, "85%:requeue")}, 1)
 		l := event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Used: 90, Limit: 100}
 		in := policy.Input{Now: time.Second, Limits: []event.Limit{l}}
 		ladder.Observe(in.Now, in.Limits)

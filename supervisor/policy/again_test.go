@@ -24,7 +24,7 @@ func TestAgain(t *testing.T) {
 
 func again(t *testing.T, rng *rand.Rand) string {
 	ladder := append(Default(), rules(t, "free<450M:trim\nslurm 93%:gc\n95%:signal=USR2\neta<5m:recycle\ntime eta<30m:signal=USR1\n98%:requeue\n99.5%:stop")...)
-	live, repeat := New(ladder, Options{}), New(ladder, Options{})
+	live, repeat := New(ladder, 1), New(ladder, 1)
 	var flight []uint64
 	now, used, away := time.Duration(0), [3]float64{60, 70, 50}, [3]time.Duration{}
 	for range 2000 {

@@ -53,9 +53,9 @@ func (j *judging) warn(l *event.Limit) {
 // job that the ladder carries crosses its rungs again and again.
 func (s *State) gap(g *rung) time.Duration {
 	if g.gap == 0 || s.now-g.at >= 4*g.gap {
-		return s.opts.WarnEvery
+		return warnEvery
 	}
-	return min(2*g.gap, max(time.Hour, s.opts.WarnEvery))
+	return min(2*g.gap, time.Hour)
 }
 
 // JobEndAhead is how long before the job's end the first rule on it fires, 0
@@ -159,7 +159,7 @@ func (j *judging) actOn(l *event.Limit) bool {
 		case lead == 0:
 			j.skip(g, r, l, h)
 		case j.does:
-			g.ahead, j.moved = j.now+j.opts.Repeat, true // it was not crossed: there is nothing to say
+			g.ahead, j.moved = j.now+repeatAfter, true // it was not crossed: there is nothing to say
 		}
 	}
 	if again < 0 {

@@ -14,7 +14,7 @@ import (
 // returns when each rule fired first.
 func run(t *testing.T, ladder []event.Rule, end, jobEnd time.Duration, f func(time.Duration) float64) map[string]time.Duration {
 	t.Helper()
-	s := New(ladder, Options{})
+	s := New(ladder, 1)
 	fired := map[string]time.Duration{}
 	for now := time.Duration(0); now <= end; now += time.Second {
 		in := reading{Now: now, Limits: []event.Limit{slurm(f(now))}, Can: canAll}
@@ -64,7 +64,7 @@ func TestNothingFiresOnStartUp(t *testing.T) {
 
 // Page cache fills the cgroup to its limit; only 20 % cannot be reclaimed.
 func TestNothingFiresOnPageCache(t *testing.T) {
-	s := New(Default(), Options{})
+	s := New(Default(), 1)
 	for now := time.Duration(0); now < 20*time.Minute; now += second {
 		charged := min(3000*rss.MiB, rss.Bytes(now.Seconds()*10)*rss.MiB)
 		res := step(s, reading{Now: now, Can: canAll, Limits: []event.Limit{{
@@ -79,7 +79,7 @@ func TestNothingFiresOnPageCache(t *testing.T) {
 
 func TestForecastRuleArmsAgain(t *testing.T) {
 	fired := 0
-	s := New(rules(t, "eta<10m:warn"), Options{})
+	s := New(rules(t, "eta<10m:warn"), 1)
 	used := 40.0
 	for now := time.Duration(0); now < 60*time.Minute; now += second {
 		switch m := now % (20 * time.Minute); {
@@ -99,7 +99,7 @@ func TestForecastRuleArmsAgain(t *testing.T) {
 // Growth in stairs is one growth.
 func TestForecastRuleFiresOnceOnStairs(t *testing.T) {
 	fired := 0
-	s := New(rules(t, "eta<10m:warn"), Options{})
+	s := New(rules(t, "eta<10m:warn"), 1)
 	for now := time.Duration(0); now < 15*time.Minute; now += second {
 		used := 40 + 4*now.Truncate(40*time.Second).Minutes()
 		res := step(s, reading{Now: now, Limits: []event.Limit{slurm(used)}})
@@ -130,7 +130,7 @@ func TestDecisionCarriesItsForecast(t *testing.T) {
 }
 
 func TestStepLeavesItsInputAlone(t *testing.T) {
-	s := New(nil, Options{})
+	s := New(nil, 1)
 	in := []event.Limit{slurm(50), slurm(90)}
 	in[1].Name, in[0].Binding = event.LimitUser, true
 	res := step(s, reading{Now: second, Limits: in})
@@ -146,7 +146,7 @@ func TestStepLeavesItsInputAlone(t *testing.T) {
 func TestStepKeepsTheJobsEnd(t *testing.T) {
 	left := 90.0
 	in := []event.Limit{slurm(50), {Name: event.LimitTime, ETA: &left}}
-	res := step(New(Default(), Options{}), reading{Now: second, JobEnd: 90 * second, Limits: in})
+	res := step(New(Default(), 1), reading{Now: second, JobEnd: 90 * second, Limits: in})
 	if got := res.Limits[1].ETA; got == nil || *got != left {
 		t.Errorf("time left %v, want %v", got, left)
 	}
@@ -190,7 +190,7 @@ func TestFlatteningRaisesNone(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 27))
 		level, minutes := 70+20*rng.Float64(), 3+3*rng.Float64()
-		s := New(Default(), Options{})
+		s := New(Default(), 1)
 		said, late := rss.Bytes(0), 0.0
 		for now := time.Duration(0); now < 30*time.Minute; now += second {
 			x := now.Minutes() / minutes

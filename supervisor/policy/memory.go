@@ -130,9 +130,9 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 }
 
 // Restore takes in what another ladder of the same rules remembered. It is for a
-// ladder that has seen nothing yet. alias names a second level of the same
-// limit; nil for none.
-func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMemory) (level string, ok bool)) {
+// ladder that has seen nothing yet. own is the level of the limits of one's own step as the
+// memory has it, empty outside a step: alone they have none.
+func (s *State) Restore(m *Memory, now, clock time.Duration, own string) {
 	here := func(t time.Duration) time.Duration { return t - clock + now }
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
@@ -144,7 +144,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 		if e.At != 0 {
 			at = min(here(e.At), now)
 		}
-		g := &rung{at: at, gap: min(e.Gap, max(mostWait, s.opts.WarnEvery))}
+		g := &rung{at: at, gap: min(e.Gap, mostWait)}
 		if e.Fired {
 			g.fired, g.quiet, g.level, g.again, g.next, g.raised, g.up = true, e.Quiet, e.Use, e.Again, never, !e.Quiet, at
 			if e.Next != 0 {
@@ -158,22 +158,16 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, alias func(*RungMem
 		}
 		id := e.ID()
 		s.put(rungKey{id, rule}, g, now)
-		if alias == nil {
-			continue
-		}
-		if level, ok := alias(e); ok {
-			id.Level = level
+		if e.Own(own) {
+			id.Level = ""
 			s.put(rungKey{id, rule}, g, now)
 		}
 	}
 }
 
-// OwnLevel is the alias for [State.Restore] where own is the level of the limits of
-// one's own step as a memory has it, empty outside a step: alone they have none.
-func OwnLevel(own string) func(*RungMemory) (level string, ok bool) {
-	return func(e *RungMemory) (string, bool) {
-		return "", own != "" && e.Limit == event.LimitSlurm && e.Level == own
-	}
+// Own says that it is a limit of one's own step, by the level of that.
+func (e *RungMemory) Own(level string) bool {
+	return level != "" && e.Limit == event.LimitSlurm && e.Level == level
 }
 
 // put lays a rung down where none is. A limit that is never seen again is

@@ -29,8 +29,8 @@ func (c *script) successor(waiting uint64) *script {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	h := &script{t: c.t, s: New(c.s.Rules(), Options{}), can: c.can, end: c.end, answers: c.answers}
-	h.s.Restore(read, 0, c.now+ahead, nil)
+	h := &script{t: c.t, s: New(c.s.Rules(), 1), can: c.can, end: c.end, answers: c.answers}
+	h.s.Restore(read, 0, c.now+ahead, "")
 	return h
 }
 
@@ -73,7 +73,7 @@ func TestOlderMemory(t *testing.T) {
 		{"rule":"85%:gc",` + slurmStep + `"fired":true,"next_ns":360020000000000,"wait_ns":60000000000,"ahead_ns":360010000000000}]}`))
 	wardentest.NoError(t, err)
 	h := newScript(t, "80%:warn\n85%:signal=USR2\n85%:gc")
-	h.s.Restore(m, 0, ahead, nil)
+	h.s.Restore(m, 0, ahead, "")
 	h.want(h.at(second, slurm(86)))
 	h.want(h.at(10*second, slurm(86)))
 	h.want(h.at(20*second, slurm(86)), "85%:gc")
@@ -106,15 +106,15 @@ func TestChanges(t *testing.T) {
 	moved(false)
 }
 
-// TestRestoreAlias: a limit with two names has one rung.
-func TestRestoreAlias(t *testing.T) {
+// TestRestoreOwn: a limit with two names has one rung.
+func TestRestoreOwn(t *testing.T) {
 	c := newScript(t, "85%:signal=USR2")
 	l := slurm(86)
 	l.Level = "46.0"
 	c.want(c.at(second, l), "85%:signal=USR2")
 	m := c.s.Snapshot(c.now, ahead, 0)
 	h := newScript(t, "85%:signal=USR2")
-	h.s.Restore(&m, 0, ahead, func(e *RungMemory) (string, bool) { return "", e.Level == "46.0" })
+	h.s.Restore(&m, 0, ahead, "46.0")
 	h.want(h.at(second, slurm(86)))
 	h.want(h.at(second, l))
 	h.want(h.at(second, slurm(60)))
@@ -158,8 +158,8 @@ func FuzzParseMemory(f *testing.F) {
 		if read, err := ParseMemory(again); err != nil || len(read.Rungs) > len(m.Rungs) {
 			t.Fatalf("%s: %v", again, err)
 		}
-		s := New(ladder, Options{})
-		s.Restore(m, 0, ahead, nil)
+		s := New(ladder, 1)
+		s.Restore(m, 0, ahead, "")
 		fired := map[string]bool{}
 		step := func(now time.Duration, percent float64) {
 			for _, d := range step(s, reading{Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll}).Decisions {
@@ -185,7 +185,7 @@ func FuzzParseMemory(f *testing.F) {
 
 // TestForecastIsGiven: the ladder judges by a forecast that it is given, also by none.
 func TestForecastIsGiven(t *testing.T) {
-	s := New(rules(t, "eta<10m:warn"), Options{})
+	s := New(rules(t, "eta<10m:warn"), 1)
 	l := slurm(70)
 	judged := func(now, eta time.Duration, ok bool) []event.Decision {
 		if l.ETA, l.ETAHigh = nil, nil; ok {
@@ -247,12 +247,12 @@ func TestParseRecorded(t *testing.T) {
 		}
 		ladder = append(ladder, r)
 	}
-	c := &script{t: t, s: New(ladder, Options{}), can: canAll}
+	c := &script{t: t, s: New(ladder, 1), can: canAll}
 	for _, want := range []string{"80%:trim", "80%:trim+drop", "80%:recycle"} {
 		c.want(c.at(second, slurm(90)), want)
 		c.done(true, event.ReasonDone, 90, 90)
 	}
-	c = &script{t: t, s: New(ladder[1:2], Options{}), can: canAll}
+	c = &script{t: t, s: New(ladder[1:2], 1), can: canAll}
 	c.want(c.at(second, slurm(90)), "80%:trim+drop")
 	c.done(true, event.ReasonDone, 90, 89.9)
 	c.want(c.at(second, slurm(90)))

@@ -178,12 +178,16 @@ func (s *State) done(o event.Outcome) bool {
 		s.stopped = o.OK && o.Reason != event.ReasonDryRun
 	}
 	g := s.rungs[f.key]
-	if f.lead {
-		s.doneAhead(g, f, o)
-	}
 	after := f.limit
 	after.Used = o.After
 	helped := f.helped(&o)
+	if f.lead {
+		// A rung that fired before it was crossed counts as left at once, so that nothing else
+		// keeps it from firing at every look where that has no effect.
+		if g.ahead = s.now; !helped {
+			g.ahead += repeatAfter
+		}
+	}
 	enough := o.OK && f.rule.Need(&after) == 0 && (f.rule.Cond.Kind != event.KindETA || helped)
 	s.ended, s.waive = true, !enough
 	if o.Reason == event.ReasonForkRefused {
@@ -200,11 +204,11 @@ func (s *State) done(o event.Outcome) bool {
 		// One worker after the other for as long as use stays above the rung.
 		g.fired = false
 	case action.Frees(), action == event.ActionStop && !o.OK:
-		g.next = s.now + s.opts.Repeat
+		g.next = s.now + repeatAfter
 		if of.BacksOff && o.OK && !helped {
 			// Trainers pause for it: less and less often where there is
 			// no garbage.
-			g.wait = min(max(2*g.wait, s.opts.Repeat), time.Hour)
+			g.wait = min(max(2*g.wait, repeatAfter), time.Hour)
 			g.next = s.now + g.wait
 		}
 		switch {
@@ -219,15 +223,6 @@ func (s *State) done(o event.Outcome) bool {
 		}
 	}
 	return true
-}
-
-// doneAhead: a rung that fired before it was crossed counts as left at once, so
-// that nothing else keeps it from firing at every look where that has no effect.
-func (s *State) doneAhead(g *rung, f *flight, o event.Outcome) {
-	g.ahead = s.now + s.opts.Repeat
-	if f.helped(&o) {
-		g.ahead = s.now
-	}
 }
 
 // helped says that an action gave back enough to be worth it. By PSS only the next reading

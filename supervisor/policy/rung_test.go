@@ -9,7 +9,7 @@ import (
 )
 
 func TestNextRung(t *testing.T) {
-	s := New(rules(t, "80%:warn\neta<10m:warn\n85%:trim\nfree<300M:recycle\nshm 10%:warn"), Options{})
+	s := New(rules(t, "80%:warn\neta<10m:warn\n85%:trim\nfree<300M:recycle\nshm 10%:warn"), 1)
 	for _, c := range []struct {
 		used float64
 		want rss.Bytes

@@ -26,32 +26,20 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Options tune the ladder. A zero field takes its default.
-type Options struct {
-	// CoolDown is the pause between one action and the next that is not the
-	// next rung of the same trouble; 2 s.
-	CoolDown time.Duration
-	// Repeat is how long a rung waits before it tries the same action again
-	// while use stays above it; 30 s.
-	Repeat time.Duration
-	// WarnEvery is the least time between two warnings of one rung; 1 minute.
-	// It doubles, up to an hour, while a rung keeps warning.
-	WarnEvery time.Duration
-	// Lost is when an action without an outcome is given up; 5 minutes.
-	Lost time.Duration
-	// FirstID is the ID of the first decision; 1. A watcher that was started
-	// again goes on where the last one ended.
-	FirstID uint64
-}
-
-func (o Options) withDefaults() Options {
-	o.CoolDown = cmp.Or(o.CoolDown, 2*time.Second)
-	o.Repeat = cmp.Or(o.Repeat, 30*time.Second)
-	o.WarnEvery = cmp.Or(o.WarnEvery, time.Minute)
-	o.Lost = cmp.Or(o.Lost, 5*time.Minute)
-	o.FirstID = cmp.Or(o.FirstID, 1)
-	return o
-}
+const (
+	// coolDown is the pause between an action that was enough and the next. The result of an
+	// action is measured at once, without a lagging average, so there is nothing to wait for
+	// but the next crossing.
+	coolDown = 200 * time.Millisecond
+	// repeatAfter is how long a rung waits before it tries the same action again while use
+	// stays above it.
+	repeatAfter = 30 * time.Second
+	// warnEvery is the least time between two warnings of one rung. It doubles, up to an hour,
+	// while a rung keeps warning.
+	warnEvery = time.Minute
+	// lostAfter is when an action without an outcome is given up.
+	lostAfter = 5 * time.Minute
+)
 
 // Input is what one judgement looks at.
 type Input struct {
@@ -115,7 +103,6 @@ type Judgement struct {
 // State is the ladder with its memory. It is not safe for concurrent use.
 type State struct {
 	rules []event.Rule // from mild to hard
-	opts  Options
 	rungs map[rungKey]*rung
 	away  map[event.LimitID]time.Duration // since when each limit is not read, 0 for one that is
 
@@ -145,19 +132,16 @@ type flight struct {
 	under *flight     // what a stop has overtaken
 }
 
-// New returns a ladder of these rules with nothing seen yet. Rules are tried
-// from mild to hard, equal actions in the order given.
-func New(rules []event.Rule, opts Options) *State {
-	opts = opts.withDefaults()
-	rules = slices.Clone(rules)
-	slices.SortStableFunc(rules, func(a, b event.Rule) int { return cmp.Compare(a.Action.Severity(), b.Action.Severity()) })
-	return &State{
-		rules:  rules,
-		opts:   opts,
-		rungs:  map[rungKey]*rung{},
-		away:   map[event.LimitID]time.Duration{},
-		nextID: opts.FirstID,
+// New returns a ladder of these rules with nothing seen yet, for a watcher; attempt counts
+// those of a run from 1, and each numbers its decisions for itself. Rules are tried from mild
+// to hard, equal actions in the order given.
+func New(rules []event.Rule, attempt int) *State {
+	s := &State{rules: slices.Clone(rules), rungs: map[rungKey]*rung{}, away: map[event.LimitID]time.Duration{}, nextID: 1}
+	if attempt > 1 {
+		s.nextID = uint64(attempt)<<32 | 1
 	}
+	slices.SortStableFunc(s.rules, func(a, b event.Rule) int { return cmp.Compare(a.Action.Severity(), b.Action.Severity()) })
+	return s
 }
 
 // Rules returns the ladder's rules from mild to hard.
@@ -182,10 +166,10 @@ func (s *State) Observe(now time.Duration, limits []event.Limit) {
 	if s.ended {
 		s.ended, s.moved = false, true
 		if !s.waive {
-			s.coolTill = s.now + s.opts.CoolDown
+			s.coolTill = s.now + coolDown
 		}
 	}
-	if s.flight != nil && !s.stopped && s.now-s.flight.at >= s.opts.Lost {
+	if s.flight != nil && !s.stopped && s.now-s.flight.at >= lostAfter {
 		s.done(event.Outcome{Decision: s.flight.id, Reason: event.ReasonTimeout})
 		s.ended, s.moved = false, true
 	}

@@ -94,7 +94,7 @@ type script struct {
 }
 
 func newScript(t *testing.T, ladder string) *script {
-	return &script{t: t, s: New(rules(t, ladder), Options{}), can: canAll}
+	return &script{t: t, s: New(rules(t, ladder), 1), can: canAll}
 }
 
 // at lets d pass and looks at limits.
@@ -199,9 +199,9 @@ func TestLostOutcome(t *testing.T) {
 }
 
 func TestFirstID(t *testing.T) {
-	s := New(rules(t, "80%:warn"), Options{FirstID: 41})
+	s := New(rules(t, "80%:warn"), 2)
 	res := step(s, reading{Now: second, Limits: []event.Limit{slurm(90)}})
-	if len(res.Decisions) != 1 || res.Decisions[0].ID != 41 {
+	if len(res.Decisions) != 1 || res.Decisions[0].ID != 2<<32|1 {
 		t.Errorf("decisions %+v", res.Decisions)
 	}
 	if got := s.Rules(); len(got) != 1 {
@@ -212,7 +212,7 @@ func TestFirstID(t *testing.T) {
 func BenchmarkStep(b *testing.B) {
 	for name, used := range map[string]float64{"idle": 40, "carried": 84} {
 		b.Run(name, func(b *testing.B) {
-			s := New(Default(), Options{})
+			s := New(Default(), 1)
 			limits := []event.Limit{slurm(used), slurm(used / 2), slurm(used / 3)}
 			limits[1].Name, limits[2].Name = event.LimitCgroup, event.LimitNode
 			now := time.Duration(0)
@@ -228,7 +228,7 @@ func BenchmarkStep(b *testing.B) {
 // TestRecycleOfOneOfMany: of forty workers that leaked alike none gives back 5 % of what
 // is wanted, and all of them give back twice that.
 func TestRecycleOfOneOfMany(t *testing.T) {
-	s := New(rules(t, "85%:trim\n90%:recycle"), Options{CoolDown: time.Millisecond})
+	s := New(rules(t, "85%:trim\n90%:recycle"), 1)
 	small := func(event.Rule, *event.Limit) event.Feasibility {
 		return event.Feasibility{OK: true, Gain: 20 * rss.MiB}
 	}
@@ -260,7 +260,7 @@ func raised(s *State, limits []event.Limit) (all []string) {
 // TestRaised: a rung is raised from its crossing until it was left, whether or not its
 // rule says or does something each time.
 func TestRaised(t *testing.T) {
-	s := New(rules(t, "80%:warn\n90%:recycle\n97%:warn"), Options{})
+	s := New(rules(t, "80%:warn\n90%:recycle\n97%:warn"), 1)
 	for i, stage := range []struct {
 		percent float64
 		can     bool
@@ -292,7 +292,7 @@ func TestRaised(t *testing.T) {
 
 // TestRaisedHandedOver: a successor has the raised scores.
 func TestRaisedHandedOver(t *testing.T) {
-	s := New(rules(t, "80%:warn"), Options{})
+	s := New(rules(t, "80%:warn"), 1)
 	step(s, reading{Now: 5 * time.Second, Limits: []event.Limit{slurm(85)}, Can: canAll})
 	m := s.Snapshot(10*time.Second, 100*time.Second, 0)
 	m.Step = "0"
@@ -302,8 +302,8 @@ func TestRaisedHandedOver(t *testing.T) {
 	if err != nil || read.Step != "0" {
 		t.Fatalf("%+v, %v", read, err)
 	}
-	next := New(rules(t, "80%:warn"), Options{})
-	next.Restore(read, 20*time.Second, 130*time.Second, nil)
+	next := New(rules(t, "80%:warn"), 1)
+	next.Restore(read, 20*time.Second, 130*time.Second, "")
 	if got, want := raised(next, nil), []string{"80%:warn since -15s, not read"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -311,7 +311,7 @@ func TestRaisedHandedOver(t *testing.T) {
 
 // TestRaisedNotAhead: what a rule did before its rung was crossed is no alert.
 func TestRaisedNotAhead(t *testing.T) {
-	s := New(rules(t, "85%:trim"), Options{})
+	s := New(rules(t, "85%:trim"), 1)
 	res := step(s, reading{
 		Now: 0, Limits: []event.Limit{slurm(76)}, Can: canAll,
 		Lead: func(event.Rule, *event.Limit) rss.Bytes { return 300 * rss.MiB },
@@ -382,7 +382,7 @@ func TestUselessCollectionThins(t *testing.T) {
 // before the rung, by as much, and says so.
 func TestLead(t *testing.T) {
 	lead := 300 * rss.MiB // 10 points
-	s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle"), Options{})
+	s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle"), 1)
 	step := func(now time.Duration, percent float64) []event.Decision {
 		return step(s, reading{
 			Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll,
@@ -438,7 +438,7 @@ func TestUselessLead(t *testing.T) {
 		"no help": {event.Outcome{}, event.Feasibility{Reason: event.ReasonNoWorker}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := New(rules(t, "85%:trim"), Options{})
+			s := New(rules(t, "85%:trim"), 1)
 			decisions, skipped := 0, 0
 			for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
 				res := step(s, reading{
@@ -489,8 +489,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 			ladder = append(ladder, extra)
 		}
 	}
-	opts := Options{}.withDefaults()
-	s := New(ladder, Options{})
+	s := New(ladder, 1)
 	byText := map[string]event.Rule{}
 	for _, r := range ladder {
 		byText[r.String()] = r
@@ -513,7 +512,7 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 		limits[1].Name = event.LimitUser
 		if settled {
 			settled = false
-			coolTill = now + opts.CoolDown
+			coolTill = now + coolDown
 		}
 		res := step(s, reading{Now: now, Limits: limits, Can: can})
 		for k, h := range seen {
@@ -548,11 +547,11 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 				switch {
 				case !r.Action.Frees():
 					t.Errorf("seed %d: %s fired twice for one crossing", seed, d.Rule)
-				case !h.helped && now-h.at < opts.Repeat:
+				case !h.helped && now-h.at < repeatAfter:
 					t.Errorf("seed %d: %s again %v after it had freed nothing", seed, d.Rule, now-h.at)
 				}
 			}
-			if r.Action == event.ActionWarn && h.fired && now-h.at < opts.WarnEvery {
+			if r.Action == event.ActionWarn && h.fired && now-h.at < warnEvery {
 				t.Errorf("seed %d: %s warned again after %v", seed, d.Rule, now-h.at)
 			}
 			*h = history{fired: true, at: now}
@@ -645,7 +644,7 @@ func TestCarriesAJob(t *testing.T) {
 		}
 		return out
 	}
-	s := New(Default(), Options{})
+	s := New(Default(), 1)
 	count := map[event.Action]int{}
 	var peak rss.Bytes
 	for now := time.Second; now < 20*time.Minute; now += 100 * time.Millisecond {
@@ -705,7 +704,7 @@ func TestAsksOneAfterTheOther(t *testing.T) {
 		"no no":      "85%:trim 90%:recycle 93%:signal=USR2", // the last is not answered
 		"no no yes!": "85%:trim 90%:recycle 93%:signal=USR2",
 	} {
-		s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle\n93%:signal=USR2\n97%:stop"), Options{})
+		s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle\n93%:signal=USR2\n97%:stop"), 1)
 		in := Input{Now: second, Limits: []event.Limit{slurm(95)}}
 		s.Observe(second, in.Limits)
 		before := s.Snapshot(second, second, 0)

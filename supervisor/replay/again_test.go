@@ -16,12 +16,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/replay"
 )
 
-const (
-	// booted is how long the node was up when the run began.
-	booted = 100 * time.Hour
-	// coolDown is the watcher's.
-	coolDown = 200 * time.Millisecond
-)
+// booted is how long the node was up when the run began.
+const booted = 100 * time.Hour
 
 // leads is a leader whose record has the use of one limit, once a second, and all that its
 // ladder was given.
@@ -64,13 +60,13 @@ func (l *leads) event(name event.Name, v any) {
 func (l *leads) begins(from *policy.Memory, own string) {
 	l.t.Helper()
 	l.forecasts, l.judged, l.open = policy.Forecasts{}, 0, nil
-	l.ladder = policy.New(ladder(l.t, l.rules...), policy.Options{CoolDown: coolDown})
+	l.ladder = policy.New(ladder(l.t, l.rules...), 1)
 	l.event(event.NameRank, &event.Rank{What: event.RankLeads, Holder: 7})
 	l.event(event.NameStart, &event.Start{Rules: l.rules})
 	if from != nil {
 		data, err := from.Encode()
 		must(l.t, err)
-		l.ladder.Restore(from, l.now, booted+l.now, policy.OwnLevel(own))
+		l.ladder.Restore(from, l.now, booted+l.now, own)
 		l.event(event.NameHandover, &event.Handover{Ran: l.now, Now: l.now, Clock: booted + l.now, Own: own, Memory: data})
 	}
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
-// coolDown is [policy.Options.CoolDown] as the watcher has it.
-const coolDown = 200 * time.Millisecond
-
 // instant is how long an action takes at most that ends within the step that decided on it.
 const instant = 5 * time.Millisecond
 
@@ -131,22 +128,21 @@ func (m *model) begin() {
 			rules = s.rules
 		}
 		m.forecasts = policy.Forecasts{}
-		m.ladder = policy.New(rules, policy.Options{CoolDown: coolDown, FirstID: s.firstID})
+		m.ladder = policy.New(rules, s.attempt)
 		m.open = nil
 		if h := s.handed; h != nil {
 			// Of a limit that has another size here it is not known what would have been done
 			// about it.
-			memory, alone := *h.memory, policy.OwnLevel(h.own)
+			memory := *h.memory
 			memory.Rungs = slices.DeleteFunc(slices.Clone(memory.Rungs), func(e policy.RungMemory) bool {
 				k := e.ID()
 				if !m.knew(k) {
 					return true
 				}
-				level, ok := alone(&e)
-				k.Level = level
-				return ok && !m.knew(k)
+				k.Level = ""
+				return e.Own(h.own) && !m.knew(k)
 			})
-			m.ladder.Restore(&memory, h.at, h.clock, alone)
+			m.ladder.Restore(&memory, h.at, h.clock, h.own)
 		}
 	}
 }

@@ -46,7 +46,7 @@ type start struct {
 	event   *event.Start
 	at      time.Duration
 	rules   []event.Rule
-	firstID uint64
+	attempt int
 	ofJob   bool // a job is watched whole that rsswarden did not start
 	handed  *handover
 }
@@ -184,10 +184,7 @@ func (p *recording) allPSS(s *record.Sample) (all bool) {
 
 // start takes in a start event.
 func (p *recording) start(at time.Duration, v *event.Start) error {
-	s := start{event: v, at: at, ofJob: v.Attached && v.Job != ""}
-	if v.Restarts > 0 {
-		s.firstID = uint64(v.Restarts+1)<<32 | 1 // as the watcher numbers them
-	}
+	s := start{event: v, at: at, attempt: v.Restarts + 1, ofJob: v.Attached && v.Job != ""}
 	for _, text := range v.Rules {
 		r, err := event.ParseRecorded(text)
 		if err != nil {
@@ -291,7 +288,7 @@ func align(kept []decisionSample, at time.Duration, d *event.Decision) (on time.
 // none: they are replayed with a ladder that knows of nothing.
 type handover struct {
 	at, clock time.Duration // when, on the clock of samples and on that of the memory
-	own       string        // see [policy.OwnLevel]
+	own       string        // see [policy.State.Restore]
 	memory    *policy.Memory
 }
 

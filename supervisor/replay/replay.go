@@ -61,7 +61,7 @@ func (p *recording) repeat(r *Result) {
 	run, complete := p.again()
 	if !complete {
 		run = newDecided()
-		run.ladder = policy.New(p.starts[len(p.starts)-1].rules, policy.Options{})
+		run.ladder = policy.New(p.starts[len(p.starts)-1].rules, 1)
 		for _, d := range p.recorded {
 			run.decide(d.at, &d.Decision, d)
 		}
@@ -83,19 +83,19 @@ func (p *recording) repeat(r *Result) {
 // has all of them, and as many decisions as follow from them.
 func (p *recording) again() (run decided, complete bool) {
 	run = newDecided()
-	run.ladder = policy.New(p.starts[0].rules, policy.Options{CoolDown: coolDown})
+	run.ladder = policy.New(p.starts[0].rules, p.starts[0].attempt)
 	n := uint64(0) // of the judgements of this watcher
 	for _, e := range p.run.Events {
 		switch v := e.Value.(type) {
 		case *event.Start:
 			i := slices.IndexFunc(p.starts, func(s start) bool { return s.event == v })
-			n, run.ladder = 0, policy.New(p.starts[i].rules, policy.Options{CoolDown: coolDown, FirstID: p.starts[i].firstID})
+			n, run.ladder = 0, policy.New(p.starts[i].rules, p.starts[i].attempt)
 		case *event.Handover:
 			m, err := policy.ParseMemory(v.Memory)
 			if err != nil || v.Now == 0 {
 				return run, false
 			}
-			run.ladder.Restore(m, v.Now, v.Clock, policy.OwnLevel(v.Own))
+			run.ladder.Restore(m, v.Now, v.Clock, v.Own)
 		case *event.Judged:
 			if n++; v.N != n {
 				return run, false
