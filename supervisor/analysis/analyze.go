@@ -51,7 +51,6 @@ func Analyze(in Input) *Result {
 			q.Found = q.diagnose()
 		}
 		if q.Rank == nil {
-			q.forecast.finish(q.End, q.Found.Limit)
 			rep.addRun(q.RunScan, &q.Found)
 		}
 	}
@@ -70,7 +69,6 @@ func Analyze(in Input) *Result {
 		rep.Budget = &Budget{Times: s.WorkerTrims, Freed: s.Dropped}
 	}
 	rep.Findings, rep.Cures = mergeFindings(looks), mergeCures(looks)
-	rep.Forecast = total(looks)
 	return rep
 }
 
@@ -193,8 +191,7 @@ type Result struct {
 	Roles   []Role            `json:"roles"` // each of the run in which it had most
 	Actions []event.ActionSum `json:"actions"`
 	// Budget is what workers gave back by themselves, nil where none did.
-	Budget   *Budget   `json:"budget,omitempty"`
-	Forecast *Forecast `json:"forecast,omitempty"` // nil where no forecast was made
+	Budget *Budget `json:"budget,omitempty"`
 	// Findings say why something grew, the weightiest first, Cures what was
 	// changed before it could go wrong.
 	Findings []Diagnosis  `json:"findings"`

@@ -73,19 +73,3 @@ func mergeCures(looks []*RunScan) []Cure {
 	})
 	return all
 }
-
-// total is the judgement over all runs, nil where nothing was forecast.
-func total(looks []*RunScan) *Forecast {
-	var t Forecast
-	for _, k := range looks {
-		f := &k.forecast
-		t.Made, t.Right, t.False, t.Open = t.Made+f.made, t.Right+f.right, t.False+f.wrong, t.Open+f.open
-	}
-	if t.Made == 0 {
-		return nil
-	}
-	if told := t.Right + t.False; told > 0 {
-		t.RightShare = float64(t.Right) / float64(told)
-	}
-	return &t
-}

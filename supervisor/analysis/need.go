@@ -154,7 +154,6 @@ type JobNeed struct {
 	Size  rss.Bytes // its limit
 	Limit *event.Limit
 	Facts *RunScan // of the run with the peak
-	Open  *RunScan // … of the one whose fate it is
 	Runs  int
 	Job   *job
 }
@@ -186,7 +185,7 @@ func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 		if l.Scope == event.ScopeTree && key.Name == event.LimitUser {
 			p.line = cmp.Or(f.Line, f.Run) // where no other led it is a limit of the run's own
 		}
-		one := &JobNeed{Fate: f.Fate(l), Peak: l.Used, Size: l.Limit, Limit: l, Facts: f, Open: f, Runs: 1}
+		one := &JobNeed{Fate: f.Fate(l), Peak: l.Used, Size: l.Limit, Limit: l, Facts: f, Runs: 1}
 		if n := byPlace[p]; n != nil {
 			n.join(one, func(a, b rss.Bytes) rss.Bytes { return max(a, b) })
 			continue
@@ -208,9 +207,7 @@ func (j *job) Observe(key LimitKey) (o JobNeed, ok bool) {
 		}
 	}
 	for _, n := range byNode {
-		if n.Fate > o.Fate {
-			o.Fate, o.Open = n.Fate, n.Open
-		}
+		o.Fate = max(o.Fate, n.Fate)
 	}
 	o.Job = j
 	return o, ok
@@ -222,9 +219,7 @@ func (o *JobNeed) join(n *JobNeed, of func(a, b rss.Bytes) rss.Bytes) {
 	if n.Limit.Used > o.Limit.Used {
 		o.Limit, o.Facts = n.Limit, n.Facts
 	}
-	if n.Fate > o.Fate || n.Fate == o.Fate && o.Facts == n.Facts {
-		o.Fate, o.Open = n.Fate, n.Open
-	}
+	o.Fate = max(o.Fate, n.Fate)
 }
 
 // Counted is what a limit counts of processes, false where the record does not tell.
@@ -257,19 +252,6 @@ func (k *RunScan) Stayed() (n int, ok bool) {
 		}
 	}
 	return n, n > 0 && 2*n >= all
-}
-
-// Inherited is what workers were born with in all, as far as any were there at a
-// time.
-func (k *RunScan) Inherited() (sum rss.Bytes) {
-	n := 0
-	for i := range k.Procs {
-		if p := &k.Procs[i]; p.Seen && p.group == k.Workers && n < k.Workers.Most() {
-			sum += p.Born
-			n++
-		}
-	}
-	return sum
 }
 
 // Close says that the limit was so near that saving is worth something.

@@ -120,22 +120,6 @@ type Budget struct {
 	Freed rss.Bytes `json:"freed_bytes"`
 }
 
-// Forecast says how good the forecasts were.
-type Forecast struct {
-	// Made counts forecasts: one for each sample and limit that had one.
-	Made int `json:"made"`
-	// Right are those whose limit was reached within a factor of two of the time
-	// that was forecast, False those whose limit was reached in less than half
-	// of it or not in twice that time, Open those that cannot be judged: an action
-	// that freed memory, a limit that moved or the end came first. A limit that
-	// ended the run counts as reached at that moment.
-	Right      int     `json:"right"`
-	False      int     `json:"false"`
-	Open       int     `json:"open"`
-	RightShare float64 `json:"right_share"` // of those that can be judged
-	Note       string  `json:"note"`
-}
-
 // AdviceLine is one line of advice and what it rests on.
 type AdviceLine struct {
 	// Line is what to write: "#SBATCH --mem=3584M", "num_workers=2".
@@ -144,9 +128,6 @@ type AdviceLine struct {
 	Evidence string `json:"evidence"`
 	// Mem is the size of a line on --mem, else 0.
 	Mem rss.Bytes `json:"mem_bytes,omitempty"`
-	// Risk is the share of such jobs that would still die, as far as the runs
-	// tell, for a line on --mem; nil where they do not tell.
-	Risk *float64 `json:"risk,omitempty"`
 }
 
 // MultiNode is what a report has of a job that is more than one run of one rank:

@@ -22,12 +22,11 @@ type treeScan struct {
 
 // Group is what processes of one role had, or all of the tree, over the run.
 type Group struct {
-	now   Sum // in the sample at hand
-	seen  bool
-	most  Role // at their highest
-	NoPSS bool // of some sample it is not known
+	now  Sum // in the sample at hand
+	seen bool
+	most Role // at their highest
 	// What they had together, each by itself.
-	Anon, File, Shmem, PSS, RSS course
+	Anon, File, Shmem, RSS course
 }
 
 // Most is how many there were at most at a time.
@@ -152,11 +151,10 @@ func (g *Group) take(r *record.Run, at time.Duration) {
 		m.Run, m.Peak, m.At = r.Meta.ID, n.rss, r.Wall(at)
 		m.Anon, m.File, m.Shmem = n.anon, n.file, n.shmem
 	}
-	g.seen, g.NoPSS = true, g.NoPSS || n.noPSS
+	g.seen = true
 	g.Anon.add(at, n.anon)
 	g.File.add(at, n.file)
 	g.Shmem.add(at, n.shmem)
-	g.PSS.add(at, n.pss)
 	g.RSS.add(at, n.parts())
 }
 

@@ -67,7 +67,6 @@ type RunScan struct {
 	limitScans
 	treeScan
 	inner     int // the limit that is the innermost cgroup, -1 for none
-	forecast  forecasts
 	Findings  findingsSeen
 	Sharing   *SharingSeen // nil where nothing was
 	Signals   []SignalSeen
@@ -105,7 +104,6 @@ func newRunScan(r *record.Run) *RunScan {
 	if r.Meta.Job != nil {
 		k.JobEnd = r.Meta.Job.End
 	}
-	k.forecast.init(len(r.Limits))
 	return k
 }
 
@@ -148,7 +146,6 @@ func (k *RunScan) sample(s *record.Sample) {
 			}
 		}
 		l.own.add(s.At, r.Used.Sub(k.workerFiles(l.Accounting)))
-		k.forecast.add(r.Limit, s.At, r)
 	}
 	if k.inner >= 0 {
 		if l := &k.Limits[k.inner]; l.Seen && l.LastAt == s.At {
@@ -175,22 +172,13 @@ func (k *RunScan) entry(e *record.Entry) {
 	case *event.Decision:
 		k.decisions++
 		k.Actions.decided(k.Run.Wall(e.At), v)
-		if v.Action == event.ActionStop {
-			k.forecast.disturb(e.At)
-		}
 	case *event.Outcome:
 		k.Actions.finished(k.Run.Wall(e.At), v)
-		if v.OK && v.Freed > 0 {
-			k.forecast.disturb(max(e.At-Seconds(v.Duration), 0))
-		}
 	case *event.LoaderSaid:
 		k.Actions.Said(v)
 		k.Sharing = warned(k.Sharing, e.At, v)
 		if v.What == event.LoaderUnreached && !slices.Contains(k.Unreached, v.Reason) && len(k.Unreached) < mostUnreached {
 			k.Unreached = append(k.Unreached, v.Reason)
-		}
-		if v.Freed > 0 || v.What == event.LoaderRecycled {
-			k.forecast.disturb(e.At)
 		}
 	case *event.Mapped:
 		k.Mapped = v

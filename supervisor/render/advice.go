@@ -82,7 +82,7 @@ func adviseKind(k *analysis.Program) []analysis.AdviceLine {
 		return nil
 	}
 	m := memOf(k, key)
-	if line := m.line(); line.Mem > 0 {
+	if line, ok := m.line(); ok {
 		lines = append(lines, line)
 	}
 	return append(lines, adviseLoaders(k, key)...)
@@ -135,15 +135,13 @@ type memAdvice struct {
 	jobs    []analysis.JobNeed // by time
 	top     *analysis.JobNeed  // the one that needs most, as far as they tell
 	last    *analysis.JobNeed
-	without int // jobs without that limit
-	peaks   analysis.Spread
-	found   bool // some job tells the whole of what it needs
+	without int         // jobs without that limit
+	peaks   []rss.Bytes // of the jobs that tell the whole of what they need
 }
 
 // memOf looks at all jobs of the kind under the limit.
 func memOf(k *analysis.Program, key analysis.LimitKey) *memAdvice {
 	m := &memAdvice{kind: k}
-	var peaks []rss.Bytes
 	for i := range k.Jobs {
 		o, ok := k.Jobs[i].Observe(key)
 		if !ok {
@@ -152,7 +150,7 @@ func memOf(k *analysis.Program, key analysis.LimitKey) *memAdvice {
 		}
 		m.jobs = append(m.jobs, o)
 		if o.Fate == analysis.NeedKnown {
-			peaks = append(peaks, o.Peak)
+			m.peaks = append(m.peaks, o.Peak)
 		}
 	}
 	m.last = &m.jobs[len(m.jobs)-1]
@@ -165,9 +163,6 @@ func memOf(k *analysis.Program, key analysis.LimitKey) *memAdvice {
 			m.top = o
 		}
 	}
-	if m.found = len(peaks) > 0; m.found {
-		m.peaks = analysis.SpreadOf(peaks)
-	}
 	return m
 }
 
@@ -175,71 +170,52 @@ func memOf(k *analysis.Program, key analysis.LimitKey) *memAdvice {
 // actions later on.
 func (m *memAdvice) superseded(i int) bool {
 	o := &m.jobs[i]
-	return o.Fate == analysis.LimitTooSmall && slices.ContainsFunc(m.jobs[i+1:], func(l analysis.JobNeed) bool { return l.Fate == analysis.KeptByActions && l.Size <= o.Size })
+	return o.Fate == analysis.LimitTooSmall && slices.ContainsFunc(m.jobs[i+1:], func(l analysis.JobNeed) bool {
+		return l.Fate == analysis.KeptByActions && l.Size <= o.Size
+	})
 }
 
-// line is the line on --mem.
-//
-// For one run it is that of its exit event: one truth. For several that show all that
-// they need it depends on how they differ. A run that a limit
-// ended, or that actions carried, and that used as much as any other, decides:
-// what is needed then is not known.
-func (m *memAdvice) line() analysis.AdviceLine {
+// line is the line on --mem; false where the runs do not tell. A job that a limit ended, or
+// that actions kept, and that used as much as any other, decides: what is needed then is not
+// known. For one run it is what its exit event says.
+func (m *memAdvice) line() (analysis.AdviceLine, bool) {
+	o := m.top
+	var exit *event.Exit
+	if len(m.jobs) == 1 && o.Runs == 1 {
+		exit = o.Facts.Recorded
+	}
 	l := analysis.AdviceLine{Evidence: m.evidence()}
+	kept := m.kept()
 	switch {
-	case len(m.jobs) == 1 && m.top.Runs == 1:
-		l.Mem, l.Why = m.single()
-	case m.top.Fate == analysis.LimitTooSmall:
-		l.Mem = policy.GuessMem(m.top.Least().Scale(guess))
-		l.Why = fmt.Sprintf("one run ended at %s; rough guess: 1.5 × peak", peakOf(m.top))
-	case m.carried() != nil:
-		o := m.carried()
-		l.Why = fmt.Sprintf("one run had %s; enough with rsswarden", peakOf(o))
-		if o.Limit.Name != event.LimitUser { // --limit counts neither us nor the rest of the step
-			l.Mem = max(o.Size, m.top.Least())
+	case o.Fate == analysis.LimitTooSmall:
+		l.Mem, l.Why = policy.GuessMem(o.Least().Scale(guess)), fmt.Sprintf("ended at %s; rough guess: 1.5 × peak", peakOf(o))
+	case exit != nil && exit.Next.Size > 0 && exit.Next.Option == "--mem":
+		l.Mem, l.Why = exit.Next.Size, peakOf(o)+"; "+NextWhy(&exit.Next)
+		if o.Fate == analysis.NeedAtLeast {
+			l.Why += "; a rank failed, so what it would have needed later is not known"
 		}
-	case !m.found:
-		l.Why = fmt.Sprintf("no run tells all that it needs: the most was %s, and %s", peakOf(m.top), unseen(m.top))
+	case kept != nil && kept.Limit.Name == event.LimitUser: // it counts neither us nor the rest of the step
+		return l, false
+	case kept != nil:
+		l.Mem, l.Why = max(kept.Size, o.Least()), peakOf(kept)+"; enough with rsswarden"
+	case len(m.peaks) == 0:
+		return l, false
 	default:
-		l.Mem, l.Why, l.Risk = m.several()
+		l.Mem, l.Why = m.enough()
 	}
 	l.Line = "#SBATCH --mem=" + policy.MemArg(l.Mem)
 	if text := m.growing(); text != "" {
 		l.Why += "; " + text
 	}
-	return l
+	return l, true
 }
 
 // guess is what is advised of a limit that ended a job.
 const guess = 1.5
 
-// single is what the run itself says.
-func (m *memAdvice) single() (rss.Bytes, string) {
-	o := m.top
-	e := o.Facts.Recorded
-	switch {
-	case o.Fate == analysis.LimitTooSmall:
-		return policy.GuessMem(o.Least().Scale(guess)), fmt.Sprintf("ended at %s; rough guess: 1.5 × peak", peakOf(o))
-	case e != nil && e.Next.Size > 0 && e.Next.Option == "--mem":
-		why := peakOf(o) + "; " + NextWhy(&e.Next)
-		if o.Fate == analysis.NeedAtLeast {
-			why += "; " + unseen(o)
-		}
-		return e.Next.Size, why
-	case o.Fate == analysis.NeedAtLeast:
-		return 0, fmt.Sprintf("the most was %s, and %s", peakOf(o), unseen(o))
-	case o.Fate == analysis.KeptByActions:
-		if o.Limit.Name == event.LimitUser { // --limit counts neither us nor the rest of the step
-			return 0, peakOf(o) + "; enough with rsswarden"
-		}
-		return o.Size, peakOf(o) + "; enough with rsswarden"
-	}
-	return policy.NeatMem(max(o.Peak.Scale(1+analysis.Margin), policy.LeastMem)), peakOf(o) + "; peak + 10 %"
-}
-
-// carried is the job that actions carried at the greatest limit, where none that
-// tells the whole used as much as that.
-func (m *memAdvice) carried() *analysis.JobNeed {
+// kept is the job that actions kept under the greatest limit, nil where one that tells the
+// whole used as much as that.
+func (m *memAdvice) kept() *analysis.JobNeed {
 	var most *analysis.JobNeed
 	for i := range m.jobs {
 		o := &m.jobs[i]
@@ -247,44 +223,31 @@ func (m *memAdvice) carried() *analysis.JobNeed {
 			most = o
 		}
 	}
-	if most == nil || m.found && m.peaks.Most >= most.Size {
+	if most == nil || slices.ContainsFunc(m.peaks, func(p rss.Bytes) bool { return p >= most.Size }) {
 		return nil
 	}
 	return most
 }
 
-// several is what the runs that tell the whole come to.
-func (m *memAdvice) several() (rss.Bytes, string, *float64) {
-	s := &m.peaks
-	if s.N == 1 {
-		// One tells the whole, and others less: its own advice, and no less than
-		// what the others had.
-		l := m.whole()
-		mem := policy.NeatMem(max(l.Used, m.top.Least()).Scale(1 + analysis.Margin))
-		return mem, fmt.Sprintf("peak %s, %s; peak + 10 %%", phrase.Use(l.Name, l.Used, l.Limit), l.Compared()) + m.others(), nil
-	}
-	mem := policy.NeatMem(max(s.Enough(), m.top.Least().Scale(1+analysis.LeastMargin), policy.LeastMem))
-	risk, greatest := s.Risk(mem)
-	why := fmt.Sprintf("the greatest of %d peaks is %v (%s), the least %v; the next run exceeds the greatest with a chance of 1 in %d, and, if peaks go on to differ as these do, %s with a chance of %s",
-		s.N, s.Most, m.last.Limit.Compared(), s.Least, int(1/greatest+0.5), policy.MemArg(mem), chance(risk))
-	return mem, why + m.others(), &risk
-}
+// mostMargin is the most that is put on top of the greatest peak: runs that differ by more
+// have little in common.
+const mostMargin = 0.25
 
-// whole is the limit of the one job that tells the whole.
-func (m *memAdvice) whole() *event.Limit {
+// enough is what the runs that tell the whole come to: their greatest peak and 10 %, or as
+// much more as they differ.
+func (m *memAdvice) enough() (rss.Bytes, string) {
+	least, most := slices.Min(m.peaks), slices.Max(m.peaks)
+	margin := min(max(analysis.Margin, most.Sub(least).Of(most)), mostMargin)
+	mem := policy.NeatMem(max(most.Scale(1+margin), m.top.Least().Scale(1+analysis.Margin), policy.LeastMem))
 	i := slices.IndexFunc(m.jobs, func(o analysis.JobNeed) bool { return o.Fate == analysis.NeedKnown })
-	l := *m.jobs[i].Limit
-	l.Used, l.Limit = m.jobs[i].Peak, m.jobs[i].Size
-	return &l
-}
-
-// others lists jobs that do not show all of their need.
-func (m *memAdvice) others() string {
-	n := len(m.jobs) - m.peaks.N
-	if n == 0 {
-		return ""
+	why := peakOf(&m.jobs[i]) + "; peak + 10 %"
+	if n := len(m.peaks); n > 1 {
+		why = fmt.Sprintf("the greatest of %d peaks is %v (%s), the least %v; the greatest + %s", n, most, m.last.Limit.Compared(), least, values.Percent(margin))
 	}
-	return fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", values.Count(n, "run"), m.top.Least())
+	if n := len(m.jobs) - len(m.peaks); n > 0 {
+		why += fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", values.Count(n, "run"), m.top.Least())
+	}
+	return mem, why
 }
 
 // growing says of the last run that tells something that it was growing still.
@@ -314,26 +277,6 @@ func peakOf(o *analysis.JobNeed) string {
 	return fmt.Sprintf("%s, %s", phrase.Fill(o.Limit.Name, o.Peak, o.Size), o.Limit.Compared())
 }
 
-// unseen says why a job's peak is only the least that it needs.
-func unseen(o *analysis.JobNeed) string {
-	e := o.Open.Recorded
-	switch {
-	case o.Open.Run.Live:
-		return "it is still going on"
-	case e == nil:
-		return "the record ends before the run did"
-	case e.Watched != event.WatchedAll && !o.Open.Follows:
-		return "the watcher was not there for all of the run"
-	case e.Signal != nil:
-		return "it was ended by " + *e.Signal + ", so what it would have needed later is not known"
-	case e.Code != nil && *e.Code != 0:
-		return fmt.Sprintf("it ended with exit status %d, so what it would have needed later is not known", *e.Code)
-	case o.Open.Ranks.Failed():
-		return "a rank failed, so what it would have needed later is not known"
-	}
-	return "it was not seen to its end"
-}
-
 // evidence is where the figures were read.
 func (m *memAdvice) evidence() string {
 	text := sources(m.kind)
@@ -359,16 +302,6 @@ func moment(at time.Duration) string {
 		return "at the start"
 	}
 	return values.Span(at) + " after the start"
-}
-
-// chance writes a share as people bet: "1 in 40".
-func chance(p float64) string {
-	n := int(1/p + 0.5)
-	for step := 1; ; step *= 10 {
-		if n/step < 20 {
-			return fmt.Sprintf("1 in %d", n/step*step)
-		}
-	}
 }
 
 // fullestNode says of which node a job's figures are, where it had several and they have
@@ -406,7 +339,7 @@ func adviseLoaders(k *analysis.Program, key analysis.LimitKey) []analysis.Advice
 		return nil
 	}
 	var lines []analysis.AdviceLine
-	for _, rule := range []func(*analysis.RunScan, analysis.LimitKey) (analysis.AdviceLine, bool){fewerWorkers, freshWorkers, ownStart, sharedPages, notPinned} {
+	for _, rule := range []func(*analysis.RunScan, analysis.LimitKey) (analysis.AdviceLine, bool){fewerWorkers, freshWorkers, ownStart} {
 		l, ok := rule(f, key)
 		if !ok {
 			continue
@@ -530,61 +463,5 @@ func ownStart(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, 
 		Why: fmt.Sprintf("each forked worker begins with the trainer's memory, %v of %v, and the limit %s counts that for each of %d: %v; workers that start first begin without model and optimizer, and data in a memory map can be trimmed",
 			least, trainer, key.Name, n, n*least),
 		Evidence: "RssAnon of workers when they were first seen, and the trainer's then",
-	}, true
-}
-
-// sharedPages: what is charged, or PSS, rises while nothing that a process has
-// does: pages that a fork shared are copied as reference counts are written.
-func sharedPages(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, bool) {
-	if f.Workers.Most() == 0 || !f.Close(key) {
-		return analysis.AdviceLine{}, false
-	}
-	resident, ok := f.Workers.RSS.Growth()
-	if !ok || resident.All() > resident.Thirds[2].Scale(flat) {
-		return analysis.AdviceLine{}, false
-	}
-	var g analysis.Growth
-	from := ""
-	switch {
-	case key.Accounting == event.AccountingPSS && !f.Workers.NoPSS:
-		g, ok = f.Workers.PSS.Growth()
-		from = "PSS of the workers, beside their RSS"
-	case key.Accounting == event.AccountingCgroup && f.Index(key) >= 0:
-		tree, known := f.Tree.Anon.Growth()
-		shmem, known2 := f.Tree.Shmem.Growth()
-		g, ok = f.Limits[f.Index(key)].Used.Growth()
-		// All anonymous and shared memory must be flat, the trainer's too, and
-		// what is shared be enough to have been copied.
-		ok = ok && known && known2 && 3*(tree.All()+shmem.All()) <= g.All() && f.Inherited() >= g.All()
-		from = "unreclaimable memory of the cgroup, beside RssAnon and RssShmem of the tree"
-	default:
-		return analysis.AdviceLine{}, false
-	}
-	if !ok || g.All() < max(analysis.LeastSaved, g.Thirds[0].Scale(analysis.LeastPart)) {
-		return analysis.AdviceLine{}, false
-	}
-	return analysis.AdviceLine{
-		Line: "dataset: arrays in place of lists, dicts and tuples",
-		Why: fmt.Sprintf("use rose by %v while the workers' own memory stayed at %v: pages that a fork shares are copied as Python writes reference counts into them; numpy arrays and tensors have none inside",
-			g.All(), resident.Thirds[2]),
-		Evidence: fmt.Sprintf("%s, in thirds of %s", from, values.Span(g.Third)),
-	}, true
-}
-
-// flat is the share by which flat memory may rise.
-const flat = 0.03
-
-// notPinned: the trainer's shared memory, in which batches lie that are pinned or
-// were taken from workers, grows and does not stop.
-func notPinned(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, bool) {
-	g, ok := f.Trainers.Shmem.Growth()
-	if !ok || !g.Grows() || key.Accounting == event.AccountingNoShared {
-		return analysis.AdviceLine{}, false
-	}
-	return analysis.AdviceLine{
-		Line: "pin_memory=False",
-		Why: fmt.Sprintf("shared memory of the trainer, where pinned batches lie, rose from %v in the first third of the run to %v in the last; where it rises without pin_memory too, the program keeps batches",
-			g.Thirds[0], g.Thirds[2]),
-		Evidence: fmt.Sprintf("RssShmem of the trainers in thirds of %s, the highest of each", values.Span(g.Third)),
 	}, true
 }

@@ -37,9 +37,6 @@ func Explain(rep *analysis.Result, now time.Time) {
 		}
 	}
 	conclude(rep, now)
-	if rep.Forecast != nil {
-		rep.Forecast.Note = forecastNote(rep.Forecast)
-	}
 	rep.Notes = append(missingNotes(rep), notes(rep.Scanned, zone)...)
 	if rep.Clock != nil {
 		if rep.Clock.Note = clockNote(rep); rep.Told && rep.Clock.Note != "" {
@@ -298,16 +295,3 @@ func clockNote(rep *analysis.Result) string {
 
 // closeStart is how far apart tasks of one step start with clocks that agree.
 const closeStart = 2 * time.Second
-
-// forecastNote says how good the forecasts were.
-func forecastNote(f *analysis.Forecast) string {
-	told := f.Right + f.False
-	if told == 0 {
-		return fmt.Sprintf("%s, none of which can be judged: an action or the end came first", values.Count(f.Made, "forecast"))
-	}
-	note := fmt.Sprintf("%s of %s right within a factor of two", values.Digits(uint64(f.Right)), values.Count(told, "forecast"))
-	if f.Open > 0 {
-		note += fmt.Sprintf("; %s more cannot be judged: an action or the end came first", values.Digits(uint64(f.Open)))
-	}
-	return note
-}

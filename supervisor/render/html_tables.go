@@ -172,14 +172,6 @@ func (p *page) Changed() (all []string) {
 	return all
 }
 
-// ToKnow are the notes, with that on forecasts.
-func (p *page) ToKnow() []string {
-	if p.Forecast == nil || p.Forecast.Note == "" {
-		return p.Notes
-	}
-	return append(slices.Clone(p.Notes), "Forecast: "+p.Forecast.Note)
-}
-
 // pageEvent is an event of a run.
 type pageEvent struct {
 	Of *analysis.RunSeries

@@ -62,10 +62,6 @@ func (t *textReport) full(rep *analysis.Result) {
 		t.roles(roles)
 	}
 	t.actions(rep)
-	if rep.Forecast != nil {
-		t.section("forecasts")
-		t.para("  ", "  ", rep.Forecast.Note)
-	}
 	t.section("advice, with what it rests on")
 	t.adviceLines(rep.Advice)
 	t.section("evidence")
@@ -320,11 +316,7 @@ func (t *textReport) adviceLines(lines []analysis.AdviceLine) {
 	for i := range lines {
 		l := &lines[i]
 		t.styled(values.Bold, "  ", "    ", values.Plain(l.Line))
-		why := l.Why
-		if l.Risk != nil {
-			why += fmt.Sprintf("; of such jobs %s would still die, as far as the runs tell", values.Percent(*l.Risk))
-		}
-		t.para("    ", "    ", values.Plain(why))
+		t.para("    ", "    ", values.Plain(l.Why))
 		if l.Evidence != "" {
 			t.styled(values.Dim, "    ", "    ", values.Plain(l.Evidence))
 		}

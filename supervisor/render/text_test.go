@@ -2,13 +2,12 @@ package render
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
@@ -78,10 +78,12 @@ func wholes(t *testing.T) []whole {
 	}
 }
 
-// TestOutputs holds every rendering of every scene: the text as it is, of the others a
-// digest. With -outputs DIR two versions can be compared.
+// pinned are renderings that are kept as they are, beside the text of every scene.
+var pinned = []string{"carried.json", "grown-ranks.json", "together-attempts.json", "journal.svg", "grown.html", "together-attempts.html"}
+
+// TestOutputs holds the renderings of every scene. With -outputs DIR those of two versions
+// can be compared.
 func TestOutputs(t *testing.T) {
-	var digests strings.Builder
 	for _, s := range wholes(t) {
 		rep := explained(analysis.Input{Runs: s.runs, Slurm: s.said, Now: s.now, Timeline: true})
 		var text bytes.Buffer
@@ -92,7 +94,11 @@ func TestOutputs(t *testing.T) {
 			{"txt", func(w io.Writer) error { return Text(io.MultiWriter(w, &text), rep, values.Style{}, true) }},
 			{"color", func(w io.Writer) error { return Text(w, rep, values.Style{Color: true, Width: 100}, false) }},
 			{"advice", func(w io.Writer) error { return WriteAdvice(w, len(s.runs), Advise(s.runs), values.Style{}) }},
-			{"json", func(w io.Writer) error { return json.NewEncoder(w).Encode(rep) }},
+			{"json", func(w io.Writer) error {
+				e := json.NewEncoder(w)
+				e.SetIndent("", " ")
+				return e.Encode(rep)
+			}},
 			{"csv", func(w io.Writer) error { return CSV(w, s.runs) }},
 			{"svg", func(w io.Writer) error { return SVG(w, rep) }},
 			{"html", func(w io.Writer) error { return HTML(w, rep) }},
@@ -104,7 +110,17 @@ func TestOutputs(t *testing.T) {
 			if *outputs != "" {
 				wardentest.NoError(t, os.WriteFile(filepath.Join(*outputs, s.name+"."+r.kind), b.Bytes(), 0o644))
 			}
-			fmt.Fprintf(&digests, "%s.%s %x\n", s.name, r.kind, sha256.Sum256(b.Bytes()))
+			file, shown := s.name+"."+r.kind, b.String()
+			if !slices.Contains(pinned, file) {
+				continue
+			}
+			switch r.kind {
+			case "html":
+				_, shown, _ = strings.Cut(noText.ReplaceAllString(shown, " "), "<body>")
+			case "svg":
+				shown = strings.ReplaceAll(strings.ReplaceAll(shown, ">", ">\n"), chart.ThemeCSS+chart.ChartCSS, "")
+			}
+			golden.Check(t, "testdata/"+file, shown)
 		}
 		golden.Check(t, "testdata/"+s.name+".txt", text.String())
 		for line := range strings.Lines(text.String()) {
@@ -116,7 +132,6 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("it does not begin with the headline: %q", text.String())
 		}
 	}
-	golden.Check(t, "testdata/digests.txt", digests.String())
 }
 
 func explained(in analysis.Input) *analysis.Result {
