@@ -62,29 +62,41 @@ func (b *Brief) OK() bool { return b.Code != nil && *b.Code == 0 }
 // Trims counts trims of all kinds that worked.
 func (b *Brief) Trims() int { return b.Saved.Sum(event.ActionTrim).Worked + b.Saved.WorkerTrims }
 
-// causeOutcomes is what a cause that was seen, or that Slurm names, makes of a run. A cause
-// that is not there needs more than itself.
-var causeOutcomes = map[event.Cause]event.RunOutcome{
-	event.CauseRunning: event.RunRunning, event.CauseDetached: event.RunRunning, event.CauseRequeued: event.RunRequeued,
-	event.CauseKernelOOM: event.RunOOM, event.CauseNodeOOM: event.RunOOM, event.CauseOverKill: event.RunSlurmKill,
-	event.CauseTimeLimit: event.RunTimeout, event.CauseStopped: event.RunStopped, event.CauseCancelled: event.RunCancelled,
-	event.CauseNodeLost: event.RunUnknown, event.CauseUnknown: event.RunUnknown,
-	event.CauseMaps: event.RunExhausted, event.CauseFDs: event.RunExhausted, event.CauseSHM: event.RunExhausted,
-	event.CauseTasks: event.RunExhausted, event.CauseAS: event.RunExhausted,
-	event.CauseKilled: event.RunKilled, event.CauseCrash: event.RunFailed,
-}
-
-// lackedBy is the limit that a cause is about.
-var lackedBy = map[event.Cause]event.LimitName{
-	event.CauseMaps: event.LimitMaps, event.CauseFDs: event.LimitFDs, event.CauseSHM: event.LimitSHM,
-	event.CauseTasks: event.LimitTasks, event.CauseAS: event.LimitAS,
+// causeRows are what a cause that was seen, or that Slurm names, makes of a run, the limit that
+// it is about, and its rank among the causes of several ends: what ended others first, with 0,
+// and what they died of next. A good end needs more than its cause.
+var causeRows = map[event.Cause]struct {
+	outcome event.RunOutcome
+	lacked  event.LimitName
+	rank    int
+}{
+	event.CauseKernelOOM: {outcome: event.RunOOM},
+	event.CauseNodeOOM:   {outcome: event.RunOOM},
+	event.CauseOverKill:  {outcome: event.RunSlurmKill},
+	event.CauseTimeLimit: {outcome: event.RunTimeout},
+	event.CauseStopped:   {outcome: event.RunStopped},
+	event.CauseRequeued:  {outcome: event.RunRequeued},
+	event.CauseNodeLost:  {outcome: event.RunUnknown},
+	event.CauseMaps:      {outcome: event.RunExhausted, lacked: event.LimitMaps},
+	event.CauseFDs:       {outcome: event.RunExhausted, lacked: event.LimitFDs},
+	event.CauseSHM:       {outcome: event.RunExhausted, lacked: event.LimitSHM},
+	event.CauseTasks:     {outcome: event.RunExhausted, lacked: event.LimitTasks},
+	event.CauseAS:        {outcome: event.RunExhausted, lacked: event.LimitAS},
+	event.CauseCrash:     {outcome: event.RunFailed, rank: 1},
+	event.CauseKilled:    {outcome: event.RunKilled, rank: 1},
+	event.CauseCancelled: {outcome: event.RunCancelled, rank: 2},
+	event.CauseUnknown:   {outcome: event.RunUnknown, rank: 3},
+	event.CauseRunning:   {outcome: event.RunRunning, rank: 4},
+	event.CauseDetached:  {outcome: event.RunRunning, rank: 5},
+	event.CauseEnded:     {rank: 6},
 }
 
 // facts are those of one end, with the limits and the ledger of its run.
 func (q *Case) facts() RunFacts {
 	f := RunFacts{Saved: &q.Actions.Saved, Partial: q.Exit == nil || q.Exit.Watched != event.WatchedAll && !q.Follows}
 	d := q.Death()
-	f.Ended, f.Code, f.Signal = d.Seen, d.Code, d.Signal
+	f.Code, f.Signal = d.Code, d.Signal
+	f.Meet(event.RunUnknown, !d.Seen)
 	f.Peak = q.memLimit()
 	if e := q.Exit; e != nil && e.Binding != nil {
 		f.Peak = e.Binding
@@ -96,7 +108,7 @@ func (q *Case) facts() RunFacts {
 			f.Ends = l
 		}
 	}
-	outcome := causeOutcomes[q.Found.Cause]
+	outcome := causeRows[q.Found.Cause].outcome
 	if q.Found.Certainty == Inferred && d.Seen && (outcome == event.RunOOM || outcome == event.RunSlurmKill && q.Found.Kind == EndStepKill) {
 		outcome = event.RunKilled // nothing counted the kill: who sent it is a guess
 	}
@@ -106,29 +118,10 @@ func (q *Case) facts() RunFacts {
 			outcome = event.RunTimeout
 		}
 	}
-	switch outcome {
-	case event.RunRunning:
-		f.Running = true
-	case event.RunRequeued:
-		f.Requeued = true
-		if e := q.Exit; e != nil {
-			f.Again = e.Next.Size
-		}
-	case event.RunOOM:
-		f.OOM = true
-	case event.RunSlurmKill:
-		f.SlurmKill = true
-	case event.RunTimeout:
-		f.Timeout = true
-	case event.RunStopped:
-		f.Stopped = true
-	case event.RunCancelled:
-		f.Cancelled = true
-	case event.RunUnknown:
-		f.Ended = false
-	case event.RunExhausted:
-		f.Lacked = true
+	if outcome == event.RunRequeued && q.Exit != nil {
+		f.Again = q.Exit.Next.Size
 	}
+	f.Meet(outcome, outcome != "" && outcome != event.RunKilled && outcome != event.RunFailed)
 	return f
 }
 
@@ -176,7 +169,7 @@ func (rep *Result) brief() Brief {
 		b.Command, b.ID = rep.Runs[0].Command, record.Label(best.Run.Meta.ID)[:4]
 	}
 	if b.Outcome == event.RunExhausted {
-		b.Lacked = lackedBy[best.Found.Cause]
+		b.Lacked = causeRows[best.Found.Cause].lacked
 		if best.Found.Limit >= 0 {
 			l := best.Found.Near.Limit
 			b.LackedLimit = &l

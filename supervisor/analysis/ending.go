@@ -563,15 +563,10 @@ func (q *Case) before(o *Case) bool {
 	return q.Wall(q.End).Before(o.Wall(o.End))
 }
 
-// telling ranks causes: what ended others first, with 0, and what they died of next.
-var telling = map[event.Cause]int{
-	event.CauseCrash: 1, event.CauseKilled: 1, event.CauseCancelled: 2, event.CauseUnknown: 3, event.CauseRunning: 4, event.CauseDetached: 5, event.CauseEnded: 6,
-}
-
 // tells ranks findings, of equals first what the record has itself. The runs before a
 // requeue come last.
 func (q *Case) tells(last int) int {
-	rank := telling[q.Found.Cause]
+	rank := causeRows[q.Found.Cause].rank
 	if q.Restarts() < last && q.Run.Meta.Job != nil {
 		rank += 10
 	}

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -11,18 +12,10 @@ import (
 // RunFacts are what the outcome of a run and the advice for the next one follow from. The
 // watcher has them at the end of a run, and a report from its record.
 type RunFacts struct {
-	Running   bool
-	Requeued  bool
-	Again     rss.Bytes // the memory that a requeued job starts again with, 0 where that is not known
-	OOM       bool      // the kernel's OOM killer ended a process of the job, or Slurm says so
-	SlurmKill bool      // OverMemoryKill, as Slurm says or the record shows
-	Timeout   bool
-	Stopped   bool
-	Cancelled bool // a signal from outside asked for the end, or Slurm says so
-	Ended     bool // how the command ended is known
-	Code      int
-	Signal    string // that ended it, "SIGKILL"; empty where it exited
-	Lacked    bool   // it failed with none left of something else than memory
+	Met    event.RunOutcome // what holds whatever the exit status, see [RunFacts.Meet]; empty for none
+	Again  rss.Bytes        // the memory that a requeued job starts again with, 0 where that is not known
+	Code   int
+	Signal string // that ended it, "SIGKILL"; empty where it exited
 
 	// Peak is the limit on the job's memory that came nearest, at its highest use, and Ends
 	// that of those by which Slurm or the kernel ends the job; nil where there was none.
@@ -39,31 +32,23 @@ type RunFacts struct {
 // KeptShare is the share of a limit from which on a run that got help needed it.
 const KeptShare = 0.85
 
+// Meet takes in whether an outcome holds whatever the exit status: one up to
+// [event.RunExhausted], of which the first counts.
+func (f *RunFacts) Meet(o event.RunOutcome, holds bool) {
+	order := func(o event.RunOutcome) int { return slices.Index(event.RunOutcomes, o) }
+	if holds && (f.Met == "" || order(o) < order(f.Met)) {
+		f.Met = o
+	}
+}
+
 // Outcome is the first of the outcomes that holds.
 func (f *RunFacts) Outcome() event.RunOutcome {
-	failed := f.Signal != "" || f.Code != 0
 	switch {
-	case f.Running:
-		return event.RunRunning
-	case f.Requeued:
-		return event.RunRequeued
-	case f.OOM:
-		return event.RunOOM
-	case f.SlurmKill:
-		return event.RunSlurmKill
-	case f.Timeout:
-		return event.RunTimeout
-	case f.Stopped:
-		return event.RunStopped
-	case f.Cancelled:
-		return event.RunCancelled
-	case !f.Ended:
-		return event.RunUnknown
-	case failed && f.Lacked:
-		return event.RunExhausted
+	case f.Met != "":
+		return f.Met
 	case f.Signal == "SIGKILL", f.Code == 128+9:
 		return event.RunKilled
-	case failed:
+	case f.Signal != "" || f.Code != 0:
 		return event.RunFailed
 	case event.MemoryAt(f.Peak) == event.MemoryOver:
 		return event.RunOver

@@ -41,15 +41,16 @@ func TestSummaries(t *testing.T) {
 		{"exit 3", func(f *analysis.RunFacts) { f.Code = 3 }},
 		{"exit 137", func(f *analysis.RunFacts) { f.Code = 137 }},
 		{"SIGKILL", func(f *analysis.RunFacts) { f.Signal = "SIGKILL" }},
-		{"SIGTERM from outside", func(f *analysis.RunFacts) { f.Signal, f.Cancelled = "SIGTERM", true }},
-		{"time limit", func(f *analysis.RunFacts) { f.Signal, f.Timeout = "SIGTERM", true }},
-		{"stop rule", func(f *analysis.RunFacts) { f.Code, f.Stopped = 137, true }},
-		{"requeue", func(f *analysis.RunFacts) { f.Signal, f.Requeued, f.Again = "SIGTERM", true, gib(3.75) }},
-		{"OverMemoryKill", func(f *analysis.RunFacts) { f.Signal, f.SlurmKill = "SIGTERM", true }},
-		{"none left", func(f *analysis.RunFacts) { f.Code, f.Lacked = 1, true }},
-		{"not known", func(f *analysis.RunFacts) { f.Ended = false }},
-		{"running", func(f *analysis.RunFacts) { f.Running, f.Ended = true, false }},
+		{"SIGTERM from outside", func(f *analysis.RunFacts) { f.Signal, f.Met = "SIGTERM", event.RunCancelled }},
+		{"time limit", func(f *analysis.RunFacts) { f.Signal, f.Met = "SIGTERM", event.RunTimeout }},
+		{"stop rule", func(f *analysis.RunFacts) { f.Code, f.Met = 137, event.RunStopped }},
+		{"requeue", func(f *analysis.RunFacts) { f.Signal, f.Met, f.Again = "SIGTERM", event.RunRequeued, gib(3.75) }},
+		{"OverMemoryKill", func(f *analysis.RunFacts) { f.Signal, f.Met = "SIGTERM", event.RunSlurmKill }},
+		{"none left", func(f *analysis.RunFacts) { f.Code, f.Met = 1, event.RunExhausted }},
+		{"not known", func(f *analysis.RunFacts) { f.Met = event.RunUnknown }},
+		{"running", func(f *analysis.RunFacts) { f.Met = event.RunRunning }},
 	}
+	const oomKill = "the kernel counted an OOM kill"
 	memories := []struct {
 		name string
 		set  func(*analysis.RunFacts)
@@ -64,15 +65,19 @@ func TestSummaries(t *testing.T) {
 			f.Peak, f.Saved = limit(event.LimitUser, 1.52), &skipped
 			f.Growing = map[event.LimitID]rss.Bytes{f.Peak.ID(): 66 * rss.MiB}
 		}},
-		{"the kernel counted an OOM kill", func(f *analysis.RunFacts) { f.Peak, f.OOM = limit(event.LimitCgroup, 1), true }},
+		{oomKill, func(f *analysis.RunFacts) {
+			f.Peak = limit(event.LimitCgroup, 1)
+			f.Meet(event.RunOOM, true)
+		}},
 		{"no limit", func(*analysis.RunFacts) {}},
 	}
 	var all strings.Builder
 	for _, end := range ends {
 		for _, memory := range memories {
-			f := analysis.RunFacts{Ended: true, Saved: &event.Saved{}}
-			memory.set(&f)
+			f := analysis.RunFacts{Saved: &event.Saved{}}
 			end.set(&f)
+			ended := f.Met != event.RunUnknown && f.Met != event.RunRunning
+			memory.set(&f)
 			if f.Ends = f.Peak; f.Peak != nil && f.Peak.Name == event.LimitUser {
 				f.Ends = nil
 			}
@@ -80,10 +85,10 @@ func TestSummaries(t *testing.T) {
 			switch {
 			case f.Signal != "":
 				b.Signal = &f.Signal
-			case f.Ended:
+			case ended:
 				b.Code = &f.Code
 			}
-			if f.OOM {
+			if memory.name == oomKill {
 				b.Kills = 1
 			}
 			switch b.Outcome {

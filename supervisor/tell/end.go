@@ -69,12 +69,14 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 // leader's to tell.
 func (f *Fan) EndFollowing(e *Ending) {
 	out := e.Exit(f.Sum.Stopped && e.Said)
-	facts := analysis.RunFacts{Ended: e.Said, Code: e.Code, Stopped: f.Sum.Stopped && e.Said, Saved: &event.Saved{}}
+	facts := analysis.RunFacts{Code: e.Code, Saved: &event.Saved{}}
 	if e.Signal != 0 {
 		facts.Signal = SignalName(e.Signal)
 	}
 	asked := f.Sum.askedBy(e)
-	facts.Cancelled = asked != ""
+	facts.Meet(event.RunStopped, f.Sum.Stopped && e.Said)
+	facts.Meet(event.RunCancelled, asked != "")
+	facts.Meet(event.RunUnknown, !e.Said)
 	out.Brief = facts.Brief(e.Took)
 	out.Watched, out.Cancelled = event.WatchedRank, asked
 	f.Record.list(&out, e.Took, e.Now, listing)

@@ -102,10 +102,7 @@ func (s *Summary) kills(e *Ending) uint64 {
 // facts are what the outcome follows from.
 func (s *Summary) facts(e *Ending) analysis.RunFacts {
 	f := analysis.RunFacts{
-		Running: e.Attached != "" && !e.Said, Requeued: e.Requeued != nil, OOM: s.kills(e) > 0,
-		SlurmKill: s.cancelled && s.jobSum != nil, Stopped: s.Stopped, Ended: e.Said && e.Attached == "",
-		Code: e.Code, Lacked: s.lackedSomething(e),
-		Peak: s.nearest, Ends: s.ends, JobSum: s.jobSum, Saved: &s.Saved.Saved, Without: s.withoutActions(),
+		Code: e.Code, Peak: s.nearest, Ends: s.ends, JobSum: s.jobSum, Saved: &s.Saved.Saved, Without: s.withoutActions(),
 		Growing: map[event.LimitID]rss.Bytes{},
 	}
 	if e.Requeued != nil {
@@ -118,8 +115,19 @@ func (s *Summary) facts(e *Ending) analysis.RunFacts {
 		f.Code, f.Signal = 0, SignalName(e.Signal)
 	}
 	asked := s.askedBy(e)
-	f.Cancelled = asked != ""
-	f.Timeout = s.timeUp(e) && (asked != "" || f.Signal == "SIGKILL")
+	for o, holds := range map[event.RunOutcome]bool{
+		event.RunRunning:   e.Attached != "" && !e.Said,
+		event.RunRequeued:  e.Requeued != nil,
+		event.RunOOM:       s.kills(e) > 0,
+		event.RunSlurmKill: s.cancelled && s.jobSum != nil,
+		event.RunTimeout:   s.timeUp(e) && (asked != "" || f.Signal == "SIGKILL"),
+		event.RunStopped:   s.Stopped,
+		event.RunCancelled: asked != "",
+		event.RunUnknown:   !e.Said || e.Attached != "",
+		event.RunExhausted: s.lackedSomething(e),
+	} {
+		f.Meet(o, holds)
+	}
 	for _, l := range []*event.Limit{s.nearest, s.ends} {
 		if l == nil {
 			continue
