@@ -89,16 +89,16 @@ func (m *mapped) reads(f func()) float64 {
 // trim gives back all of the mapping and returns the milliseconds that the
 // tracer took for a GiB, and how long each stop was.
 func (m *mapped) trim() (took float64, stops []float64) {
-	plan := must(trim.Plan(trim.CheckOptions{Proc: "/proc", ID: m.id}))
+	plan := new(trim.Planner).Plan(trim.CheckOptions{Proc: "/proc", ID: m.id})
 	if plan.Refusal != trim.None || len(plan.Mappings) != 1 {
 		check(fmt.Errorf("cannot plan: %v %s %d mappings", plan.Refusal, plan.Detail, len(plan.Mappings)))
 	}
 	var resident rss.Bytes
-	for pieces := must(trim.Pieces("/proc", m.id, plan.Mappings[0])); len(pieces) > 0; {
+	for pieces := plan.Mappings[0].Pieces; len(pieces) > 0; {
 		p, n := m.pace.Take(pieces)
 		pieces = pieces[n:]
 		began := time.Now()
-		a := m.t.Do(p.Piece)
+		a := m.t.Do(p)
 		took += float64(time.Since(began).Microseconds()) / 1e3
 		if a.Refusal != trim.None {
 			check(fmt.Errorf("cannot trim: %s", a.Refusal.Reason()))

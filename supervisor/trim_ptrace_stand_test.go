@@ -27,14 +27,10 @@ func tracedStand(t *testing.T, file1, file2 rss.Bytes) *stand {
 	s.put(worker1, theCommand, 0, file1)
 	s.put(worker2, theCommand, 0, file2)
 	size := map[int]rss.Bytes{worker1: file1, worker2: file2}
-	s.plansBy(func(a action.PlanAsk) action.Plan {
-		id := a.ID
-		p := action.Plan{Planned: action.Planned{ID: id}}
-		for at := rss.Bytes(0); at+50*rss.MiB <= size[id.PID]; at += 50 * rss.MiB {
-			p.Pieces = append(p.Pieces, 50*rss.MiB)
-			p.Sized = append(p.Sized, trim.Sized{
-				Piece: trim.Piece{ID: id, Lo: address(id.PID, len(p.Sized))}, Resident: 50 * rss.MiB,
-			})
+	s.plansBy(func(a action.PlanAsk) action.Planned {
+		p := action.Planned{ID: a.ID}
+		for at := rss.Bytes(0); at+50*rss.MiB <= size[a.ID.PID]; at += 50 * rss.MiB {
+			p.Pieces = append(p.Pieces, trim.Piece{ID: a.ID, Lo: address(a.ID.PID, len(p.Pieces)), Resident: 50 * rss.MiB})
 		}
 		return p
 	})
@@ -51,7 +47,7 @@ func (s *stand) step(full bool) {
 }
 
 // plansBy has plans read by the test.
-func (s *stand) plansBy(read func(action.PlanAsk) action.Plan) {
+func (s *stand) plansBy(read func(action.PlanAsk) action.Planned) {
 	s.acts.Tracer.Plans = probe.New(&s.probes, read)
 }
 

@@ -95,10 +95,9 @@ func TestTrimByPtraceUnanswered(t *testing.T) {
 func TestPlanThatHangs(t *testing.T) {
 	s := tracedStand(t, 300*rss.MiB, 500*rss.MiB)
 	release := make(chan struct{})
-	s.plansBy(func(a action.PlanAsk) action.Plan {
-		id := a.ID
+	s.plansBy(func(a action.PlanAsk) action.Planned {
 		<-release
-		return action.Plan{Planned: action.Planned{ID: id, Pieces: []rss.Bytes{1}}, Sized: []trim.Sized{{Piece: trim.Piece{ID: id}}}}
+		return action.Planned{ID: a.ID, Pieces: []trim.Piece{{ID: a.ID, Resident: 1}}}
 	})
 	s.open(s.holder.begin)
 	if s.acts.InFlight() == nil {
@@ -149,7 +148,7 @@ func TestHookIsAskedFirst(t *testing.T) {
 			s.runs(id.PID, python)
 			s.is(worker1, id.PID, "python", python, 400*rss.MiB)
 			s.is(worker2, id.PID, "python", python, 270*rss.MiB) // 890 of 1000 MiB
-			s.plansBy(func(a action.PlanAsk) action.Plan { return action.Plan{Planned: action.Planned{ID: a.ID}} })
+			s.plansBy(func(a action.PlanAsk) action.Planned { return action.Planned{ID: a.ID} })
 			s.open(s.holder.begin)
 			if s.acts.InFlight() == nil || s.acts.Tracer.Plans.Busy() {
 				t.Fatalf("in flight %+v, want the hook's trim first", s.acts.InFlight())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
 // Trace takes the mapped file pages of these processes, one after the other and
@@ -53,10 +54,10 @@ type trace struct {
 	cur     *tracee // nil between two
 	traced  Traced
 	planned bool
-	pieces  []rss.Bytes // of cur
-	next    int         // index of the first that was not asked for
-	asked   int         // how many the request in flight is for, those before it
-	request uint64      // in flight, 0 for none
+	pieces  []trim.Piece // of cur
+	next    int          // index of the first that was not asked for
+	asked   int          // how many the request in flight is for, those before it
+	request uint64       // in flight, 0 for none
 	askedAt time.Duration
 	from    time.Duration // nothing is asked for before
 	waited  time.Duration // at brief bad moments that followed each other
@@ -208,7 +209,7 @@ func (a *trace) bear(r Refused, now time.Duration) bool {
 }
 
 func (a *trace) take(now time.Duration) {
-	request, n, err := a.t.Take(a.next)
+	request, n, err := a.t.Take(a.pieces[a.next:])
 	if err != nil {
 		a.over(Refused{Reason: event.ReasonError, Detail: err.Error()}, now)
 		return
@@ -231,7 +232,7 @@ func (a *trace) answer(p Taken, now time.Duration) {
 		a.from, a.waited = now+min(p.Stopped, traceGap), 0
 		a.traced.Pieces += a.asked
 		for _, piece := range a.pieces[a.next-a.asked : a.next] {
-			given := piece.Scale(a.cur.Share)
+			given := piece.Resident.Scale(a.cur.Share)
 			a.since, a.given = a.since+given, a.given+given
 		}
 	case a.bear(p.Refused, now):
@@ -287,10 +288,10 @@ func (a *trace) over(why Refused, now time.Duration) {
 type Stopper interface {
 	// Plan asks what a process has to give back: [World.Planned].
 	Plan(id rss.ProcID)
-	// Take asks for that piece of the last plan, from 0, and those after it that
+	// Take asks for the first of these pieces of the last plan, and those after it that
 	// can be had by the same stop. It returns the number that the answer carries
 	// ([World.Taken]) and how many pieces were asked for.
-	Take(piece int) (request uint64, pieces int, err error)
+	Take(pieces []trim.Piece) (request uint64, asked int, err error)
 	// Over says that a process is left alone from now on, for this time, and
 	// returns by how much its mapped file pages have fallen since Plan: measured.
 	Over(Traced) rss.Bytes
@@ -307,10 +308,8 @@ type Mapper struct {
 
 // Planned is what a process has to give back.
 type Planned struct {
-	ID rss.ProcID
-	// Pieces is how much of each piece is resident, in the order in which they
-	// are to be taken.
-	Pieces  []rss.Bytes
+	ID      rss.ProcID
+	Pieces  []trim.Piece // in the order in which they are to be taken
 	Refused Refused
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
 // fakeTracer notes what it is asked. Every process gives back 100 MiB in all.
@@ -22,8 +23,8 @@ type fakeTracer struct {
 }
 
 func (f *fakeTracer) Plan(id rss.ProcID) { f.planned = append(f.planned, id.PID) }
-func (f *fakeTracer) Take(piece int) (uint64, int, error) {
-	f.taken = append(f.taken, piece)
+func (f *fakeTracer) Take(pieces []trim.Piece) (uint64, int, error) {
+	f.taken = append(f.taken, int(pieces[0].Lo))
 	return uint64(len(f.taken)), max(f.joins, 1), f.err
 }
 func (f *fakeTracer) Over(t Traced) rss.Bytes {
@@ -42,7 +43,13 @@ func mappers(pids ...int) []Mapper {
 	return all
 }
 
-func planOf(n int, pieces ...rss.Bytes) []Planned { return []Planned{{ID: pid(n), Pieces: pieces}} }
+func planOf(n int, resident ...rss.Bytes) []Planned {
+	p := Planned{ID: pid(n)}
+	for i, r := range resident {
+		p.Pieces = append(p.Pieces, trim.Piece{Lo: uint64(i), Resident: r})
+	}
+	return []Planned{p}
+}
 
 func refusal(reason event.Reason) Refused {
 	passing := []event.Reason{event.ReasonTraced, event.ReasonNoSleeper, event.ReasonChanged}

@@ -21,11 +21,11 @@ import (
 type Tracer struct {
 	*Env
 	// Plans reads what a process has to give back.
-	Plans    *probe.Reader[PlanAsk, Plan]
-	plan     Plan
+	Plans    *probe.Reader[PlanAsk, Planned]
+	plan     Planned
 	was      rss.Proc   // the process that was planned for, as it was then
 	asked    uint64     // what the holder is at, 0 for nothing
-	askedFor trim.Sized // what it is at
+	askedFor trim.Piece // what it is at
 	times    traceTimes
 	flight   *Flight // which traces, or did last
 	pace     trim.Pace
@@ -65,7 +65,7 @@ func (t *Tracer) planned() (Planned, bool) {
 	if ok {
 		t.plan = p
 	}
-	return p.Planned, ok
+	return p, ok
 }
 
 // taken takes the holder's answer to a piece in, ours false where it was owed to a watcher
@@ -89,7 +89,7 @@ func (t *Tracer) Plan(id rss.ProcID) {
 	if t.Plans.Busy() {
 		return // no action asks while another's plan is read; it would wait for nothing
 	}
-	t.plan = Plan{}
+	t.plan = Planned{}
 	t.was = rss.Proc{ID: id}
 	if p, err := t.Pop.Tree.One(id.PID); err == nil && p.ID == id {
 		t.was = p
@@ -100,11 +100,11 @@ func (t *Tracer) Plan(id rss.ProcID) {
 	t.Plans.Ask(PlanAsk{id, t.Ranks.Tracer(id.PID), t.Ranks.OurPIDs()}, true)
 }
 
-func (t *Tracer) Take(piece int) (request uint64, pieces int, err error) {
-	if t.asked != 0 || piece >= len(t.plan.Sized) {
+func (t *Tracer) Take(pieces []trim.Piece) (request uint64, asked int, err error) {
+	if t.asked != 0 {
 		return 0, 0, fmt.Errorf("cannot trim process %d: no piece can be asked for now", t.was.ID.PID)
 	}
-	p, n := t.pace.Take(t.plan.Sized[piece:])
+	p, n := t.pace.Take(pieces)
 	t.last++
 	err = t.Ranks.Trim(hold.TrimRequest{
 		ID: t.last, PID: p.ID.PID, Start: p.ID.Start,
@@ -128,7 +128,7 @@ func (t *Tracer) Over(e Traced) rss.Bytes {
 		// What no trim could take; some of what was taken is there again by now.
 		left := t.was.File
 		for _, piece := range t.plan.Pieces {
-			left = left.Sub(piece)
+			left = left.Sub(piece.Resident)
 		}
 		t.Workers.Trimmed(e.ID.PID, left)
 	}
@@ -164,7 +164,7 @@ const traceAgain = 30 * time.Second
 // reason once.
 func (t *Tracer) Refuse(id rss.ProcID, why Refused) {
 	r := t.refused[id]
-	if none(why) {
+	if why.Reason == event.ReasonNone {
 		if r != nil {
 			r.until = max(t.Now(), 1)
 		}

@@ -1,7 +1,11 @@
 package trim
 
 import (
-	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
 	"strconv"
 	"time"
 	"unsafe"
@@ -73,7 +77,7 @@ func (s *session) lender() (*thread, Refusal) {
 // list, and may have been given out again before we attached.
 func (s *session) still(t *thread) bool {
 	var st unix.Stat_t
-	return unix.Fstatat(s.task, strconv.Itoa(t.tid), &st, 0) == nil
+	return unix.Fstatat(int(s.task.Fd()), strconv.Itoa(t.tid), &st, 0) == nil
 }
 
 func (b *borrowed) advise(p Piece) Refusal {
@@ -126,13 +130,14 @@ func (b *borrowed) step(request int) Refusal {
 		return vanishedOrFailed(e)
 	}
 	t.state = inCall
-	stop, end, late := b.s.expect(t, time.Now().Add(callPatience))
-	switch {
-	case end:
+	var stop int32
+	var end bool
+	if !pollUntil(time.Now().Add(callPatience), func() bool { stop, end = b.s.news(t); return stop != 0 || end }) {
+		return Slow
+	}
+	if end {
 		t.state = gone
 		return Vanished
-	case late:
-		return Slow
 	}
 	t.state = stopped
 	b.out = stop != syscallStop
@@ -190,17 +195,17 @@ const (
 // not. Call it while the process stands still; the file is opened again because
 // an open one shows the address space that was there before an execve(2).
 func (s *session) verify(p Piece) Refusal {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(s.id.PID)+"/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err == unix.EACCES || err == unix.EPERM {
+	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", s.id.PID))
+	if errors.Is(err, fs.ErrPermission) {
 		return Undumpable
 	}
 	if err != nil {
 		return vanishedOrFailed(err)
 	}
-	defer unix.Close(fd)
+	defer maps.Close()
 	if !s.listed {
 		q := procmapQuery{size: uint64(unsafe.Sizeof(procmapQuery{})), queryAddr: p.Lo}
-		switch _, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), procmapQueryRequest, uintptr(unsafe.Pointer(&q))); e {
+		switch _, _, e := unix.RawSyscall(unix.SYS_IOCTL, maps.Fd(), procmapQueryRequest, uintptr(unsafe.Pointer(&q))); e {
 		case 0:
 			const kind = vmaReadable | vmaWritable | vmaExecutable | vmaShared
 			m := procfile.Mapping{Start: q.start, End: q.end, Offset: q.offset, Inode: q.inode, Dev: unix.Mkdev(q.major, q.minor)}
@@ -215,39 +220,30 @@ func (s *session) verify(p Piece) Refusal {
 			return Failed
 		}
 	}
-	return s.search(fd, p)
+	return p.search(maps)
 }
 
 // search reads the list of mappings up to the one that is meant.
-func (s *session) search(fd int, p Piece) Refusal {
-	kept := 0
-	for total := 0; total < maxMaps; {
-		n, err := unix.Read(fd, s.buf[kept:])
-		if err != nil {
-			return vanishedOrFailed(err)
+func (p *Piece) search(maps io.Reader) Refusal {
+	found := Changed
+	bounded := io.LimitedReader{R: maps, N: maxMaps}
+	err := eachMapping(&bounded, func(h header, ok bool) error {
+		switch {
+		case !ok:
+			return errMalformed
+		case h.End > p.Lo:
+			found = p.within(&h.Mapping, h.readOnlyShared())
+			return io.EOF
 		}
-		if n == 0 {
-			return Changed
-		}
-		total += n
-		rest := s.buf[:kept+n]
-		for {
-			line, after, whole := bytes.Cut(rest, []byte("\n"))
-			if !whole {
-				break
-			}
-			rest = after
-			h, ok := parseHeader(line)
-			if !ok {
-				return Failed
-			}
-			if h.End > p.Lo {
-				return p.within(&h.Mapping, h.readOnlyShared())
-			}
-		}
-		kept = copy(s.buf[:], rest)
+		return nil
+	})
+	switch {
+	case err == nil, err == io.EOF:
+		return found
+	case bounded.N <= 0:
+		return Crowded
 	}
-	return Crowded
+	return vanishedOrFailed(err)
 }
 
 func (p *Piece) within(m *procfile.Mapping, readOnlyShared bool) Refusal {

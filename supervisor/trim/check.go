@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -436,60 +435,7 @@ func is32Bit(auxv []byte) bool {
 	return false
 }
 
-// read reads a small file of proc whole, below the directory dir where that is
-// not negative.
-func (s *session) read(dir int, name ...string) ([]byte, error) {
-	if dir < 0 {
-		dir = unix.AT_FDCWD
-	}
-	fd, err := unix.Openat(dir, strings.Join(name, ""), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	n, err := unix.Read(fd, s.small[:])
-	if err != nil {
-		return nil, err
-	}
-	return s.small[:n], nil
-}
-
-// stat is what is needed of /proc/PID/stat (proc_pid_stat(5)).
-type stat struct {
-	state  byte   // field 3
-	parent int    // field 4
-	start  uint64 // field 22, clock ticks since boot
-}
-
-// parseStat reads a /proc/PID/stat line. The name in it may hold anything.
-func parseStat(b []byte) (s stat, ok bool) {
-	i := bytes.LastIndexByte(b, ')')
-	fields := bytes.Fields(b[i+1:])
-	if i < 0 || len(fields) <= 20 { // one more than is read: the last may be cut
-		return s, false
-	}
-	parent, hasParent := number(fields[1])
-	start, hasStart := number(fields[19])
-	return stat{state: fields[0][0], parent: int(parent), start: start}, hasParent && hasStart
-}
-
 func number(b []byte) (n uint64, ok bool) {
 	n, err := strconv.ParseUint(string(b), 10, 64)
 	return n, err == nil
-}
-
-// direntNumber returns the number that the first entry of a directory is named,
-// 0 for any other name, and what follows the entry (getdents(2)).
-func direntNumber(b []byte) (n int, rest []byte) {
-	const header = 19 // of struct linux_dirent64, up to the name
-	if len(b) < header {
-		return 0, nil
-	}
-	size := int(binary.NativeEndian.Uint16(b[16:]))
-	if size < header || size > len(b) {
-		return 0, nil
-	}
-	name, _, _ := bytes.Cut(b[header:size], []byte{0})
-	v, _ := number(name)
-	return int(v), b[size:]
 }

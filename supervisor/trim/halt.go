@@ -2,11 +2,17 @@ package trim
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
 type thread struct {
@@ -39,25 +45,19 @@ const (
 // look reads /proc/PID/stat: whether the process is the one that was meant, and
 // in a state to be stopped in.
 func (s *session) look() Refusal {
-	b, err := s.read(-1, "/proc/", strconv.Itoa(s.id.PID), "/stat")
+	p, err := proctree.Identify("/proc", s.id.PID)
 	if err != nil {
 		return vanishedOrFailed(err)
 	}
-	st, ok := parseStat(b)
-	if !ok {
-		return Failed
-	}
-	s.child = st.parent == s.self
+	s.child = p.Parent == s.self
 	switch {
-	case st.start != s.id.Start:
+	case p.ID != s.id || p.State == 'Z' || p.State == 'X':
 		return Vanished
-	case st.state == 'Z' || st.state == 'X':
-		return Vanished
-	case st.state == 'T':
+	case p.State == 'T':
 		return Stopped
-	case st.state == 't':
+	case p.State == 't':
 		return Traced
-	case st.state == 'D':
+	case p.State == 'D':
 		return Waiting
 	}
 	return None
@@ -67,11 +67,11 @@ func (s *session) look() Refusal {
 // change what is mapped where: a thread that runs could put memory of its own
 // in the place of a file, which would then be thrown away.
 func (s *session) halt() Refusal {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(s.id.PID)+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	task, err := os.Open(fmt.Sprintf("/proc/%d/task", s.id.PID))
 	if err != nil {
 		return vanishedOrFailed(err)
 	}
-	s.task = fd
+	s.task = task
 	s.power.lower()
 	defer s.power.raise()
 	for range rounds {
@@ -83,7 +83,7 @@ func (s *session) halt() Refusal {
 		if !fresh {
 			return s.ready()
 		}
-		if !s.await(s.began.Add(haltPatience)) {
+		if !pollUntil(s.began.Add(haltPatience), func() bool { return !s.pollAll() }) {
 			return Slow
 		}
 	}
@@ -93,44 +93,31 @@ func (s *session) halt() Refusal {
 // seizeAll attaches to the threads that are not attached to yet, and asks them
 // to stop.
 func (s *session) seizeAll() (fresh bool, r Refusal) {
-	if _, err := unix.Seek(s.task, 0, 0); err != nil {
-		return false, Failed
+	_, err := s.task.Seek(0, 0)
+	var names []string
+	if err == nil {
+		names, err = s.task.Readdirnames(-1)
 	}
-	for {
-		n, err := unix.Getdents(s.task, s.buf[:])
-		if err != nil {
-			return fresh, vanishedOrFailed(err)
+	if err != nil {
+		return false, vanishedOrFailed(err)
+	}
+	for _, name := range names {
+		tid, err := strconv.Atoi(name)
+		if err != nil || slices.ContainsFunc(s.threads, func(t thread) bool { return t.tid == tid }) {
+			continue
 		}
-		if n <= 0 {
-			return fresh, None
+		if len(s.threads) >= MaxThreads {
+			return fresh, Crowded
 		}
-		for b := s.buf[:n]; len(b) > 0; {
-			tid, rest := direntNumber(b)
-			b = rest
-			if tid == 0 || s.knows(tid) {
-				continue
-			}
-			if len(s.threads) >= MaxThreads {
-				return fresh, Crowded
-			}
-			switch r := s.seize(tid); r {
-			case None:
-				fresh = true
-			case Vanished:
-			default:
-				return fresh, r
-			}
+		switch r := s.seize(tid); r {
+		case None:
+			fresh = true
+		case Vanished:
+		default:
+			return fresh, r
 		}
 	}
-}
-
-func (s *session) knows(tid int) bool {
-	for i := range s.threads {
-		if s.threads[i].tid == tid {
-			return true
-		}
-	}
-	return false
+	return fresh, None
 }
 
 // seize attaches to one thread; Vanished where it is ending.
@@ -146,17 +133,15 @@ func (s *session) seize(tid int) Refusal {
 	case unix.ESRCH:
 		return Vanished
 	default:
-		b, err := s.read(s.task, strconv.Itoa(tid), "/status")
-		if err != nil {
-			return vanishedOrFailed(err)
-		}
-		st, _ := parseThreadStatus(b) // its first lines: s.small may cut the others
+		st, err := readThreadStatus(fmt.Sprintf("/proc/%d/task/%d/status", s.id.PID, tid))
 		switch {
+		case err != nil:
+			return vanishedOrFailed(err)
 		case st.ended():
 			return Vanished
 		case st.tracer != 0:
 			return Traced
-		case e == unix.EPERM && s.yama() >= '2':
+		case e == unix.EPERM && yamaForbids():
 			return Yama
 		case e == unix.EPERM:
 			return Undumpable
@@ -172,28 +157,10 @@ func (s *session) seize(tid int) Refusal {
 	return None
 }
 
-// yama is ptrace_scope as a digit, 0 where the kernel has no Yama.
-func (s *session) yama() byte {
-	b, err := s.read(-1, "/proc/sys/kernel/yama/ptrace_scope")
-	if err != nil || len(b) == 0 {
-		return 0
-	}
-	return b[0]
-}
-
-// await polls until no thread runs any more; false when that took until the
-// deadline. It never blocks: a thread in uninterruptible sleep would keep us as
-// long.
-func (s *session) await(deadline time.Time) bool {
-	for n := 0; ; n++ {
-		if !s.pollAll() {
-			return true
-		}
-		if n >= minLooks && time.Now().After(deadline) {
-			return false
-		}
-		pausePoll(n)
-	}
+// yamaForbids says that ptrace_scope is 2 or 3.
+func yamaForbids() bool {
+	b, err := procfile.Read("/proc/sys/kernel/yama/ptrace_scope", procfile.Small)
+	return err == nil && len(b) > 0 && b[0] >= '2'
 }
 
 // pollAll polls the threads that run, and says whether any still does.
@@ -264,14 +231,10 @@ func (s *session) ready() Refusal {
 func (s *session) release() (at time.Time) {
 	s.letGo()
 	at = time.Now()
-	for deadline, n := at.Add(stragglerWait), 0; ; n++ {
+	pollUntil(at.Add(stragglerWait), func() bool {
 		left := s.pollAll()
-		killed := s.letGo()
-		if !left && !killed || n >= minLooks && time.Now().After(deadline) {
-			break
-		}
-		pausePoll(n)
-	}
+		return !s.letGo() && !left
+	})
 	for i := range s.threads {
 		if st := s.threads[i].state; st != detached && st != gone {
 			s.stuck = true
@@ -366,28 +329,22 @@ func (s *session) news(t *thread) (stop int32, end bool) {
 // the whole job was suspended together with us, no time has passed for any of them.
 const minLooks = 100
 
-// pausePoll waits a little before the nth look again: a thread that has a
-// processor stops within microseconds.
-func pausePoll(n int) {
+// pollUntil polls until done; false when that took until the deadline. It never blocks:
+// a thread in uninterruptible sleep would keep us as long. It waits little at first: a
+// thread that has a processor stops within microseconds.
+func pollUntil(deadline time.Time, done func() bool) bool {
 	pause := unix.Timespec{Nsec: 5_000}
-	if n > 100 {
-		pause.Nsec = 100_000
-	}
-	// Raw: the runtime is not told, so that it does nothing about a wait as short.
-	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
-}
-
-// expect polls one thread until it has news, or until the deadline.
-func (s *session) expect(t *thread, deadline time.Time) (stop int32, end, late bool) {
-	for n := 0; ; n++ {
-		if stop, end = s.news(t); stop != 0 || end {
-			return stop, end, false
-		}
+	for n := 0; !done(); n++ {
 		if n >= minLooks && time.Now().After(deadline) {
-			return 0, false, true
+			return false
 		}
-		pausePoll(n)
+		if n > 100 {
+			pause.Nsec = 100_000
+		}
+		// Raw: the runtime is not told, so that it does nothing about a wait as short.
+		_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 	}
+	return true
 }
 
 // ended says that a thread has ended and is not reaped yet.

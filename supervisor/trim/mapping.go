@@ -33,7 +33,7 @@ type Mapping struct {
 	// four characters `\012` reads as one with a newline, as in the kernel's text.
 	Path     string
 	Resident rss.Bytes // Rss, or what PAGEMAP_SCAN counts
-	pieces   []Sized   // where that was cut already
+	Pieces   []Piece   // by address
 }
 
 // foreign begins the names of what is no file of a file system, although the
@@ -221,7 +221,7 @@ func (s *smaps) finish() {
 	s.open, s.hasRSS, s.hasFlags, s.harmful = false, false, false, false
 }
 
-// mappedNow returns the mappings of a process that [Plan] would look at, by
+// mappedNow returns the mappings of a process that [Planner.Plan] would look at, by
 // /proc/PID/maps: without sizes, flags or a word on whether the process may be
 // touched, and so without a walk through its page tables. It may hang, for as
 // long as something else holds the mmap_lock of the process.

@@ -219,10 +219,7 @@ func TestMapped(t *testing.T) {
 		must(t, err)
 		defer unix.Munmap(b)
 	}
-	b, err := os.ReadFile("/proc/self/stat")
-	must(t, err)
-	self, _ := parseStat(b)
-	id := rss.ProcID{PID: os.Getpid(), Start: self.start}
+	id := idOf(t, os.Getpid())
 	all, err := mappedNow("/proc", id)
 	must(t, err)
 	all = slices.DeleteFunc(all, func(o Mapping) bool { return o.Inode != m.Inode || o.Dev != m.Dev })

@@ -2,7 +2,6 @@ package trim
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -25,10 +24,6 @@ type Target struct {
 	Mappings []Mapping
 }
 
-// Plan looks at a process as [Check] does, and reads what of it could be
-// trimmed. The error is set for Failed alone, and Detail is its text.
-func Plan(o CheckOptions) (Target, error) { return new(Planner).Plan(o) }
-
 // Planner plans for the same processes again and again. What may be trimmed of
 // a process it asks once a minute, and where one is new: to print /proc/PID/smaps the kernel
 // walks the page tables, 40 ms a GiB of single pages, under a lock that the
@@ -37,7 +32,7 @@ func Plan(o CheckOptions) (Target, error) { return new(Planner).Plan(o) }
 // for concurrent use.
 type Planner struct {
 	judged map[rss.ProcID]judgement
-	whole  bool // the kernel has no PAGEMAP_SCAN: smaps tells what is resident
+	noScan bool // the kernel has no PAGEMAP_SCAN: smaps tells what is resident
 }
 
 // judgement says of whole mappings whether they may be trimmed. It holds for
@@ -49,20 +44,16 @@ type judgement struct {
 
 const judgedFor = time.Minute
 
-func (p *Planner) Plan(o CheckOptions) (Target, error) {
+// Plan looks at a process as [Check] does, and reads what of it could be trimmed.
+func (p *Planner) Plan(o CheckOptions) Target {
 	t := Target{ID: o.ID}
 	if t.Refusal, t.Detail = Check(o); t.Refusal == None {
-		found, err := p.mappings(o.Proc, o.ID)
-		if err == nil {
-			t.Mappings = found
-			return t, nil
+		var err error
+		if t.Mappings, err = p.mappings(o.Proc, o.ID); err != nil {
+			t.Refusal, t.Detail = refusalOf(err), err.Error()
 		}
-		t.Refusal, t.Detail = refusalOf(err), err.Error()
 	}
-	if t.Refusal == Failed {
-		return t, errors.New(t.Detail)
-	}
-	return t, nil
+	return t
 }
 
 func (p *Planner) mappings(proc string, id rss.ProcID) ([]Mapping, error) {
@@ -72,17 +63,14 @@ func (p *Planner) mappings(proc string, id rss.ProcID) ([]Mapping, error) {
 	}
 	kept := found[:0]
 	for _, m := range found {
-		if !p.whole {
-			m.pieces, err = resident(proc, id, m)
-			if errors.Is(err, errNoScan) {
-				p.whole = true
-				return p.mappings(proc, id)
-			}
-			if err != nil {
+		if !p.noScan || m.Resident >= Least {
+			if m.Pieces, err = p.pieces(proc, id, m); err != nil {
 				return nil, err
 			}
+		}
+		if !p.noScan {
 			m.Resident = 0
-			for _, piece := range m.pieces {
+			for _, piece := range m.Pieces {
 				m.Resident += piece.Resident
 			}
 		}
@@ -91,14 +79,17 @@ func (p *Planner) mappings(proc string, id rss.ProcID) ([]Mapping, error) {
 		}
 	}
 	slices.SortStableFunc(kept, func(a, b Mapping) int { return cmp.Compare(b.Resident, a.Resident) })
-	return kept, sameProcess(proc, id)
+	if err := sameProcess(proc, id); err != nil {
+		return nil, err
+	}
+	return kept, nil
 }
 
 // judge returns the mappings that may be trimmed, with what is resident only
 // where it was read on the way.
 func (p *Planner) judge(proc string, id rss.ProcID) ([]Mapping, error) {
 	now := time.Now()
-	if known := p.judged[id].may; known != nil && !p.whole && now.Sub(p.judged[id].at) < judgedFor {
+	if known := p.judged[id].may; known != nil && !p.noScan && now.Sub(p.judged[id].at) < judgedFor {
 		found, err := mappedNow(proc, id)
 		if err != nil {
 			return nil, err
@@ -175,7 +166,7 @@ const (
 const maxFiles = 4096
 
 // Add takes in that so much resident memory was dropped in that time.
-func (p *Pace) Add(s Sized, took time.Duration) {
+func (p *Pace) Add(s Piece, took time.Duration) {
 	if s.Resident == 0 || took <= 0 {
 		return
 	}
@@ -210,7 +201,7 @@ func (p *Pace) room(f file) rss.Bytes {
 
 // Take joins the first of the pieces with those that follow it in the same
 // mapping, as many as there is room for. It returns how many those are.
-func (p *Pace) Take(pieces []Sized) (Sized, int) {
+func (p *Pace) Take(pieces []Piece) (Piece, int) {
 	joined, n := pieces[0], 1
 	room := p.room(file{joined.Dev, joined.Inode})
 	for _, next := range pieces[1:] {

@@ -15,7 +15,7 @@ func TestPace(t *testing.T) {
 	var p Pace
 	a, b := file{1, 2}, file{1, 3}
 	add := func(f file, resident rss.Bytes, took time.Duration) {
-		p.Add(Sized{Piece{Dev: f.dev, Inode: f.inode}, resident}, took)
+		p.Add(Piece{Dev: f.dev, Inode: f.inode, Resident: resident}, took)
 	}
 	if got := p.room(a); got != PieceSize {
 		t.Errorf("at first %v", got)
@@ -64,17 +64,17 @@ func TestPace(t *testing.T) {
 
 func TestPaceTake(t *testing.T) {
 	id := rss.ProcID{PID: 42, Start: 7}
-	at := func(lo, size, offset uint64) Sized {
-		return Sized{Piece{ID: id, Lo: lo, Hi: lo + size, Offset: offset, Dev: 1, Inode: 2}, rss.Bytes(size)}
+	at := func(lo, size, offset uint64) Piece {
+		return Piece{ID: id, Lo: lo, Hi: lo + size, Offset: offset, Dev: 1, Inode: 2, Resident: rss.Bytes(size)}
 	}
 	const mib = 1 << 20
-	pieces := []Sized{
+	pieces := []Piece{
 		at(0x10000000, 64*mib, 0), at(0x10000000+100*mib, 64*mib, 100*mib), // a hole between them
 		at(0x10000000+164*mib, 64*mib, 164*mib),
 		at(0x90000000, 64*mib, 0),
 	}
 	var fast Pace
-	fast.Add(Sized{Piece{Dev: 1, Inode: 2}, maxDrop}, time.Microsecond)
+	fast.Add(Piece{Dev: 1, Inode: 2, Resident: maxDrop}, time.Microsecond)
 	got, n := fast.Take(pieces)
 	if n != 3 || got.Lo != 0x10000000 || got.Hi != 0x10000000+228*mib || got.Resident != 192*rss.MiB || got.Offset != 0 {
 		t.Errorf("fast: %d pieces, %+v", n, got)
@@ -90,10 +90,10 @@ func TestPaceTake(t *testing.T) {
 
 func TestPlanTree(t *testing.T) {
 	fs, o := quiet(t)
-	p, err := Plan(o)
-	if err != nil || p.Refusal != None || p.ID != o.ID || len(p.Mappings) != 2 ||
+	p := new(Planner).Plan(o)
+	if p.Refusal != None || p.ID != o.ID || len(p.Mappings) != 2 ||
 		p.Mappings[0].Path != "/data/valid.arrow" || p.Mappings[1].Path != "/data/train.arrow" {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("%+v", p)
 	}
 	for name, c := range map[string]struct {
 		do   func()
@@ -103,8 +103,8 @@ func TestPlanTree(t *testing.T) {
 		"ended":     {func() { fs.Remove("proc/42/smaps") }, Vanished},
 	} {
 		c.do()
-		if p, err := Plan(o); p.Refusal != c.want || p.Detail == "" || (err != nil) != (c.want == Failed) || p.Mappings != nil {
-			t.Errorf("%s: %+v, %v", name, p, err)
+		if p := new(Planner).Plan(o); p.Refusal != c.want || p.Detail == "" || p.Mappings != nil {
+			t.Errorf("%s: %+v", name, p)
 		}
 	}
 }
@@ -113,9 +113,9 @@ func TestPlanReal(t *testing.T) {
 	needsYama(t)
 	small, large := sparse(t, 6*rss.MiB), sparse(t, 32*rss.MiB)
 	h, want := startMap(t, large, [2]rss.Bytes{rss.MiB, 16 * rss.MiB})
-	p, err := Plan(CheckOptions{Proc: "/proc", ID: h.id})
-	if err != nil || p.Refusal != None || len(p.Mappings) != 1 || p.Mappings[0].whole(h.id) != want.whole(h.id) || p.Mappings[0].Resident != want.Resident || want.Resident < 16*rss.MiB {
-		t.Errorf("%+v, %v", p, err)
+	p := new(Planner).Plan(CheckOptions{Proc: "/proc", ID: h.id})
+	if p.Refusal != None || len(p.Mappings) != 1 || p.Mappings[0].whole(h.id) != want.whole(h.id) || p.Mappings[0].Resident != want.Resident || want.Resident < 16*rss.MiB {
+		t.Errorf("%+v", p)
 	}
 	var st unix.Stat_t
 	must(t, unix.Stat(large, &st))
@@ -124,8 +124,8 @@ func TestPlanReal(t *testing.T) {
 	}
 	h, _ = startMap(t, small, [2]rss.Bytes{0, 6 * rss.MiB})
 	must(t, os.Remove(small))
-	if p, err := Plan(CheckOptions{Proc: "/proc", ID: h.id}); err != nil || len(p.Mappings) != 1 || p.Mappings[0].Path != small+" (deleted)" {
-		t.Errorf("%+v, %v", p, err)
+	if p := new(Planner).Plan(CheckOptions{Proc: "/proc", ID: h.id}); len(p.Mappings) != 1 || p.Mappings[0].Path != small+" (deleted)" {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -141,9 +141,9 @@ func TestPlanner(t *testing.T) {
 	var p Planner
 	resident := func() rss.Bytes {
 		t.Helper()
-		got, err := p.Plan(o)
-		if err != nil || got.Refusal != None || len(got.Mappings) > 1 {
-			t.Fatalf("%+v, %v", got, err)
+		got := p.Plan(o)
+		if got.Refusal != None || len(got.Mappings) > 1 {
+			t.Fatalf("%+v", got)
 		}
 		if len(got.Mappings) == 0 {
 			return 0
@@ -178,10 +178,10 @@ func TestPlanner(t *testing.T) {
 	}
 	tracer := NewTracer()
 	defer tracer.Close()
-	pieces, err := Pieces("/proc", h.id, m)
+	pieces, err := p.pieces("/proc", h.id, m)
 	must(t, err)
 	for _, piece := range pieces {
-		wardentest.Until(t, "a trim", func() bool { return tracer.Do(piece.Piece).Refusal == None })
+		wardentest.Until(t, "a trim", func() bool { return tracer.Do(piece).Refusal == None })
 	}
 	if got := resident(); got != 0 {
 		t.Errorf("%v are resident after a trim", got)

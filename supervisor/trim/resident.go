@@ -25,82 +25,44 @@ const PieceSize = 64 * rss.MiB
 // walked again. It bounds the time for which one look holds mmap_lock, too.
 const Reach = 4 * rss.GiB
 
-// Sized is a piece and what was resident in it when it was planned.
-type Sized struct {
-	Piece
-	Resident rss.Bytes
-}
-
 // longestRead is the most address space of which /proc/PID/pagemap is read, 8
 // bytes a page.
 const longestRead = 256 * rss.GiB
 
-// pagemapScan is PAGEMAP_SCAN (linux/fs.h), 0 in tests that want the fallback.
-var pagemapScan uintptr = 0xc0606610
+// pagemapScan is PAGEMAP_SCAN (linux/fs.h).
+const pagemapScan = 0xc0606610
 
-// Pieces cuts a mapping of a process into pieces, by address, that begin and
+// pieces cuts a mapping of a process into pieces, by address, that begin and
 // end with a resident page. Where the kernel has no PAGEMAP_SCAN (before 6.7)
 // and the mapping is too long for reading /proc/PID/pagemap, they are of equal
 // length instead and Resident is a guess. The error wraps fs.ErrNotExist or
 // ESRCH where the process has ended.
-func Pieces(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
-	if m.pieces != nil {
-		return m.pieces, nil
-	}
-	pieces, err := resident(proc, id, m)
-	if errors.Is(err, errNoScan) {
-		return read(proc, id, m)
-	}
-	return pieces, err
-}
-
-var errNoScan = errors.New("the kernel has no PAGEMAP_SCAN")
-
-// resident cuts a mapping by PAGEMAP_SCAN.
-func resident(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
-	f, err := openPagemap(proc, id)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	c := cutter{id: id, m: m}
-	err = scanPagemap(f, m.Lo, m.Hi, c.add)
-	switch {
-	case errors.Is(err, unix.ENOTTY), errors.Is(err, unix.EINVAL):
-		return nil, errNoScan
-	case err != nil:
-		return nil, fmt.Errorf("cannot read pagemap of process %d: %w", id.PID, err)
-	}
-	return c.pieces, nil
-}
-
-func read(proc string, id rss.ProcID, m Mapping) ([]Sized, error) {
-	f, err := openPagemap(proc, id)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	c := cutter{id: id, m: m}
-	if rss.Bytes(m.Hi-m.Lo) > longestRead {
-		return c.evenly(), nil
-	}
-	if err := readPagemap(f, m.Lo, m.Hi, c.add); err != nil {
-		return nil, fmt.Errorf("cannot read pagemap of process %d: %w", id.PID, err)
-	}
-	return c.pieces, nil
-}
-
-func openPagemap(proc string, id rss.ProcID) (*os.File, error) {
+func (p *Planner) pieces(proc string, id rss.ProcID, m Mapping) ([]Piece, error) {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(id.PID), "pagemap"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open pagemap of process %d: %w", id.PID, err)
 	}
+	defer f.Close()
 	// What is open now stays that process's.
 	if err := sameProcess(proc, id); err != nil {
-		f.Close()
 		return nil, err
 	}
-	return f, nil
+	c := cutter{id: id, m: m}
+	if !p.noScan {
+		err = scanPagemap(f, m.Lo, m.Hi, c.add)
+		p.noScan = errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL)
+	}
+	switch {
+	case !p.noScan:
+	case rss.Bytes(m.Hi-m.Lo) > longestRead:
+		return c.evenly(), nil
+	default:
+		err = readPagemap(f, m.Lo, m.Hi, c.add)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read pagemap of process %d: %w", id.PID, err)
+	}
+	return c.pieces, nil
 }
 
 // pageRegion and scanArg are struct page_region and struct pm_scan_arg of
@@ -184,7 +146,7 @@ func readPagemap(f io.ReaderAt, lo, hi uint64, run func(lo, hi uint64)) error {
 type cutter struct {
 	id     rss.ProcID
 	m      Mapping
-	pieces []Sized
+	pieces []Piece
 }
 
 // add takes the next stretch. It goes into the last piece while that has room.
@@ -202,14 +164,14 @@ func (c *cutter) add(lo, hi uint64) {
 	}
 }
 
-func (c *cutter) piece(lo, hi uint64, resident rss.Bytes) Sized {
-	return Sized{Resident: resident, Piece: Piece{
-		ID: c.id, Lo: lo, Hi: hi, Offset: c.m.Offset + (lo - c.m.Lo), Dev: c.m.Dev, Inode: c.m.Inode,
-	}}
+func (c *cutter) piece(lo, hi uint64, resident rss.Bytes) Piece {
+	return Piece{
+		ID: c.id, Lo: lo, Hi: hi, Offset: c.m.Offset + (lo - c.m.Lo), Dev: c.m.Dev, Inode: c.m.Inode, Resident: resident,
+	}
 }
 
 // evenly cuts by address where nothing more is known.
-func (c *cutter) evenly() []Sized {
+func (c *cutter) evenly() []Piece {
 	length := c.m.Hi - c.m.Lo
 	n := max(1, uint64((c.m.Resident+PieceSize-1)/PieceSize))
 	step := min((length/n/pageBytes+1)*pageBytes, uint64(Reach))

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
@@ -93,13 +94,9 @@ func startCommand(t testing.TB, c *exec.Cmd) *helper {
 
 func idOf(t testing.TB, pid int) rss.ProcID {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	start, err := proctree.StartTime("/proc", pid)
 	must(t, err)
-	st, ok := parseStat(b)
-	if !ok {
-		t.Fatalf("%q", b)
-	}
-	return rss.ProcID{PID: pid, Start: st.start}
+	return rss.ProcID{PID: pid, Start: start}
 }
 
 // sparse makes a file that takes no space.
@@ -142,7 +139,7 @@ func startMapWith(t testing.TB, file string, args ...string) (*helper, Mapping) 
 }
 
 // covers checks that pieces are what they promise to be, and hold the ranges.
-func covers(t *testing.T, pieces []Sized, id rss.ProcID, m Mapping, ranges ...[2]rss.Bytes) {
+func covers(t *testing.T, pieces []Piece, id rss.ProcID, m Mapping, ranges ...[2]rss.Bytes) {
 	t.Helper()
 	sum, end := rss.Bytes(0), m.Lo
 	for _, p := range pieces {
@@ -157,18 +154,11 @@ func covers(t *testing.T, pieces []Sized, id rss.ProcID, m Mapping, ranges ...[2
 	}
 	for _, r := range ranges {
 		for at := m.Lo + uint64(r[0]); at < m.Lo+uint64(r[0]+r[1]); at += pageBytes {
-			if !slices.ContainsFunc(pieces, func(p Sized) bool { return p.Lo <= at && at < p.Hi }) {
+			if !slices.ContainsFunc(pieces, func(p Piece) bool { return p.Lo <= at && at < p.Hi }) {
 				t.Fatalf("%x is in no piece", at)
 			}
 		}
 	}
-}
-
-// withoutScan has the kernel know no PAGEMAP_SCAN.
-func withoutScan(t *testing.T) {
-	was := pagemapScan
-	pagemapScan = 0
-	t.Cleanup(func() { pagemapScan = was })
 }
 
 func hasScan(t *testing.T) bool {
@@ -181,16 +171,15 @@ func hasScan(t *testing.T) bool {
 func TestPieces(t *testing.T) {
 	ranges := [][2]rss.Bytes{{0, 100 * rss.MiB}, {4 * rss.GiB, 4 * rss.MiB}, {6*rss.GiB + 64*rss.KiB, 64 * rss.MiB}}
 	h, m := startMap(t, sparse(t, 7*rss.GiB), ranges...)
-	by := map[string][]Sized{}
+	by := map[string][]Piece{}
 	for _, way := range []string{"PAGEMAP_SCAN", "reading"} {
 		t.Run(way, func(t *testing.T) {
-			if way == "reading" {
-				withoutScan(t)
-			} else if !hasScan(t) {
+			p := Planner{noScan: way == "reading"}
+			if !p.noScan && !hasScan(t) {
 				t.Skip("the kernel has no PAGEMAP_SCAN")
 			}
 			began := time.Now()
-			pieces, err := Pieces("/proc", h.id, m)
+			pieces, err := p.pieces("/proc", h.id, m)
 			t.Logf("%v: %d pieces of %v", time.Since(began), len(pieces), m.Resident)
 			must(t, err)
 			covers(t, pieces, h.id, m, ranges...)
@@ -217,13 +206,12 @@ func TestPiecesScattered(t *testing.T) {
 			t.Errorf("%d stretches by PAGEMAP_SCAN, %d by reading, %v", scanned, read, err)
 		}
 	}
-	pieces, err := Pieces("/proc", h.id, m)
+	pieces, err := new(Planner).pieces("/proc", h.id, m)
 	if err != nil || len(pieces) != 2 {
 		t.Errorf("%+v, %v", pieces, err)
 	}
 	covers(t, pieces, h.id, m)
-	withoutScan(t)
-	if again, err := Pieces("/proc", h.id, m); err != nil || !slices.Equal(again, pieces) {
+	if again, err := (&Planner{noScan: true}).pieces("/proc", h.id, m); err != nil || !slices.Equal(again, pieces) {
 		t.Errorf("%+v and %+v, %v", pieces, again, err)
 	}
 }
@@ -239,7 +227,7 @@ func TestPiecesOfTerabyte(t *testing.T) {
 			t.Skip("the kernel has no PAGEMAP_SCAN")
 		}
 		began := time.Now()
-		pieces, err := Pieces("/proc", h.id, m)
+		pieces, err := new(Planner).pieces("/proc", h.id, m)
 		took := time.Since(began)
 		t.Logf("%v: %d pieces of %v", took, len(pieces), m.Resident)
 		if err != nil || took > time.Second {
@@ -248,8 +236,7 @@ func TestPiecesOfTerabyte(t *testing.T) {
 		covers(t, pieces, h.id, m, ranges...)
 	})
 	t.Run("evenly", func(t *testing.T) {
-		withoutScan(t)
-		pieces, err := Pieces("/proc", h.id, m)
+		pieces, err := (&Planner{noScan: true}).pieces("/proc", h.id, m)
 		if err != nil || len(pieces) != 256 {
 			t.Fatal(len(pieces), err)
 		}
@@ -270,11 +257,11 @@ func TestPiecesOfAnEndedProcess(t *testing.T) {
 	h, m := startMap(t, sparse(t, 8*rss.MiB), [2]rss.Bytes{0, 8 * rss.MiB})
 	other := h.id
 	other.Start++
-	if pieces, err := Pieces("/proc", other, m); refusalOf(err) != Vanished || pieces != nil {
+	if pieces, err := new(Planner).pieces("/proc", other, m); refusalOf(err) != Vanished || pieces != nil {
 		t.Errorf("of another: %v, %v", pieces, err)
 	}
 	h.End()
-	if pieces, err := Pieces("/proc", h.id, m); refusalOf(err) != Vanished || pieces != nil {
+	if pieces, err := new(Planner).pieces("/proc", h.id, m); refusalOf(err) != Vanished || pieces != nil {
 		t.Errorf("of one that has ended: %v, %v", pieces, err)
 	}
 }

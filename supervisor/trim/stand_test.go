@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 )
 
 // maxPiece is the most that one piece of a test has.
@@ -231,11 +232,10 @@ func (p *tracee) pieces() []Piece {
 
 // piecesOf makes pieces of all mappings of a file in a process.
 func piecesOf(pid int, path string) (all []Piece, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	start, err := proctree.StartTime("/proc", pid)
 	if err != nil {
 		return nil, err
 	}
-	st, _ := parseStat(b)
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return nil, err
@@ -246,7 +246,7 @@ func piecesOf(pid int, path string) (all []Piece, err error) {
 			return nil
 		}
 		for lo, offset := h.Start, h.Offset; lo < h.End; lo, offset = lo+maxPiece, offset+maxPiece {
-			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: st.start}, Lo: lo, Hi: min(h.End, lo+maxPiece), Offset: offset, Dev: h.Dev, Inode: h.Inode})
+			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: start}, Lo: lo, Hi: min(h.End, lo+maxPiece), Offset: offset, Dev: h.Dev, Inode: h.Inode})
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package trim
 
 import (
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -118,12 +119,10 @@ type session struct {
 	child bool // its end is for a waiter in this process
 	stuck bool // something could not be stopped, or brought back
 
-	task    int // descriptor of /proc/PID/task
+	task    *os.File // /proc/PID/task
 	threads []thread
 	began   time.Time
 	listed  bool // the kernel lists mappings, and cannot be asked for one
-	buf     [32 << 10]byte
-	small   [4 << 10]byte
 }
 
 func newSession() *session {
@@ -134,7 +133,7 @@ func newSession() *session {
 
 // trim stops the process, has the range of p dropped, and lets go.
 func (s *session) trim(p Piece) (a Answer) {
-	s.id, s.threads, s.task = p.ID, s.threads[:0], -1
+	s.id, s.threads, s.task = p.ID, s.threads[:0], nil
 	if a.Refusal = s.look(); a.Refusal != None {
 		return a
 	}
@@ -147,9 +146,7 @@ func (s *session) trim(p Piece) (a Answer) {
 	}
 	a.Stop = s.release().Sub(s.began)
 	s.ends.rest()
-	if s.task >= 0 {
-		unix.Close(s.task)
-	}
+	s.task.Close() // a nil one says so
 	if a.Refusal == None {
 		a.Advised = rss.Bytes(p.Hi - p.Lo)
 	}

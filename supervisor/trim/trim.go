@@ -4,7 +4,7 @@
 // it go. The pages leave the page tables and stay in the page cache; a
 // later access gets them back by a minor fault.
 //
-// [Plan] reads what could be trimmed, and says why a process may not be
+// A [Planner] reads what could be trimmed, and says why a process may not be
 // touched; a [Tracer] does it, one [Piece] at a time.
 //
 // # The promise
@@ -51,6 +51,8 @@ type Piece struct {
 	Offset uint64 // of Lo in the file
 	Dev    uint64 // unix.Mkdev of what /proc/PID/maps shows
 	Inode  uint64
+
+	Resident rss.Bytes // when it was planned
 }
 
 type Answer struct {

@@ -266,12 +266,9 @@ func yamaTrim(tracer *Tracer, relation string, pid int) error {
 	var plan Target
 	check := patiently(func() Refusal { r, _ := Check(o); return r })
 	planned := patiently(func() Refusal {
-		plan, err = Plan(o)
+		plan = new(Planner).Plan(o)
 		return plan.Refusal
 	})
-	if err != nil {
-		return err
-	}
 	done := patiently(func() Refusal { return tracer.Do(pieces[0]).Refusal })
 	after, err := yamaResident(pid)
 	if err != nil {

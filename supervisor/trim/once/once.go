@@ -78,10 +78,11 @@ func Trim(ids []rss.ProcID, o Options) Result {
 type trimmer struct {
 	Options
 	Result
-	gate   *signalGate
-	tracer *trim.Tracer
-	pace   trim.Pace
-	files  []mappedFile // trimmed
+	gate    *signalGate
+	planner trim.Planner
+	tracer  *trim.Tracer
+	pace    trim.Pace
+	files   []mappedFile // trimmed
 }
 
 type mappedFile struct {
@@ -118,8 +119,7 @@ func (t *trimmer) plan(s *Target) {
 		s.Comm = i.Comm
 	}
 	for {
-		// The error is what the detail says.
-		target, _ := trim.Plan(trim.CheckOptions{Proc: "/proc", ID: s.ID, Ours: t.Ours})
+		target := t.planner.Plan(trim.CheckOptions{Proc: "/proc", ID: s.ID, Ours: t.Ours})
 		s.Refused, s.Detail, s.mappings = target.Refusal, target.Detail, target.Mappings
 		if !t.again(s) {
 			break
@@ -153,7 +153,9 @@ func (t *trimmer) trim() {
 func (t *trimmer) process(s *Target) {
 	before, err := proctree.ProcOf("/proc", s.ID.PID)
 	if err != nil {
-		s.failed(err)
+		if s.Refused, s.Detail = trim.Failed, err.Error(); proctree.Vanished(err) {
+			s.Refused, s.Detail = trim.Vanished, ""
+		}
 		return
 	}
 	s.Before = &before
@@ -174,12 +176,7 @@ func (t *trimmer) process(s *Target) {
 
 // mapping trims one mapping, and says whether the next may be tried.
 func (t *trimmer) mapping(s *Target, m trim.Mapping) bool {
-	pieces, err := trim.Pieces("/proc", s.ID, m)
-	if err != nil {
-		s.failed(err)
-		return false
-	}
-	for len(pieces) > 0 {
+	for pieces := m.Pieces; len(pieces) > 0; {
 		p, n := t.pace.Take(pieces)
 		pieces = pieces[n:]
 		stop, done := t.piece(s, p)
@@ -196,10 +193,10 @@ func (t *trimmer) mapping(s *Target, m trim.Mapping) bool {
 
 // piece trims a piece, again where the moment was bad, and says whether the next
 // may be tried.
-func (t *trimmer) piece(s *Target, p trim.Sized) (stop time.Duration, more bool) {
+func (t *trimmer) piece(s *Target, p trim.Piece) (stop time.Duration, more bool) {
 	for {
 		var a trim.Answer
-		if !t.gate.during(func() { a = t.tracer.Do(p.Piece) }) {
+		if !t.gate.during(func() { a = t.tracer.Do(p) }) {
 			return 0, false
 		}
 		s.Stop = max(s.Stop, a.Stop)
@@ -217,13 +214,5 @@ func (t *trimmer) piece(s *Target, p trim.Sized) (stop time.Duration, more bool)
 		if s.Refused, s.Detail = a.Refusal, ""; !t.again(s) {
 			return a.Stop, false
 		}
-	}
-}
-
-// failed is an error on the way.
-func (s *Target) failed(err error) {
-	s.Refused, s.Detail = trim.Failed, err.Error()
-	if proctree.Vanished(err) {
-		s.Refused, s.Detail = trim.Vanished, ""
 	}
 }
