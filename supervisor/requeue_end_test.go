@@ -109,7 +109,7 @@ func TestRequeueJobOutlives(t *testing.T) {
 	job, err := slurm.ParseRunningJob([]byte(fakeJob), "46")
 	wardentest.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), ".rsswarden")
-	plan, err := json.Marshal(action.RequeuePlan{Job: job, MiB: 1250, Rule: "97%:requeue", Because: "it was full", Run: "r", Places: record.Places{Journals: []string{dir}}})
+	plan, err := json.Marshal(action.RequeuePlan{Job: job, MiB: 1250, Places: record.Places{Journals: []string{dir}}, Line: record.RequeueEntry{Rule: "97%:requeue", Because: "it was full", Run: "r"}})
 	wardentest.NoError(t, err)
 	cmd := exec.Command("/proc/self/exe", action.RequeueCommand)
 	cmd.Stdin = strings.NewReader(string(plan))

@@ -3,9 +3,10 @@ package action
 import (
 	"fmt"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
 // Requeuer carries the parts of a requeue out, none of which may block.
@@ -21,7 +22,7 @@ type Requeuer interface {
 // Checkpoint says what a requeue waits for first.
 type Checkpoint struct {
 	Wanted  bool       // a signal asks for one
-	File    *FileWatch // what it is written to, nil where it was not said
+	File    *fileWatch // what it is written to, nil where it was not said
 	Timeout time.Duration
 	// Near says that the limit is so near that nothing can be waited for.
 	Near func() bool
@@ -72,9 +73,6 @@ func (a *Requeuing) Over(why string) {
 
 func (a *Requeuing) put(saved string) {
 	a.started, a.saved = true, saved
-	if a.checkpoint.File != nil {
-		a.checkpoint.File.Stop()
-	}
 	a.requeuer.Start()
 }
 
@@ -98,8 +96,11 @@ func (a *Requeuing) Step(w World) (Result, bool) {
 // wait waits for the checkpoint.
 func (a *Requeuing) wait(w World) {
 	c := &a.checkpoint
+	if c.File != nil {
+		c.File.look(w.Now)
+	}
 	if !a.asked {
-		if c.File != nil && !c.File.Ready() && w.Now-a.began < fileReady {
+		if c.File != nil && c.File.first == nil && w.Now-a.began < fileReady {
 			return // else a write could come before the first look
 		}
 		if r := a.requeuer.Ask(); !r.OK {
@@ -111,7 +112,7 @@ func (a *Requeuing) wait(w World) {
 	took := w.Now - a.began
 	after := fmt.Sprintf(" after %.1f s", took.Seconds())
 	switch {
-	case c.File != nil && c.File.Written():
+	case c.File != nil && c.File.written:
 		a.put("the checkpoint was written" + after)
 	case w.Sample != nil && len(w.Sample.Procs) == 0:
 		a.put("the command ended" + after)
@@ -128,40 +129,37 @@ const (
 	fileLook  = 100 * time.Millisecond
 )
 
-// FileWatch looks, on a goroutine of its own, whether a file is written again and
-// then left alone. The file system may hang; its caller does not. Clocks are
-// not compared: a file server has another one.
-type FileWatch struct {
-	stat        func(string) (os.FileInfo, error)
-	still, look time.Duration
-	ready       atomic.Bool
-	written     atomic.Bool
-	stopped     chan struct{}
-	over        atomic.Bool
+// fileWatch looks whether a file is written again and then left alone: whether it is another
+// one, or has other contents, and did not change for a second. A probe reads its state: the
+// file system may hang. Clocks are not compared: a file server has another one.
+type fileWatch struct {
+	*probe.Reader[string, fileState]
+	path    string
+	first   *fileState // nil until it is known
+	last    fileState
+	since   time.Duration // when it became that
+	next    time.Duration // when to look again
+	written bool
 }
 
-// WatchFile begins to look at path, which need not exist. Stop it.
-func WatchFile(path string) *FileWatch {
-	f := newFileWatch(os.Stat)
-	go f.run(path)
-	return f
+// watchFile looks at path, which need not exist.
+func watchFile(path string) *fileWatch {
+	return &fileWatch{path: path, Reader: probe.New(nil, stateOf)}
 }
 
-func newFileWatch(stat func(string) (os.FileInfo, error)) *FileWatch {
-	return &FileWatch{stat: stat, still: fileStill, look: fileLook, stopped: make(chan struct{})}
-}
-
-// Ready says that the file's first state is known.
-func (f *FileWatch) Ready() bool { return f.ready.Load() }
-
-// Written says that the file is another one since then, or has other contents,
-// and did not change for a second.
-func (f *FileWatch) Written() bool { return f.written.Load() }
-
-// Stop ends it. It does not wait.
-func (f *FileWatch) Stop() {
-	if f.over.CompareAndSwap(false, true) {
-		close(f.stopped)
+// look takes in what was read, and has it read again.
+func (f *fileWatch) look(now time.Duration) {
+	if s, ok := f.Take(); ok {
+		if f.first == nil {
+			f.first = &s
+		}
+		if s != f.last {
+			f.last, f.since = s, now
+		}
+		f.written = f.written || s.exists && s != *f.first && now-f.since >= fileStill
+	}
+	if now >= f.next && f.Ask(f.path, false) {
+		f.next = now + fileLook
 	}
 }
 
@@ -174,8 +172,8 @@ type fileState struct {
 	modified   time.Time
 }
 
-func (f *FileWatch) state(path string) fileState {
-	info, err := f.stat(path)
+func stateOf(path string) fileState {
+	info, err := os.Stat(path)
 	if err != nil {
 		return fileState{}
 	}
@@ -184,27 +182,4 @@ func (f *FileWatch) state(path string) fileState {
 		s.dev, s.inode = st.Dev, st.Ino
 	}
 	return s
-}
-
-func (f *FileWatch) run(path string) {
-	first := f.state(path)
-	f.ready.Store(true)
-	last, since := first, time.Now()
-	tick := time.NewTicker(f.look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-f.stopped:
-			return
-		case <-tick.C:
-		}
-		now := f.state(path)
-		if now != last {
-			last, since = now, time.Now()
-		}
-		if now != first && now.exists && time.Since(since) >= f.still {
-			f.written.Store(true)
-			return
-		}
-	}
 }

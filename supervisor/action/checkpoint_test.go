@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -40,7 +41,7 @@ func TestRequeue(t *testing.T) {
 	at := func(s float64, procs *rss.Sample) World {
 		return World{Now: time.Duration(s * float64(time.Second)), Sample: procs}
 	}
-	unwritten := func() *FileWatch { f := newFileWatch(nil); f.ready.Store(true); return f }
+	unwritten := func() *fileWatch { return &fileWatch{first: &fileState{}} }
 	for _, c := range []struct {
 		name  string
 		c     Checkpoint
@@ -56,7 +57,7 @@ func TestRequeue(t *testing.T) {
 		{"the file is written", Checkpoint{Wanted: true, Timeout: time.Minute, File: unwritten()}, false, func(a *Requeuing, c *Checkpoint) {
 			a.Step(at(1, alive()))
 			a.Step(at(2, alive()))
-			c.File.written.Store(true)
+			c.File.written = true
 			a.Step(at(4.5, alive()))
 		}, "ask start", "the checkpoint was written after 3.5 s"},
 		{"the command ends", Checkpoint{Wanted: true, Timeout: time.Minute}, false, func(a *Requeuing, _ *Checkpoint) {
@@ -76,7 +77,7 @@ func TestRequeue(t *testing.T) {
 		{"the limit comes near", Checkpoint{Wanted: true, Timeout: time.Minute, Near: func() bool { return true }}, false, func(a *Requeuing, _ *Checkpoint) {
 			a.Step(at(1, alive()))
 		}, "ask start", "the limit came too near after 0.0 s of waiting for the checkpoint"},
-		{"the file system hangs", Checkpoint{Wanted: true, Timeout: 5 * time.Second, File: newFileWatch(nil)}, false, func(a *Requeuing, _ *Checkpoint) {
+		{"the file system hangs", Checkpoint{Wanted: true, Timeout: 5 * time.Second, File: &fileWatch{}}, false, func(a *Requeuing, _ *Checkpoint) {
 			a.Step(at(0.9, alive()))
 			if !a.Waits() || a.asked {
 				panic("asked before the file was looked at")
@@ -108,20 +109,13 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// quickWatch is a FileWatch with short times.
-func quickWatch(t *testing.T, stat func(string) (os.FileInfo, error)) *FileWatch {
-	f := newFileWatch(stat)
-	f.still, f.look = 20*time.Millisecond, time.Millisecond
-	t.Cleanup(f.Stop)
-	return f
-}
-
-// eventually polls for a condition for up to a minute.
-func eventually(t *testing.T, what string, is func() bool) {
+// looks has the file looked at for so long, as if time flew.
+func (f *fileWatch) looks(t *testing.T, span time.Duration) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not %s within a minute", what)
+	for end := f.next + span; f.next < end; {
+		f.look(f.next)
+		if f.Busy() && !f.Wait(time.Minute) {
+			t.Fatal("not looked at within a minute")
 		}
 	}
 }
@@ -147,72 +141,44 @@ func TestFileWatch(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "checkpoint")
 			c.before(path)
-			f := quickWatch(t, os.Stat)
-			go f.run(path)
-			eventually(t, "ready", f.Ready)
-			if f.Written() {
+			f := watchFile(path)
+			f.looks(t, 2*fileStill)
+			if f.first == nil || f.written {
 				t.Fatal("written before it was")
 			}
 			c.after(path)
-			eventually(t, "written", f.Written)
+			f.looks(t, fileStill)
+			if f.written {
+				t.Error("written while it may still change")
+			}
+			if f.looks(t, 3*fileLook); !f.written {
+				t.Error("not written")
+			}
 		})
 	}
 }
 
-// scriptedInfo is a file of that size.
-type scriptedInfo struct {
-	os.FileInfo
-	size int64
-}
-
-func (i scriptedInfo) Size() int64        { return i.size }
-func (i scriptedInfo) ModTime() time.Time { return time.Time{} }
-func (i scriptedInfo) Sys() any           { return nil }
-
 // TestFileWatchStillWritten: a file that grows at each look is not done; nor is one
-// that is removed first, or one that stays as it was.
+// that is removed first, or one that stays as it was; nor while the file system hangs.
 func TestFileWatchStillWritten(t *testing.T) {
-	const looks = 200
-	for name, stat := range map[string]func(n int) (os.FileInfo, error){
-		"grows": func(n int) (os.FileInfo, error) { return scriptedInfo{size: int64(n)}, nil },
-		"stays": func(int) (os.FileInfo, error) { return scriptedInfo{size: 7}, nil },
-		"goes": func(n int) (os.FileInfo, error) {
-			if n > 0 {
-				return nil, os.ErrNotExist
-			}
-			return scriptedInfo{size: 7}, nil
-		},
+	for name, state := range map[string]func(n int) fileState{
+		"grows": func(n int) fileState { return fileState{exists: true, size: int64(n)} },
+		"stays": func(int) fileState { return fileState{exists: true} },
+		"goes":  func(n int) fileState { return fileState{exists: n == 0} },
 	} {
-		n, done := 0, make(chan struct{})
-		var f *FileWatch
-		f = quickWatch(t, func(string) (os.FileInfo, error) {
-			if n++; n == looks {
-				close(done)
-				f.Stop()
-			}
-			return stat(n - 1)
-		})
-		f.still = 0
-		if name == "grows" {
-			f.still = time.Hour // no look may come so late that the file seems unchanged
-		}
-		f.run("x")
-		<-done
-		if f.Written() {
+		n := 0
+		f := &fileWatch{Reader: probe.New(nil, func(string) fileState { n++; return state(n - 1) })}
+		if f.looks(t, 10*fileStill); f.written || f.first == nil {
 			t.Errorf("a file that %s counts as written", name)
 		}
 	}
-}
-
-// TestFileWatchHangs: a call returns while the file system hangs.
-func TestFileWatchHangs(t *testing.T) {
 	gate := make(chan struct{})
 	defer close(gate)
-	f := quickWatch(t, func(string) (os.FileInfo, error) { <-gate; return nil, os.ErrNotExist })
-	go f.run("x")
-	if f.Ready() || f.Written() {
+	f := &fileWatch{Reader: probe.New(nil, func(string) fileState { <-gate; return fileState{} })}
+	for now := range 10 * time.Second / fileLook {
+		f.look(now * fileLook)
+	}
+	if f.first != nil || f.written {
 		t.Error("ready without an answer")
 	}
-	f.Stop()
-	f.Stop()
 }

@@ -12,22 +12,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// executing runs the programs of exec= rules and remembers what for. Their outcomes come when
-// they have ended.
+// executing runs the programs of exec= rules. Their outcomes come when they have ended.
 type executing struct {
 	*Env
 	*Programs
-	told map[uint64]occasion
-}
-
-type occasion struct {
-	decision event.Decision
-	limit    *event.Limit
 }
 
 func newExecuting(e *Env) *executing {
-	say := func(line string) { e.Tell.Info("exec: " + line) }
-	return &executing{Env: e, Programs: NewPrograms(e.Holder.Start, say), told: map[uint64]occasion{}}
+	return &executing{e, NewPrograms(e.Holder.Start, func(line string) { e.Tell.Info("exec: " + line) })}
 }
 
 func (a *executing) Can(event.Rule, *event.Limit) event.Feasibility {
@@ -45,19 +37,11 @@ func (a *executing) Ask(d event.Decision, l *event.Limit) (Result, bool) {
 	if err != nil {
 		return Result{Reason: event.ReasonError, Detail: err.Error()}, true
 	}
-	p := Program{ID: d.ID, Command: d.Arg, Env: a.environment(&told), Stdin: append(text.JSON(line), '\n')}
+	p := Program{ID: d.ID, Command: d.Arg, Env: a.environment(&told), Stdin: append(text.JSON(line), '\n'), decision: d, limit: l}
 	if !a.Run(p) {
 		return Result{Reason: event.ReasonBusy}, true
 	}
-	a.told[d.ID] = occasion{d, l}
 	return Result{}, false
-}
-
-// what says what a program was for, which has ended.
-func (a *executing) what(id uint64) (occasion, bool) {
-	o, ok := a.told[id]
-	delete(a.told, id)
-	return o, ok
 }
 
 // environment is the user's own, and the decision in variables. docs/rules.md names

@@ -34,11 +34,14 @@ type Program struct {
 	Command string   // for /bin/sh -c
 	Env     []string // all of it
 	Stdin   []byte
+
+	decision event.Decision
+	limit    *event.Limit
 }
 
 // Ran says how a program ended.
 type Ran struct {
-	ID uint64
+	Program
 	Result
 }
 
@@ -58,8 +61,7 @@ type Programs struct {
 	ring    func() // says that one has ended; nil for nothing
 	ended   chan Ran
 	stop    chan struct{}
-	running bool
-	current uint64 // ID of the one that runs
+	current *Program // that runs
 	waiting *Program
 }
 
@@ -73,15 +75,15 @@ func NewPrograms(start func(*exec.Cmd) error, say func(line string)) *Programs {
 // returns false where one is kept already.
 func (s *Programs) Run(p Program) bool {
 	switch {
-	case s.running && s.waiting != nil:
+	case s.waiting != nil:
 		return false
-	case s.running:
+	case s.current != nil:
 		s.waiting = &p
 	default:
-		s.running, s.current = true, p.ID
+		s.current = &p
 		go func() {
 			fault.Point("exec")
-			s.ended <- Ran{p.ID, s.run(&p)}
+			s.ended <- Ran{p, s.run(&p)}
 			if s.ring != nil {
 				s.ring()
 			}
@@ -92,26 +94,20 @@ func (s *Programs) Run(p Program) bool {
 
 // Waiting is the ID of the program that waits for the one that runs, 0 for none.
 func (s *Programs) Waiting() uint64 {
-	if s == nil || s.waiting == nil {
+	if s.waiting == nil {
 		return 0
 	}
 	return s.waiting.ID
 }
 
-// Ended yields what ended; hand each to [Programs.Next]. A nil Programs has
-// none.
-func (s *Programs) Ended() <-chan Ran {
-	if s == nil {
-		return nil
-	}
-	return s.ended
-}
+// Ended yields what ended; hand each to [Programs.Next].
+func (s *Programs) Ended() <-chan Ran { return s.ended }
 
 // Next starts what waits for the one that has ended.
 func (s *Programs) Next() {
-	s.running = false
-	if p := s.waiting; p != nil {
-		s.waiting = nil
+	p := s.waiting
+	s.current, s.waiting = nil, nil
+	if p != nil {
 		s.Run(*p)
 	}
 }
@@ -119,18 +115,15 @@ func (s *Programs) Next() {
 // Close gives the running program that long to end, and then ends it. It returns the
 // results that were not reported yet.
 func (s *Programs) Close(patience time.Duration) []Ran {
-	var all []Ran
-	if s == nil {
+	running, waiting := s.current, s.waiting
+	s.current, s.waiting = nil, nil
+	if running == nil {
 		return nil
 	}
-	if p := s.waiting; p != nil {
-		all = append(all, Ran{p.ID, Result{Reason: event.ReasonVanished, Detail: "not started, what is watched had ended"}})
-		s.waiting = nil
+	var all []Ran
+	if waiting != nil {
+		all = append(all, Ran{*waiting, Result{Reason: event.ReasonVanished, Detail: "not started, what is watched had ended"}})
 	}
-	if !s.running {
-		return all
-	}
-	s.running = false
 	hang := time.NewTimer(patience + 3*s.last)
 	defer hang.Stop()
 	stop := time.NewTimer(patience)
@@ -144,7 +137,7 @@ func (s *Programs) Close(patience time.Duration) []Ran {
 		case <-hang.C:
 			// The kernel ends the shell with us.
 			r := Result{Reason: event.ReasonVanished, Detail: "what is watched had ended, and it does not end"}
-			return append([]Ran{{s.current, r}}, all...)
+			return append([]Ran{{*running, r}}, all...)
 		}
 	}
 }

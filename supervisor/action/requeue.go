@@ -166,15 +166,16 @@ func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
 		return now != nil && now.Used >= tooNear
 	}
 	if c.Wanted && a.Settings.CheckpointFile != "" {
-		c.File = WatchFile(a.Settings.CheckpointFile)
+		c.File = watchFile(a.Settings.CheckpointFile)
 	}
 	a.asked = ""
 	a.under = &putting{requeuing: a, flight: f, limit: *l, plan: RequeuePlan{
-		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Rule: f.Decision.Rule, Because: fmt.Sprintf("%s at %s", l.Name, rss.UsedOf(l.Used, l.Limit)), Run: a.Settings.RunID,
-		Places: record.DefaultPlaces(a.Lookup, os.Geteuid()),
+		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Places: record.DefaultPlaces(a.Lookup, os.Geteuid()),
+		Line: record.RequeueEntry{Rule: f.Decision.Rule, Because: fmt.Sprintf("%s at %s", l.Name, rss.UsedOf(l.Used, l.Limit)), Run: a.Settings.RunID},
 	}}
 	if job, ok := a.Limits.Job(); ok {
-		a.under.plan.Cluster, a.under.plan.Node, a.under.plan.Restart = job.Cluster, job.NodeName, job.Restarts
+		line := &a.under.plan.Line
+		line.Cluster, line.Node, line.Restart = job.Cluster, job.NodeName, job.Restarts
 	}
 	what := "requeueing"
 	if c.Wanted {

@@ -3,13 +3,11 @@ package action
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/fault"
@@ -156,28 +154,10 @@ func diesOnTERM(proc string, holder int) string {
 	if !stepd {
 		return "no slurmstepd found above rsswarden, so it is unknown whether Slurm's TERM leaves it time"
 	}
-	if task == holder || outlivesTERM(proc, task) {
+	// What cannot be read does not outlive it as far as we know.
+	if lives, _ := signalIn(proc, task, syscall.SIGTERM, "SigCgt:", "SigIgn:"); lives || task == holder {
 		return ""
 	}
 	return "the batch script stands between Slurm and rsswarden: Slurm's TERM would end it, and everything with it, before the job has its memory; " +
 		"write `exec rsswarden run -- …` as its last line, or `srun rsswarden run -- …`"
-}
-
-// outlivesTERM says that a process ignores or catches TERM. One that cannot be
-// read does not as far as we know.
-func outlivesTERM(proc string, pid int) bool {
-	if caught, err := Catches(proc, pid, syscall.SIGTERM); err != nil || caught {
-		return caught
-	}
-	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "status"), procfile.Status)
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		if digits, ok := strings.CutPrefix(line, "SigIgn:"); ok {
-			set, err := strconv.ParseUint(strings.TrimSpace(digits), 16, 64)
-			return err == nil && set>>(syscall.SIGTERM-1)&1 == 1
-		}
-	}
-	return false
 }

@@ -91,13 +91,10 @@ func (p *RequeuePlan) keep() (chan<- record.RequeueEntry, <-chan error) {
 }
 
 func (p *RequeuePlan) entry(s slurm.RequeueStep) record.RequeueEntry {
-	to := p.Job
+	to, l := p.Job, p.Line
 	to.MiB = p.MiB
-	l := record.RequeueEntry{
-		Time: time.Now(), Job: p.Job.ID, Cluster: p.Cluster, Node: p.Node, Run: p.Run, Restart: p.Restart,
-		Rule: p.Rule, Because: p.Because, FromMiB: p.Job.PerNode(), ToMiB: to.PerNode(),
-		Step: s.Step, OK: s.OK, Error: s.Error,
-	}
+	l.Time, l.Job, l.FromMiB, l.ToMiB = time.Now(), p.Job.ID, p.Job.PerNode(), to.PerNode()
+	l.Step, l.OK, l.Error = s.Step, s.OK, s.Error
 	if s.OK && s.Took > 0 {
 		l.Detail = s.String()
 	}

@@ -26,13 +26,9 @@ type RequeuePlan struct {
 	MiB     uint64           `json:"mib"` // as in Job.MiB
 	StartIn time.Duration    `json:"start_in_ns"`
 	Again   bool             `json:"again,omitempty"`
-	Rule    string           `json:"rule"`
-	Because string           `json:"because"`
-	Cluster string           `json:"cluster,omitempty"`
-	Node    string           `json:"node,omitempty"`
-	Run     string           `json:"run,omitempty"`
-	Restart int              `json:"restart"`
 	Places  record.Places    `json:"places"`
+	// Line is what each line of the file of the job's attempts says of it.
+	Line record.RequeueEntry `json:"line"`
 }
 
 // requeueSaid is a line of what it writes to its standard output: a step, and the

@@ -330,15 +330,9 @@ func (a *Set) HearPrograms() {
 
 // Ran says what came of a program, and starts the next.
 func (a *Set) Ran(r Ran) {
-	a.ran(r)
+	a.answer(r.decision, r.limit, r.Result)
 	a.programs.Next()
 	a.Ranks.SaveHandover()
-}
-
-func (a *Set) ran(r Ran) {
-	if o, ok := a.programs.what(r.ID); ok {
-		a.answer(o.decision, o.limit, r.Result)
-	}
 }
 
 // Waiting is the decision on a program that waits for another, 0 for none.
@@ -359,7 +353,7 @@ const LastPatience = 700 * time.Millisecond
 // Close ends the programs of exec=.
 func (a *Set) Close() {
 	for _, r := range a.programs.Close(LastPatience) {
-		a.ran(r)
+		a.answer(r.decision, r.limit, r.Result)
 	}
 }
 

@@ -103,31 +103,38 @@ func Signal(kill Killer, to []*rss.Proc, sig syscall.Signal, detail string) Resu
 	return r
 }
 
-// Catches says whether a process has a handler for the signal: bit sig-1 of
-// SigCgt in PROC/PID/status (proc(5)). One without would be ended by most
-// signals.
+// Catches says whether a process has a handler for the signal. One without would be ended
+// by most signals.
 func Catches(proc string, pid int, sig syscall.Signal) (bool, error) {
+	return signalIn(proc, pid, sig, "SigCgt:")
+}
+
+// signalIn says whether one of these sets of signals in PROC/PID/status (proc(5)) has the
+// signal, as bit sig-1: "SigCgt:" of those that it has a handler for, "SigIgn:" of those that
+// it ignores.
+func signalIn(proc string, pid int, sig syscall.Signal, sets ...string) (in bool, err error) {
 	b, err := procfile.Read(fmt.Sprintf("%s/%d/status", proc, pid), procfile.Status)
+	for _, name := range sets {
+		set, ok := parseSignals(b, name)
+		if err == nil && !ok {
+			err = fmt.Errorf("no %s in its status", name)
+		}
+		in = in || sig > 0 && sig <= 64 && set>>(sig-1)&1 == 1
+	}
 	if err != nil {
 		return false, fmt.Errorf("cannot read which signals process %d catches: %w", pid, err)
 	}
-	set, ok := parseCaught(b)
-	if !ok {
-		return false, fmt.Errorf("cannot read which signals process %d catches: no SigCgt in its status", pid)
-	}
-	return sig > 0 && sig <= 64 && set>>(sig-1)&1 == 1, nil
+	return in, nil
 }
 
-// parseCaught reads SigCgt of /proc/PID/status: "SigCgt:\t0000000180004203\n",
-// 16 hexadecimal digits.
-func parseCaught(status []byte) (set uint64, ok bool) {
+// parseSignals reads a set of /proc/PID/status: "SigCgt:\t0000000180004203\n", 16
+// hexadecimal digits.
+func parseSignals(status []byte, name string) (set uint64, ok bool) {
 	for line := range bytes.Lines(status) {
-		digits, found := bytes.CutPrefix(line, []byte("SigCgt:"))
-		if !found {
-			continue
+		if digits, found := bytes.CutPrefix(line, []byte(name)); found {
+			set, err := strconv.ParseUint(string(bytes.TrimSpace(digits)), 16, 64)
+			return set, err == nil
 		}
-		set, err := strconv.ParseUint(string(bytes.TrimSpace(digits)), 16, 64)
-		return set, err == nil
 	}
 	return 0, false
 }

@@ -10,26 +10,26 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-func TestParseCaught(t *testing.T) {
+func TestParseSignals(t *testing.T) {
 	for in, want := range map[string]uint64{
 		"SigCgt:\t0000000180004203\n":                                           0x180004203,
 		"Name:\tSigCgt\nSigIgn:\t0000000000001000\nSigCgt:\t0000000000000800\n": 1 << 11,
 		"SigCgt:\tffffffffffffffff":                                             1<<64 - 1,
 	} {
-		if got, ok := parseCaught([]byte(in)); got != want || !ok {
+		if got, ok := parseSignals([]byte(in), "SigCgt:"); got != want || !ok {
 			t.Errorf("%q: %x, %v; want %x", in, got, ok, want)
 		}
 	}
 	for _, in := range []string{"", "SigCgt:\n", "SigCgt:\tx\n", "SigCgt:\t10000000000000000\n", "SigIgn:\t0\n"} {
-		if got, ok := parseCaught([]byte(in)); ok {
+		if got, ok := parseSignals([]byte(in), "SigCgt:"); ok {
 			t.Errorf("%q: %x", in, got)
 		}
 	}
 }
 
-func FuzzParseCaught(f *testing.F) {
+func FuzzParseSignals(f *testing.F) {
 	f.Add([]byte("Name:\tx\nSigCgt:\t0000000180004203\n"))
-	f.Fuzz(func(t *testing.T, b []byte) { parseCaught(b) })
+	f.Fuzz(func(t *testing.T, b []byte) { parseSignals(b, "SigCgt:") })
 }
 
 func TestCatches(t *testing.T) {
