@@ -159,28 +159,32 @@ func TestReplaceWaitsForTheReplacement(t *testing.T) {
 		return nil
 	}
 	old := rss.ProcID{PID: 11, Start: 1}
-	zombie := tree(11, 12)
-	zombie.Procs[0].State = 'Z'
-	follow(t, Replace(kill, old, unix.SIGTERM, all, 2, 0), []look{
-		{w: World{Sample: tree(11, 12)}},
-		{w: World{Sample: tree(12)}},
-		{w: World{Sample: tree(12, 13)}, done: true, want: event.ReasonDone},
-	})
+	match := 2
+	matching := func() int { return match }
+	a := Replace(kill, old, unix.SIGTERM, matching, 2, 0)
+	follow(t, a, []look{{w: World{Sample: tree(11, 12)}}})
+	match = 1
+	follow(t, a, []look{{w: World{Sample: tree(12)}}})
+	match = 2
+	follow(t, a, []look{{w: World{Sample: tree(12, 13)}, done: true, want: event.ReasonDone}})
 	if !slices.Equal(sent, []rss.ProcID{old}) {
 		t.Errorf("signalled %v, want the worker once", sent)
 	}
-	reused := tree(11, 12)
+	reused, zombie := tree(11, 12), tree(11, 12)
 	reused.Procs[0].ID.Start = 99
-	follow(t, Replace(kill, old, unix.SIGTERM, all, 2, 0), []look{{w: World{Sample: reused}, done: true, want: event.ReasonDone}})
-	follow(t, Replace(kill, old, unix.SIGTERM, all, 1, 0), []look{{w: World{Sample: zombie}, done: true, want: event.ReasonDone}})
-	r := follow(t, Replace(kill, old, unix.SIGTERM, all, 2, 0), []look{
+	zombie.Procs[0].State = 'Z'
+	for _, s := range []*rss.Sample{reused, zombie} {
+		follow(t, Replace(kill, old, unix.SIGTERM, matching, 2, 0), []look{{w: World{Sample: s}, done: true, want: event.ReasonDone}})
+	}
+	match = 1
+	r := follow(t, Replace(kill, old, unix.SIGTERM, matching, 2, 0), []look{
 		{w: World{Now: ReplaceDeadline, Sample: tree(12)}, done: true, want: event.ReasonTimeout},
 	})
 	if r.Detail != "no replacement appeared" {
 		t.Errorf("detail %q", r.Detail)
 	}
 	refuse := func(rss.ProcID, syscall.Signal) error { return unix.EPERM }
-	follow(t, Replace(refuse, old, unix.SIGTERM, all, 2, 0), []look{{done: true, want: event.ReasonError}})
+	follow(t, Replace(refuse, old, unix.SIGTERM, matching, 2, 0), []look{{done: true, want: event.ReasonError}})
 }
 
 func TestStopTermsThenKillsTheTree(t *testing.T) {

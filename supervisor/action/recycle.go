@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -124,8 +125,12 @@ func (a recycling) instead() string {
 
 // targets are the workers that can be recycled, one of each rank in turn.
 func (a recycling) targets(cmd *control.Command) []target {
-	byTask := map[int][]target{}
-	var tasks []int
+	type turn struct {
+		nth int // of its rank's
+		target
+	}
+	var turns []turn
+	had := map[int]int{}
 	for _, u := range a.Workers.Recyclable(event.AccountingCgroup) {
 		pid := u.ID.PID
 		if u.Trainer == 0 {
@@ -135,35 +140,21 @@ func (a recycling) targets(cmd *control.Command) []target {
 		if !ok {
 			continue
 		}
-		if byTask[task] == nil {
-			tasks = append(tasks, task)
-		}
-		byTask[task] = append(byTask[task], target{task, []int{pid}})
+		turns = append(turns, turn{had[task], target{task, []int{pid}}})
+		had[task]++
 	}
-	slices.Sort(tasks)
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.nth-b.nth, a.task-b.task) })
 	var todo []target
-	for more := true; more; {
-		more = false
-		for _, task := range tasks {
-			if list := byTask[task]; len(list) > 0 {
-				todo, byTask[task], more = append(todo, list[0]), list[1:], true
-			}
-		}
+	for _, t := range turns {
+		todo = append(todo, t.target)
 	}
 	return todo
 }
 
-// Recycler asks a trainer to replace one of its loader workers.
-type Recycler interface {
-	// Recycle asks for the worker with that PID to be replaced and returns the
-	// number that the answers carry.
-	Recycle(worker int, mode event.Mode) (request uint64, err error)
-}
-
 // Recycle replaces one loader worker through the hook. It ends when the hook
 // says that the old worker has ended, or that it will not be replaced.
-func Recycle(r Recycler, worker int, mode event.Mode, now time.Duration) Running {
-	request, err := r.Recycle(worker, mode)
+func Recycle(h Hook, worker int, mode event.Mode, now time.Duration) Running {
+	request, err := h.Recycle(worker, mode)
 	return &recycle{request: request, err: err, worker: worker, mode: mode, deadline: now + RecycleDeadline}
 }
 

@@ -22,13 +22,13 @@ func (a recycling) replace(f *Flight, p *rss.Proc) Running {
 		return err
 	}
 	f.Acted.Pool = a.Workers.Pools.Workers()
-	return Replace(kill, p.ID, syscall.Signal(a.Settings.WorkerSignal), func(*rss.Sample) []rss.ProcID { return a.Workers.Pools.Members(owner) }, size, f.Began)
+	return Replace(kill, p.ID, syscall.Signal(a.Settings.WorkerSignal), func() int { return len(a.Workers.Pools.Members(owner)) }, size, f.Began)
 }
 
 // Replace signals one worker of a pool that respawns (--worker-signal) and
 // ends when the worker is gone and as many processes match as before, so that
 // the next is not taken while its replacement is missing.
-func Replace(kill Killer, worker rss.ProcID, sig syscall.Signal, matching func(*rss.Sample) []rss.ProcID, before int, now time.Duration) Running {
+func Replace(kill Killer, worker rss.ProcID, sig syscall.Signal, matching func() int, before int, now time.Duration) Running {
 	return &replace{
 		worker: worker, matching: matching, before: before,
 		err: kill(worker, sig), deadline: now + ReplaceDeadline,
@@ -37,7 +37,7 @@ func Replace(kill Killer, worker rss.ProcID, sig syscall.Signal, matching func(*
 
 type replace struct {
 	worker   rss.ProcID
-	matching func(*rss.Sample) []rss.ProcID
+	matching func() int // how many processes match now
 	before   int
 	err      error
 	deadline time.Duration
@@ -54,7 +54,7 @@ func (a *replace) Step(w World) (Result, bool) {
 	}
 	p := w.Sample.Find(a.worker.PID)
 	gone := p == nil || p.ID != a.worker || p.State == 'Z' || p.State == 'X'
-	if gone && len(a.matching(w.Sample)) >= a.before {
+	if gone && a.matching() >= a.before {
 		r.OK = true
 		return r, true
 	}

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,13 +104,19 @@ func (m *Requests) GoOn() {
 	f := &Flight{Began: a.Now(), manual: true}
 	f.actOn(&a.View.Sample, t.pids)
 	f.Before = m.bindingNow()
-	m.id++
-	f.Decision = event.Decision{
-		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: f.Before.Name, Action: m.cmd.Do,
-		Used: f.Before.Used, LimitSize: f.Before.Limit, By: m.cmd.By,
-	}
-	a.Tell.Put(event.NameDecision, func(h event.Head) any { f.Decision.Head = h; return f.Decision })
+	f.Decision = m.decide(&m.cmd, &f.Before)
 	a.fly(f, func(f *Flight) (Running, Result) { return a.all[m.cmd.Do].(commanded).beginFor(f, t.pids) })
+}
+
+// decide reports the decision of who asked, for each step of what was asked for.
+func (m *Requests) decide(cmd *control.Command, l *event.Limit) event.Decision {
+	m.id++
+	d := event.Decision{
+		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: l.Name, Action: cmd.Do, Arg: cmd.Signal,
+		Used: l.Used, LimitSize: l.Limit, By: cmd.By,
+	}
+	m.set.Tell.Put(event.NameDecision, func(h event.Head) any { d.Head = h; return d })
+	return d
 }
 
 // bindingNow is the nearest limit, by which a decision without a rule is measured.
@@ -163,10 +170,7 @@ func (m *Requests) end(r event.Reason, detail string) {
 // checkpoint signals trainers, by the signal that was named or the run's own.
 func (m *Requests) checkpoint(cmd control.Command) (<-chan control.Result, error) {
 	a := m.set
-	name := cmd.Signal
-	if name == "" {
-		name = a.Settings.CheckpointSignal
-	}
+	name := cmp.Or(cmd.Signal, a.Settings.CheckpointSignal)
 	if name == "" {
 		return nil, &control.Refused{
 			Reason: event.ReasonUnsupported, Detail: "no signal is known that asks for a checkpoint",
@@ -196,13 +200,9 @@ func (m *Requests) checkpoint(cmd control.Command) (<-chan control.Result, error
 		return nil, refused
 	}
 	sig, _, _ := r.Signal()
-	m.id++
 	b := m.bindingNow()
-	d := event.Decision{
-		ID: manualIDs + m.id, Rule: event.AskedFor, Limit: b.Name, Action: event.ActionSignal, Arg: name,
-		Used: b.Used, LimitSize: b.Limit, By: cmd.By,
-	}
-	a.Tell.Put(event.NameDecision, func(h event.Head) any { d.Head = h; return d })
+	cmd.Signal = name
+	d := m.decide(&cmd, &b)
 	c := make(chan control.Result, len(list)+1)
 	all := true
 	for _, p := range list {

@@ -1,7 +1,9 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,58 +11,59 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Trimmer asks processes with the loader hook to drop their mapped file pages.
-type Trimmer interface {
-	// Trim asks the processes and returns the number that their answers carry
-	// and those it could ask.
+// Hook asks processes with the loader hook, each of which answers at its next batch. It
+// returns the number that their answers carry.
+type Hook interface {
+	// Trim asks the processes to drop their mapped file pages, GC to run gc.collect and
+	// malloc_trim. Both return those that they could ask.
 	Trim(pids ...int) (request uint64, asked []int, err error)
+	GC(pids ...int) (request uint64, asked []int, err error)
+	// Recycle asks a trainer to replace the worker with that PID.
+	Recycle(worker int, mode event.Mode) (request uint64, err error)
 }
 
 // Trim asks the processes with those PIDs to drop their mapped file pages and
-// ends when each has answered or is gone. A process answers at its next batch.
-func Trim(t Trimmer, pids []int, now time.Duration) Running {
-	request, asked, err := t.Trim(pids...)
-	return newRound(event.LoaderTrimmed, request, asked, err, "%d of %d workers gave back %v of mapped pages", now+TrimDeadline)
-}
-
-// Collector asks processes with the loader hook to collect garbage.
-type Collector interface {
-	// GC asks the processes and returns the number that their answers carry
-	// and those it could ask.
-	GC(pids ...int) (request uint64, asked []int, err error)
+// ends when each has answered or is gone.
+func Trim(h Hook, pids []int, now time.Duration) Running {
+	a := &round{what: event.LoaderTrimmed, words: "%d of %d workers gave back %v of mapped pages", deadline: now + TrimDeadline}
+	return a.ask(h.Trim, pids)
 }
 
 // Collect asks the processes with those PIDs to run gc.collect and malloc_trim
-// and ends when each has answered or is gone. A process answers at its next
-// batch. The trainers among them pause meanwhile; the longest pause counts.
-func Collect(c Collector, pids, trainers []int, now time.Duration) Running {
-	request, asked, err := c.GC(pids...)
-	a := newRound(event.LoaderCollected, request, asked, err, "%d of %d processes gave back %v of anonymous memory", now+CollectDeadline)
-	a.trainers = trainers
-	return a
+// and ends when each has answered or is gone. The trainers among them pause meanwhile;
+// the longest pause counts.
+func Collect(h Hook, pids, trainers []int, now time.Duration) Running {
+	a := &round{
+		what: event.LoaderCollected, words: "%d of %d processes gave back %v of anonymous memory", deadline: now + CollectDeadline,
+		trainers: trainers,
+	}
+	return a.ask(h.GC, pids)
 }
 
 // round is one request to several processes, that each answers.
 type round struct {
 	what     event.Loader // the answer
+	words    string
+	deadline time.Duration
+	trainers []int // whose pauses count
+
 	request  uint64
 	err      error
-	words    string
 	asked    int
 	waiting  map[int]bool
 	answered int
 	freed    rss.Bytes
-	trainers []int         // whose pauses count
 	paused   time.Duration // the longest
-	deadline time.Duration
 }
 
-func newRound(what event.Loader, request uint64, asked []int, err error, words string, deadline time.Duration) *round {
-	waiting := make(map[int]bool, len(asked))
+func (a *round) ask(ask func(...int) (uint64, []int, error), pids []int) Running {
+	var asked []int
+	a.request, asked, a.err = ask(pids...)
+	a.asked, a.waiting = len(asked), make(map[int]bool, len(asked))
 	for _, pid := range asked {
-		waiting[pid] = true
+		a.waiting[pid] = true
 	}
-	return &round{what: what, request: request, err: err, words: words, asked: len(asked), waiting: waiting, deadline: deadline}
+	return a
 }
 
 func (a *round) Step(w World) (Result, bool) {
@@ -71,14 +74,11 @@ func (a *round) Step(w World) (Result, bool) {
 		if s.Request != a.request || s.What != a.what && s.What != event.LoaderRefused {
 			continue
 		}
-		pid := s.PID
-		if s.Worker != 0 {
-			pid = s.Worker
-		}
-		if waiting, asked := a.waiting[pid]; !asked || !waiting {
+		pid := cmp.Or(s.Worker, s.PID)
+		if !a.waiting[pid] {
 			continue
 		}
-		a.waiting[pid] = false
+		delete(a.waiting, pid)
 		if s.What == a.what {
 			a.answered++
 			a.freed += s.Freed
@@ -87,23 +87,14 @@ func (a *round) Step(w World) (Result, bool) {
 			}
 		}
 	}
-	left := 0
-	for pid, waiting := range a.waiting {
-		if waiting && w.Sample != nil && w.Sample.Find(pid) == nil {
-			a.waiting[pid] = false
-			continue
-		}
-		if waiting {
-			left++
-		}
-	}
-	if left > 0 && w.Now < a.deadline {
+	maps.DeleteFunc(a.waiting, func(pid int, _ bool) bool { return w.Sample != nil && w.Sample.Find(pid) == nil })
+	if len(a.waiting) > 0 && w.Now < a.deadline {
 		return Result{}, false
 	}
 	r := Result{OK: a.answered > 0, Reason: event.ReasonDone, Paused: a.paused}
 	switch {
 	case a.answered > 0:
-	case left > 0:
+	case len(a.waiting) > 0:
 		r.Reason = event.ReasonTimeout
 	default:
 		r.Reason = event.ReasonVanished // ended or off, all of them
