@@ -333,7 +333,7 @@ func TestThen(t *testing.T) {
 	t.Run("one after the other", func(t *testing.T) {
 		f := &fakeTracer{}
 		a := Then(Trim(&fakeLoader{}, []int{14}, 0), func(World) Running {
-			return Trace(f, mappers(11), Goal{Used: 900 * mib, Below: 850 * mib}, 0)
+			return Trace(f, tracees(11), Goal{Used: 900 * mib, Below: 850 * mib}, 0)
 		})
 		w := read(1, 900*mib)
 		follow(t, a, []look{{w: w}})

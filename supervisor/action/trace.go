@@ -8,17 +8,14 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
 // Trace takes the mapped file pages of these processes, one after the other and
 // piece by piece, until the goal is reached, nothing is left, or at its deadline.
-func Trace(t Stopper, mappers []Mapper, goal Goal, now time.Duration) Running {
-	a := &trace{t: t, goal: goal, used: goal.Used, deadline: now + TrimDeadline}
-	for _, m := range mappers {
-		a.queue = append(a.queue, tracee{Mapper: m})
-	}
-	return a
+func Trace(t Stopper, all []*Tracee, goal Goal, now time.Duration) Running {
+	return &trace{t: t, goal: goal, used: goal.Used, deadline: now + TrimDeadline, all: all, queue: slices.Clone(all)}
 }
 
 // Awaits says that an action needs a new sample to go on, and nothing else.
@@ -36,11 +33,28 @@ func Wakes(r Running) time.Duration {
 	return 0
 }
 
-// tracee is a process that is, or waits, to be traced.
-type tracee struct {
-	Mapper
-	tries int
-	from  time.Duration // not before
+// Tracee is a process with mapped file pages to give back, and what came of the last try.
+type Tracee struct {
+	ID rss.ProcID
+	// Share is which part of what it gives back the limit counts: 1 for RSS.
+	Share float64
+
+	Pieces  int           // taken
+	Whole   bool          // there was no other
+	Stopped time.Duration // how long it was stopped at most
+	Refused Refused
+
+	tries   int
+	trimmed bool          // in any of them
+	from    time.Duration // nothing is asked for before
+	waited  time.Duration // at brief bad moments that followed each other
+	planned bool
+	again   bool // the plan is to be asked for again
+	plan    []trim.Piece
+	next    int    // index of the first that was not asked for
+	asked   int    // how many the request in flight is for, those before it
+	request uint64 // in flight, 0 for none
+	askedAt time.Duration
 }
 
 // trace is the state of [Trace]: of cur is either a plan awaited, or a piece, or
@@ -49,38 +63,26 @@ type trace struct {
 	t        Stopper
 	goal     Goal
 	deadline time.Duration
-	queue    []tracee
-
-	cur     *tracee // nil between two
-	traced  Traced
-	planned bool
-	pieces  []trim.Piece // of cur
-	next    int          // index of the first that was not asked for
-	asked   int          // how many the request in flight is for, those before it
-	request uint64       // in flight, 0 for none
-	askedAt time.Duration
-	from    time.Duration // nothing is asked for before
-	waited  time.Duration // at brief bad moments that followed each other
-	again   bool          // the plan is to be asked for again
-	awaits  bool          // a sample, which is to show what was freed in all
+	all      []*Tracee
+	queue    []*Tracee // those whose turn is to come
+	cur      *Tracee   // nil between two
+	awaits   bool      // a sample, which is to show what was freed in all
 
 	used         rss.Bytes // as last read
 	seq          uint64    // of that sample
 	since, given rss.Bytes // given back since then, and in all, as the limit counts
 
-	trimmed map[rss.ProcID]bool
 	freed   rss.Bytes
-	refused []Traced // the last refusal of each that has one
 	stopped time.Duration
 }
 
 func (a *trace) Awaits() bool { return a.awaits }
 
 func (a *trace) Wakes() time.Duration {
-	if a.cur == nil || a.request != 0 || a.awaits || !a.planned && !a.again {
-		return 0
+	if e := a.cur; e != nil && e.request == 0 && !a.awaits && (e.planned || e.again) {
+		return e.from
 	}
-	return a.from
+	return 0
 }
 
 func (a *trace) Step(w World) (Result, bool) {
@@ -94,22 +96,23 @@ func (a *trace) Step(w World) (Result, bool) {
 		a.answer(p, w.Now)
 	}
 	for {
+		e := a.cur
 		switch late := w.Now >= a.deadline; {
-		case a.request != 0:
-			if w.Now < a.askedAt+TakeDeadline {
+		case e != nil && e.request != 0:
+			if w.Now < e.askedAt+TakeDeadline {
 				return Result{}, false
 			}
-			a.t.Lost(a.cur.ID)
+			a.t.Lost(e.ID)
 			a.over(Refused{Reason: event.ReasonTimeout}, w.Now)
 			r := a.result(event.ReasonTimeout)
 			r.OK, r.Reason = false, event.ReasonTimeout
 			return r, true
-		case a.cur != nil && !a.planned && late:
-			a.over(Refused{Reason: event.ReasonTimeout, Passing: a.again}, w.Now)
-		case a.again && w.Now >= a.from:
-			a.again = false
-			a.t.Plan(a.cur.ID)
-		case a.cur != nil && !a.planned:
+		case e != nil && !e.planned && late:
+			a.over(Refused{Reason: event.ReasonTimeout, Passing: e.again}, w.Now)
+		case e != nil && e.again && w.Now >= e.from:
+			e.again = false
+			a.t.Plan(e.ID)
+		case e != nil && !e.planned:
 			return Result{}, false
 		case a.enough():
 			a.leave(w.Now)
@@ -123,13 +126,12 @@ func (a *trace) Step(w World) (Result, bool) {
 			return a.result(event.ReasonTimeout), true
 		case a.awaits:
 			return Result{}, false
-		case a.next < len(a.pieces) && w.Now < a.from:
+		case e != nil && e.next < len(e.plan) && w.Now < e.from:
 			return Result{}, false
-		case a.next < len(a.pieces):
+		case e != nil && e.next < len(e.plan):
 			a.take(w.Now)
-		case a.cur != nil:
-			a.traced.Whole = a.traced.Pieces == len(a.pieces)
-			a.over(Refused{}, w.Now)
+		case e != nil:
+			a.leave(w.Now)
 		case len(a.queue) == 0:
 			return a.result(event.ReasonNothing), true
 		case !a.begin(w):
@@ -158,18 +160,16 @@ func (a *trace) enough() bool {
 // begin turns to the first process whose time has come. Those that have ended
 // are passed over.
 func (a *trace) begin(w World) bool {
-	for i := range a.queue {
-		e := a.queue[i]
+	for i, e := range a.queue {
 		if w.Now < e.from {
 			continue
 		}
 		a.queue = slices.Delete(a.queue, i, i+1)
-		if !w.lives(e.ID) {
-			return true
+		if w.lives(e.ID) {
+			*e = Tracee{ID: e.ID, Share: e.Share, tries: e.tries + 1, trimmed: e.trimmed}
+			a.cur = e
+			a.t.Plan(e.ID)
 		}
-		a.cur, a.traced, a.planned, a.from, a.waited = &e, Traced{ID: e.ID}, false, 0, 0
-		a.cur.tries++
-		a.t.Plan(e.ID)
 		return true
 	}
 	return false
@@ -185,58 +185,61 @@ func (w *World) lives(id rss.ProcID) bool {
 }
 
 func (a *trace) takePlan(p Planned, now time.Duration) {
-	if a.cur == nil || a.planned || p.ID != a.cur.ID {
+	e := a.cur
+	if e == nil || e.planned || p.ID != e.ID {
 		return // of an action that has ended
 	}
 	switch {
 	case p.Refused.Reason == event.ReasonNone:
-		a.planned, a.pieces, a.waited = true, p.Pieces, 0
-	case a.bear(p.Refused, now):
-		a.again = true
+		e.planned, e.plan, e.waited = true, p.Pieces, 0
+	case e.bear(p.Refused, now):
+		e.again = true
 	default:
 		a.over(p.Refused, now)
 	}
 }
 
 // bear says whether a refusal is worth another try in a moment.
-func (a *trace) bear(r Refused, now time.Duration) bool {
-	if !r.Brief || a.waited >= tracePatience {
+func (e *Tracee) bear(r Refused, now time.Duration) bool {
+	if !r.Brief || e.waited >= tracePatience {
 		return false
 	}
-	a.waited += traceRetry
-	a.from = now + traceRetry
+	e.waited += traceRetry
+	e.from = now + traceRetry
 	return true
 }
 
 func (a *trace) take(now time.Duration) {
-	request, n, err := a.t.Take(a.pieces[a.next:])
+	e := a.cur
+	request, n, err := a.t.Take(e.plan[e.next:])
 	if err != nil {
 		a.over(Refused{Reason: event.ReasonError, Detail: err.Error()}, now)
 		return
 	}
-	a.next += n
-	a.request, a.asked, a.askedAt = request, n, now
+	e.next += n
+	e.request, e.asked, e.askedAt = request, n, now
 }
 
 func (a *trace) answer(p Taken, now time.Duration) {
-	if a.request == 0 || p.Request != a.request {
+	e := a.cur
+	if e == nil || e.request == 0 || p.Request != e.request {
 		return
 	}
-	a.request = 0
-	a.traced.Stopped = max(a.traced.Stopped, p.Stopped)
+	e.request = 0
+	e.Stopped = max(e.Stopped, p.Stopped)
 	a.stopped = max(a.stopped, p.Stopped)
 	switch why := p.Refused.Reason; {
 	case why == event.ReasonNone:
 		// A process with much to give back runs half of the time. On a busy node stops
 		// are long, and waiting as long would help no process.
-		a.from, a.waited = now+min(p.Stopped, traceGap), 0
-		a.traced.Pieces += a.asked
-		for _, piece := range a.pieces[a.next-a.asked : a.next] {
-			given := piece.Resident.Scale(a.cur.Share)
+		e.from, e.waited = now+min(p.Stopped, traceGap), 0
+		e.Pieces += e.asked
+		for _, piece := range e.plan[e.next-e.asked : e.next] {
+			given := piece.Resident.Scale(e.Share)
 			a.since, a.given = a.since+given, a.given+given
 		}
-	case a.bear(p.Refused, now):
-		a.next -= a.asked
+	case e.bear(p.Refused, now):
+		e.next -= e.asked
 	case why == event.ReasonChanged:
 		// What was planned of this piece is not there any more; others may be.
 	default:
@@ -247,7 +250,7 @@ func (a *trace) answer(p Taken, now time.Duration) {
 // leave is over for whatever process it has come to.
 func (a *trace) leave(now time.Duration) {
 	if a.cur != nil {
-		a.traced.Whole = a.traced.Pieces == len(a.pieces)
+		a.cur.Whole = a.cur.Pieces == len(a.cur.plan)
 		a.over(Refused{}, now)
 	}
 }
@@ -255,24 +258,17 @@ func (a *trace) leave(now time.Duration) {
 // over leaves the process that was traced, with the reason for it where that is
 // none of ours. One at a bad moment has its turn again, after the others.
 func (a *trace) over(why Refused, now time.Duration) {
-	e := *a.cur
-	if why.Reason == event.ReasonNone && a.traced.Pieces == 0 && len(a.pieces) > 0 && a.next > 0 {
+	e := a.cur
+	if why.Reason == event.ReasonNone && e.Pieces == 0 && len(e.plan) > 0 && e.next > 0 {
 		why = Refused{Reason: event.ReasonChanged, Passing: true}
 	}
-	a.traced.Refused = why
-	freed := a.t.Over(a.traced)
-	if a.traced.Pieces > 0 {
-		if a.trimmed == nil {
-			a.trimmed = map[rss.ProcID]bool{}
-		}
-		a.trimmed[e.ID] = true
+	e.Refused = why
+	freed := a.t.Over(*e)
+	if e.Pieces > 0 {
+		e.trimmed = true
 		a.freed += freed
 	}
-	a.refused = slices.DeleteFunc(a.refused, func(t Traced) bool { return t.ID == e.ID })
-	if why.Reason != event.ReasonNone {
-		a.refused = append(a.refused, a.traced)
-	}
-	a.cur, a.pieces, a.next, a.request, a.again = nil, nil, 0, 0, false
+	a.cur = nil
 	switch {
 	case why.All:
 		a.queue = nil
@@ -294,16 +290,9 @@ type Stopper interface {
 	Take(pieces []trim.Piece) (request uint64, asked int, err error)
 	// Over says that a process is left alone from now on, for this time, and
 	// returns by how much its mapped file pages have fallen since Plan: measured.
-	Over(Traced) rss.Bytes
+	Over(Tracee) rss.Bytes
 	// Lost says that a piece was not answered, and may never be.
 	Lost(id rss.ProcID)
-}
-
-// Mapper is a process with mapped file pages to give back.
-type Mapper struct {
-	ID rss.ProcID
-	// Share is which part of what it gives back the limit counts: 1 for RSS.
-	Share float64
 }
 
 // Planned is what a process has to give back.
@@ -329,15 +318,6 @@ type Refused struct {
 	Passing, Brief bool
 	// All says that no other process can be touched either.
 	All bool
-}
-
-// Traced is what came of one process.
-type Traced struct {
-	ID      rss.ProcID
-	Pieces  int           // taken
-	Whole   bool          // there was no other
-	Stopped time.Duration // how long it was stopped at most
-	Refused Refused
 }
 
 // Goal is the use of a limit, as it counts, that is enough.
@@ -371,29 +351,29 @@ const (
 // result tells what was done. Where nothing was, the reason is that of the first
 // who was refused, else why.
 func (a *trace) result(why event.Reason) Result {
-	r := Result{OK: len(a.trimmed) > 0, Reason: event.ReasonDone, Stopped: a.stopped}
-	if !r.OK {
-		r.Reason = why
-		if len(a.refused) > 0 {
-			r.Reason = a.refused[0].Refused.Reason
-		}
-	}
-	if n := len(a.trimmed); n > 0 {
-		plural := "es"
-		if n == 1 {
-			plural = ""
-		}
-		r.Detail = fmt.Sprintf("%d process%s gave back %v of mapped pages, stopped for %.1f ms at most", n, plural, a.freed, a.stopped.Seconds()*1e3)
-	}
+	trimmed, refused := 0, 0
 	var reasons []string
-	for _, t := range a.refused {
-		text := join(string(t.Refused.Reason), t.Refused.Detail)
-		if !slices.Contains(reasons, text) {
-			reasons = append(reasons, text)
+	for _, e := range a.all {
+		if e.trimmed {
+			trimmed++
+		}
+		if e.Refused.Reason == event.ReasonNone {
+			continue
+		}
+		if refused++; refused == 1 {
+			why = e.Refused.Reason
+		}
+		if word := join(string(e.Refused.Reason), e.Refused.Detail); !slices.Contains(reasons, word) {
+			reasons = append(reasons, word)
 		}
 	}
-	if n := len(a.refused); n > 0 {
-		r.Detail = join(r.Detail, fmt.Sprintf("%d refused (%s)", n, strings.Join(reasons, ", ")))
+	r := Result{OK: trimmed > 0, Reason: why, Stopped: a.stopped}
+	if r.OK {
+		r.Reason = event.ReasonDone
+		r.Detail = fmt.Sprintf("%s gave back %v of mapped pages, stopped for %.1f ms at most", text.Count(trimmed, "process"), a.freed, a.stopped.Seconds()*1e3)
+	}
+	if refused > 0 {
+		r.Detail = join(r.Detail, fmt.Sprintf("%d refused (%s)", refused, strings.Join(reasons, ", ")))
 	}
 	return r
 }

@@ -16,7 +16,7 @@ import (
 type fakeTracer struct {
 	planned []int // PIDs
 	taken   []int // index of each piece
-	over    []Traced
+	over    []Tracee
 	lost    []int
 	err     error
 	joins   int // how many pieces one request is for, 1 where 0
@@ -27,7 +27,7 @@ func (f *fakeTracer) Take(pieces []trim.Piece) (uint64, int, error) {
 	f.taken = append(f.taken, int(pieces[0].Lo))
 	return uint64(len(f.taken)), max(f.joins, 1), f.err
 }
-func (f *fakeTracer) Over(t Traced) rss.Bytes {
+func (f *fakeTracer) Over(t Tracee) rss.Bytes {
 	f.over = append(f.over, t)
 	return 100 * rss.MiB
 }
@@ -35,10 +35,10 @@ func (f *fakeTracer) Lost(id rss.ProcID) { f.lost = append(f.lost, id.PID) }
 
 func pid(n int) rss.ProcID { return rss.ProcID{PID: n, Start: 1} }
 
-func mappers(pids ...int) []Mapper {
-	var all []Mapper
+func tracees(pids ...int) []*Tracee {
+	var all []*Tracee
 	for _, n := range pids {
-		all = append(all, Mapper{ID: pid(n), Share: 1})
+		all = append(all, &Tracee{ID: pid(n), Share: 1})
 	}
 	return all
 }
@@ -83,7 +83,7 @@ const mib = rss.MiB
 func TestTraceStopsAtTheGoal(t *testing.T) {
 	const ms = time.Millisecond
 	f := &fakeTracer{}
-	a := Trace(f, mappers(11, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	a := Trace(f, tracees(11, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
 	before := read(1, 900*mib)
 	follow(t, a, []look{
 		{w: before}, // asks for the plan
@@ -128,7 +128,7 @@ func TestTraceStopsAtTheGoal(t *testing.T) {
 // TestTraceJoins: one stop may take several pieces, and all of them count.
 func TestTraceJoins(t *testing.T) {
 	f := &fakeTracer{joins: 2}
-	a := Trace(f, mappers(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	a := Trace(f, tracees(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
 	w := read(1, 900*mib)
 	follow(t, a, []look{
 		{w: w},
@@ -151,7 +151,7 @@ func TestTraceJoins(t *testing.T) {
 // back counts a part of what was resident.
 func TestTraceCountsWhereReadingsLag(t *testing.T) {
 	f := &fakeTracer{}
-	a := Trace(f, []Mapper{{ID: pid(11), Share: 0.25}}, Goal{Used: 900 * mib, Below: 880 * mib, Lags: true}, 0)
+	a := Trace(f, []*Tracee{{ID: pid(11), Share: 0.25}}, Goal{Used: 900 * mib, Below: 880 * mib, Lags: true}, 0)
 	w := read(1, 950*mib) // at most
 	follow(t, a, []look{
 		{w: w},
@@ -166,7 +166,7 @@ func TestTraceCountsWhereReadingsLag(t *testing.T) {
 
 func TestTraceTakesAllWhereNoAmountIsEnough(t *testing.T) {
 	f := &fakeTracer{}
-	a := Trace(f, mappers(11), Goal{Used: 900 * mib}, 0)
+	a := Trace(f, tracees(11), Goal{Used: 900 * mib}, 0)
 	w := read(1, 900*mib)
 	r := follow(t, a, []look{
 		{w: w},
@@ -181,7 +181,7 @@ func TestTraceTakesAllWhereNoAmountIsEnough(t *testing.T) {
 
 func TestTraceNotNeeded(t *testing.T) {
 	f := &fakeTracer{}
-	a := Trace(f, mappers(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	a := Trace(f, tracees(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
 	r := follow(t, a, []look{{w: read(1, 700*mib), done: true, want: event.ReasonRecovered}})
 	if r.OK || len(f.planned) > 0 {
 		t.Errorf("%+v, planned %v", r, f.planned)
@@ -190,7 +190,7 @@ func TestTraceNotNeeded(t *testing.T) {
 
 func TestTracePassesOverTheDead(t *testing.T) {
 	f := &fakeTracer{}
-	a := Trace(f, mappers(99, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	a := Trace(f, tracees(99, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
 	follow(t, a, []look{{w: read(1, 900*mib)}})
 	if !slices.Equal(f.planned, []int{12}) {
 		t.Errorf("planned %v", f.planned)
@@ -202,7 +202,7 @@ func TestTraceDeadlines(t *testing.T) {
 	w := read(1, 900*mib)
 	t.Run("a plan", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12), goal, 0)
+		a := Trace(f, tracees(11, 12), goal, 0)
 		follow(t, a, []look{
 			{w: w},
 			{w: w.with(TrimDeadline-1, nil, nil)},
@@ -214,7 +214,7 @@ func TestTraceDeadlines(t *testing.T) {
 	})
 	t.Run("a piece", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12), goal, 0)
+		a := Trace(f, tracees(11, 12), goal, 0)
 		r := follow(t, a, []look{
 			{w: w},
 			{w: w.with(time.Second, planOf(11, mib, mib), nil)},
@@ -228,7 +228,7 @@ func TestTraceDeadlines(t *testing.T) {
 	})
 	t.Run("all", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12), goal, 0)
+		a := Trace(f, tracees(11, 12), goal, 0)
 		r := follow(t, a, []look{
 			{w: w},
 			{w: w.with(0, planOf(11, mib, mib, mib), nil)},
@@ -243,7 +243,7 @@ func TestTraceDeadlines(t *testing.T) {
 	})
 	t.Run("a holder that takes nothing", func(t *testing.T) {
 		f := &fakeTracer{err: errors.New("no link")}
-		r := follow(t, Trace(f, mappers(11), goal, 0), []look{
+		r := follow(t, Trace(f, tracees(11), goal, 0), []look{
 			{w: w},
 			{w: w.with(0, planOf(11, mib), nil), done: true, want: event.ReasonError},
 		})
@@ -258,7 +258,7 @@ func TestTraceRefusals(t *testing.T) {
 	w := read(1, 900*mib)
 	t.Run("lasting", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12), goal, 0)
+		a := Trace(f, tracees(11, 12), goal, 0)
 		r := follow(t, a, []look{
 			{w: w},
 			{w: w.with(0, noPlan(11, event.ReasonDevice), nil)},
@@ -270,7 +270,7 @@ func TestTraceRefusals(t *testing.T) {
 	})
 	t.Run("passing", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12), goal, 0)
+		a := Trace(f, tracees(11, 12), goal, 0)
 		follow(t, a, []look{
 			{w: w},
 			{w: w.with(0, noPlan(11, event.ReasonTraced), nil)},
@@ -296,7 +296,7 @@ func TestTraceRefusals(t *testing.T) {
 	})
 	t.Run("in the middle", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11), goal, 0)
+		a := Trace(f, tracees(11), goal, 0)
 		follow(t, a, []look{
 			{w: w},
 			{w: w.with(0, planOf(11, mib, mib, mib), nil)},
@@ -310,7 +310,7 @@ func TestTraceRefusals(t *testing.T) {
 	})
 	t.Run("of all pieces", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11), goal, 0)
+		a := Trace(f, tracees(11), goal, 0)
 		follow(t, a, []look{
 			{w: w},
 			{w: w.with(0, planOf(11, mib), nil)},
@@ -322,7 +322,7 @@ func TestTraceRefusals(t *testing.T) {
 	})
 	t.Run("of every process", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12, 13), goal, 0)
+		a := Trace(f, tracees(11, 12, 13), goal, 0)
 		follow(t, a, []look{
 			{w: w},
 			{w: w.with(0, []Planned{{ID: pid(11), Refused: Refused{Reason: event.ReasonYama, All: true}}}, nil), done: true, want: event.ReasonYama},
@@ -341,7 +341,7 @@ func TestTraceRetriesAtBriefBadMoments(t *testing.T) {
 	busy := Refused{Reason: event.ReasonNoSleeper, Passing: true, Brief: true}
 	t.Run("a piece", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12), goal, 0)
+		a := Trace(f, tracees(11, 12), goal, 0)
 		follow(t, a, []look{
 			{w: w},
 			{w: w.with(0, planOf(11, mib), nil)},
@@ -360,7 +360,7 @@ func TestTraceRetriesAtBriefBadMoments(t *testing.T) {
 	})
 	t.Run("a plan", func(t *testing.T) {
 		f := &fakeTracer{}
-		a := Trace(f, mappers(11, 12), goal, 0)
+		a := Trace(f, tracees(11, 12), goal, 0)
 		refused := []Planned{{ID: pid(11), Refused: busy}}
 		follow(t, a, []look{
 			{w: w},

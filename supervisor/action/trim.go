@@ -143,12 +143,12 @@ func (a trimming) trace(f *Flight, of event.Accounting, used rss.Bytes, now time
 	if used < goal.Below || len(list) == 0 {
 		return nil
 	}
-	mappers := make([]Mapper, len(list))
-	for i, m := range list {
-		mappers[i] = Mapper{ID: m.ID, Share: m.CountedMapped.Of(m.Mapped)}
+	var all []*Tracee
+	for _, m := range list {
+		all = append(all, &Tracee{ID: m.ID, Share: m.CountedMapped.Of(m.Mapped)})
 	}
 	a.flight = f
-	return Trace(a.Tracer, mappers, goal, now)
+	return Trace(a.Tracer, all, goal, now)
 }
 
 // firstTraceTime is for how long growth goes on, as long as nothing was trimmed,

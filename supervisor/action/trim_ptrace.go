@@ -118,7 +118,7 @@ func (t *Tracer) Take(pieces []trim.Piece) (request uint64, asked int, err error
 }
 
 // Over measures what the process gave back, and says so.
-func (t *Tracer) Over(e Traced) rss.Bytes {
+func (t *Tracer) Over(e Tracee) rss.Bytes {
 	t.Refuse(e.ID, e.Refused)
 	p, err := t.Pop.Tree.One(e.ID.PID)
 	if err != nil || p.ID != e.ID {
