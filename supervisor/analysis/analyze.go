@@ -156,6 +156,9 @@ func (rep *Result) addRun(k *RunScan, f *Ending) {
 		e.Used, e.UsedMax, e.Charged, e.WorkingSet, e.Limit.Limit = l.Max.Used, l.Max.UsedMax, l.Max.Charged, l.Max.WorkingSet, l.Max.Size
 		if k.Exit != nil {
 			e.raise(k.Exit.Binding)
+			if l.Name == event.LimitThrottle {
+				e.Slowed = k.Exit.Slowed
+			}
 		}
 		e.ETA, e.Binding = nil, l.Last.Binding
 		if l.Last.ETA >= 0 && k.Run.Live {

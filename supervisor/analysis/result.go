@@ -79,19 +79,22 @@ type Limit struct {
 	Last rss.Bytes `json:"last_bytes"`
 	// Spark are the shares of the limit that were used over the run, the
 	// greatest of each of 40 stretches; negative where nothing was seen.
-	Spark   []float64 `json:"spark"`
+	Spark []float64 `json:"spark"`
+	// Slowed counts the allocations that memory.high slowed down.
+	Slowed  uint64 `json:"slowed_allocations,omitempty"`
 	limitOf `json:"-"`
 }
 
 // MarshalJSON writes a limit on a number as event.Limit does, the rest beside it.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	rest := struct {
-		Run   string     `json:"run"`
-		At    time.Time  `json:"time"`
-		Last  *rss.Bytes `json:"last_bytes,omitempty"`
-		Count *rss.Bytes `json:"last,omitempty"`
-		Spark []float64  `json:"spark"`
-	}{Run: l.Run, At: l.At, Last: &l.Last, Spark: l.Spark}
+		Run    string     `json:"run"`
+		At     time.Time  `json:"time"`
+		Last   *rss.Bytes `json:"last_bytes,omitempty"`
+		Count  *rss.Bytes `json:"last,omitempty"`
+		Spark  []float64  `json:"spark"`
+		Slowed uint64     `json:"slowed_allocations,omitempty"`
+	}{Run: l.Run, At: l.At, Last: &l.Last, Spark: l.Spark, Slowed: l.Slowed}
 	if l.Name.Counts() {
 		rest.Last, rest.Count = nil, &l.Last
 	}

@@ -420,6 +420,9 @@ type Exit struct {
 	AdviceWhy string    `json:"advice_why,omitempty"` // what that rests on, for people
 	// Kernel is where the kernel's OOM killer struck, the innermost level first.
 	Kernel []KernelKills `json:"kernel_oom_kills,omitempty"`
+	// Slowed counts the allocations that the kernel slowed down above memory.high: "high" of
+	// memory.events of the cgroup where it rose most.
+	Slowed uint64 `json:"slowed_allocations,omitempty"`
 	// Left is what of the tree still ran when the command had ended, by role.
 	Left []Left `json:"left,omitempty"`
 	// Ours is what rsswarden itself cost.

@@ -29,13 +29,13 @@ func (s *cgroups) countKills(l *cgroup.Level, leaf bool) {
 }
 
 // closeKills reads the counters of a level for the last time, and keeps them where
-// something was killed. The level may be gone.
+// something was killed or slowed down. The level may be gone.
 func (s *cgroups) closeKills(l *cgroup.Level) {
 	i := slices.IndexFunc(s.kills, func(k killCount) bool { return k.level == l })
 	if i < 0 {
 		return
 	}
-	if e, err := l.Events(); err == nil && e.OOMKill > s.kills[i].was.OOMKill {
+	if e, err := l.Events(); err == nil && (e.OOMKill > s.kills[i].was.OOMKill || e.High > s.kills[i].was.High) {
 		s.kills[i].last = &e
 	} else {
 		s.kills = slices.Delete(s.kills, i, i+1)
@@ -104,6 +104,14 @@ func ByKernel(levels []Kills) []event.KernelKills {
 		return cmp.Or(cmp.Compare(len(b.Level), len(a.Level)), cmp.Compare(a.Level, b.Level))
 	})
 	return all
+}
+
+// Slowed is how many allocations memory.high slowed down, at the level where it was most.
+func Slowed(levels []Kills) (n uint64) {
+	for _, k := range levels {
+		n = max(n, k.High)
+	}
+	return n
 }
 
 // OwnKills is how many processes of the job the kernel's OOM killer ended at least.

@@ -261,6 +261,9 @@ func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string
 	if b.Watched == event.WatchedParts {
 		what += "; seen in part"
 	}
+	if l.UsedMax > l.Used && values.Percent(l.Ratio()) != values.Percent(l.UsedMax.Of(l.Limit)) {
+		what += "; at most " + l.Name.Amount(l.UsedMax) // not all could be read
+	}
 	bar := ""
 	if style.Columns() >= leastWidth {
 		bar = style.Paint(paint, style.Bar(l.Ratio(), barColumns)) + " "

@@ -164,6 +164,9 @@ func (t *textReport) limits(rep *analysis.Result) {
 		if line, scale := sparkline(l.Spark); line != "" {
 			t.line("    %s  %s over %s", line, scale, values.Span(l.To.Sub(l.From)))
 		}
+		if l.Slowed > 0 {
+			t.line("    the kernel slowed allocations down %s", values.Times(int(l.Slowed)))
+		}
 		if l.Note != "" {
 			t.styled(values.Dim, "    ", "    ", values.Plain(values.JoinLines(l.Note)))
 		}

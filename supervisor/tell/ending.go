@@ -43,6 +43,7 @@ func (r Requeued) String() string {
 func (s *Summary) End(e *Ending) (event.Exit, analysis.Brief) {
 	out := e.Exit(s.Stopped)
 	out.Peaks, out.Binding, out.Left, out.Kernel = s.peaks, s.nearest, e.Left, limit.ByKernel(e.Kills)
+	out.Slowed = limit.Slowed(e.Kills)
 	if e.Attached != "" {
 		// Its parent alone learns how it ended, and perhaps it has not.
 		out.Code, out.Signal = nil, nil

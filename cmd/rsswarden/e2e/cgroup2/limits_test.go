@@ -74,9 +74,12 @@ func high(t *testing.T) {
 	}
 	r.ends(0)
 	r.says("memory.high, the kernel slows the job at it", "throttle ")
-	if e := r.last(); e.Outcome != event.RunOK || e.Binding == nil || e.Binding.Name != event.LimitCgroup || len(e.Kernel) != 0 {
+	if e := r.last(); e.Outcome != event.RunOK || e.Binding == nil || e.Binding.Name != event.LimitCgroup || len(e.Kernel) != 0 || e.Slowed == 0 {
 		t.Errorf("%+v", e)
 	}
+	out, err := exec.Command(program, "report", "--full", r.dir+"/records").CombinedOutput()
+	wardentest.NoError(t, err)
+	wardentest.Says(t, string(out), "the kernel slowed allocations down ")
 }
 
 // loweredLive: a limit that is lowered, lifted and set again while the job runs is
