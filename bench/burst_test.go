@@ -1,19 +1,16 @@
 package bench
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The burst begins with 2 of 4 GiB in use, 1 GiB below the only rung.
@@ -65,7 +62,7 @@ func oneBurst(b *bench, rate float64, n int) (got burstRun) {
 		"--at", "none", "--at", burstRung, "--events", file, strconv.Itoa(pid))
 	// Our watch ends with what it watches, also where the burst fails.
 	b.atEnd(func() { grow.end() })
-	for began := time.Now(); !started(file); b.sleep(5 * time.Millisecond) {
+	for began := time.Now(); !strings.Contains(wardentest.Read(file), `"event":"start"`); b.sleep(5 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
 			check(errors.New("cannot see the watch begin"))
 		}
@@ -87,35 +84,11 @@ func oneBurst(b *bench, rate float64, n int) (got burstRun) {
 	return got
 }
 
-// started says that the first look has been taken.
-func started(events string) bool {
-	text, err := os.ReadFile(events)
-	return err == nil && bytes.Contains(text, []byte(`"event":"start"`))
-}
-
-// eventsOf yields the events of that name in a file.
-func eventsOf[E any](file string, name event.Name) iter.Seq[E] {
-	return func(yield func(E) bool) {
-		for line := range bytes.Lines(must(os.ReadFile(file))) {
-			var head event.Head
-			check(json.Unmarshal(line, &head))
-			if head.Event != name {
-				continue
-			}
-			var e E
-			check(json.Unmarshal(line, &e))
-			if !yield(e) {
-				return
-			}
-		}
-	}
-}
-
 // passedRung is by how much the rung had been passed when the rule fired.
 func passedRung(events string) float64 {
-	for d := range eventsOf[event.Decision](events, event.NameDecision) {
-		if d.Limit == event.LimitUser && d.Rule == burstRung {
-			return (float64(d.Used) - float64(d.Threshold)) / (1 << 20)
+	for _, d := range wardentest.ParseLog(must(os.ReadFile(events))).Of(event.NameDecision) {
+		if d["rule"] == burstRung {
+			return (d["used_bytes"].(float64) - d["threshold_bytes"].(float64)) / (1 << 20)
 		}
 	}
 	check(errors.New("no decision was made"))
@@ -144,112 +117,4 @@ func pollFrom(pid int, rung uint64, stop <-chan struct{}, seen chan<- float64) {
 			return
 		}
 	}
-}
-
-// stormRate is how many children a second are started.
-const stormRate = 2000
-
-// planted is what the grandchild holds.
-const planted = 256 * rss.MiB
-
-// measureStorm has us watch a storm, and a psutil loop beside us.
-func measureStorm(b *bench) {
-	events := path("storm.jsonl")
-	storm := pick(b, 30*time.Second, 4*time.Second)
-	c := b.start(under("--quiet", "--limit", "12G", "--accounting", "rss", "--events", events)(
-		path("storm"), strconv.Itoa(stormRate), strconv.FormatFloat(storm.Seconds(), 'f', 3, 64))...)
-	pid := c.expect("begin")
-	watcher := watcherOf(c.pid())
-	var loop *child
-	if !b.lacks("psutil", "psutil") {
-		loop = b.psutilLoop(pid)
-	}
-	got := stormRuns(b, c, loop, watcher, storm/6)
-	// The last full look is at most a second old, and so is the last poll.
-	b.sleep(2500 * time.Millisecond)
-	theirs := -1.0
-	if loop != nil {
-		loop.in.Close()
-		if line, err := loop.out.ReadString('\n'); err == nil {
-			sum, _ := strconv.ParseUint(strings.TrimSpace(line), 10, 64)
-			theirs = missed(rss.Bytes(sum))
-		}
-		loop.end()
-	}
-	check(c.end())
-	var used rss.Bytes // as --limit counted it in the last sample
-	for s := range eventsOf[event.Sample](events, event.NameSample) {
-		for _, l := range s.Limits {
-			if l.Name == event.LimitUser {
-				used = l.Used
-			}
-		}
-	}
-	r := newRow(fmt.Sprintf("CPU while %d a second are forked", stormRate), "% of a core")
-	r.put("ours: holder and watcher", got.ours)
-	r.put("psutil loop, each second", got.psutil)
-	// We look once a second here, and a run may hold one look more than another.
-	r.atMost("all runs together", mean(got.ours), 5, "% of a core")
-	r.note("%.0f a second were forked", float64(got.forks)/storm.Seconds())
-	b.add(r)
-	r = newRow("orphans forked in the storm that are missed", "of 1")
-	r.put("ours", []float64{missed(used)})
-	if theirs >= 0 {
-		r.put("psutil", []float64{theirs})
-	}
-	r.atMost("missed by us", missed(used), 0, "")
-	b.add(r)
-}
-
-// missed is 0 where a sum has the grandchild's memory in it, else 1.
-func missed(sum rss.Bytes) float64 {
-	if sum >= planted {
-		return 0
-	}
-	return 1
-}
-
-// stormed is the CPU that was used in each run, and the forks in all.
-type stormed struct {
-	ours, psutil []float64
-	forks        int
-}
-
-// stormRuns cuts the storm into runs, until it says that it has ended.
-func stormRuns(b *bench, c, loop *child, watcher int, length time.Duration) (got stormed) {
-	ended := make(chan error, 1)
-	go func() {
-		var err error
-		defer func() { ended <- err }()
-		defer catch(&err)
-		got.forks = c.expect("end")
-	}()
-	read := func() (ours, theirs time.Duration) {
-		if loop != nil {
-			theirs = usages(loop.pid()).ran
-		}
-		return usages(c.pid(), watcher).ran, theirs
-	}
-	ours, theirs := read()
-	for began, over := time.Now(), false; !over; {
-		select {
-		case err := <-ended:
-			check(err)
-			over = true
-		case <-ctx.Done():
-			check(ctx.Err())
-		case <-time.After(length):
-		}
-		took := time.Since(began)
-		if over && took < length/2 {
-			break // a run cut short by the storm's end
-		}
-		now, their := read()
-		got.ours = append(got.ours, 100*(now-ours).Seconds()/took.Seconds())
-		if loop != nil {
-			got.psutil = append(got.psutil, 100*(their-theirs).Seconds()/took.Seconds())
-		}
-		ours, theirs, began = now, their, time.Now()
-	}
-	return got
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"embed"
 	"fmt"
 	"io"
@@ -10,14 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/perf/benchfmt"
 )
 
 // bench is one benchmark as it runs.
@@ -256,50 +252,13 @@ func plain(env []string) []string {
 // A wrapper puts words in front of a command, as [under] does.
 type wrapper func(command ...string) []string
 
-// crowd starts n sleeping processes, the first of them the parent of all
-// others, behind the words of wrap. Its PID is theirs, not the wrapper's.
+// crowd starts n sleeping processes, the first of them the parent of all others, behind
+// the words of wrap. Its PID is theirs, not the wrapper's.
 func (b *bench) crowd(n int, wrap wrapper) (*child, int) {
-	return b.sleepers(wrap, path("crowd"), fmt.Sprint(n))
-}
-
-// sleepers starts a helper, behind the words of wrap, that says "ready PID" once
-// all of its processes sleep.
-func (b *bench) sleepers(wrap wrapper, args ...string) (*child, int) {
+	args := []string{path("crowd"), fmt.Sprint(n)}
 	if wrap != nil {
 		args = wrap(args...)
 	}
 	c := b.start(args...)
 	return c, c.expect("ready")
 }
-
-// goTest runs benchmarks, with a variable of the environment, and returns what
-// [metrics] reads.
-func goTest(env, packages string, args ...string) (names []string, told map[string]map[string][]float64) {
-	cmd := command(slices.Concat([]string{"go", "test", "-run", "^$"}, args, []string{packages})...)
-	cmd.Dir = ".."
-	cmd.Env = append(cmd.Env, env)
-	return metrics(output(cmd))
-}
-
-// metrics reads the output of go test: the benchmarks in the order in which they come,
-// and of each what it told by unit, a number a run; times as sec/op.
-func metrics(out []byte) (names []string, told map[string]map[string][]float64) {
-	told = map[string]map[string][]float64{}
-	for r := benchfmt.NewReader(bytes.NewReader(out), "go test"); r.Scan(); {
-		res, ok := r.Result().(*benchfmt.Result)
-		if !ok {
-			continue
-		}
-		name := processors.ReplaceAllString(res.Name.String(), "")
-		if told[name] == nil {
-			names, told[name] = append(names, name), map[string][]float64{}
-		}
-		for _, v := range res.Values {
-			told[name][v.Unit] = append(told[name][v.Unit], v.Value)
-		}
-	}
-	return names, told
-}
-
-// processors is what go test appends to a name: GOMAXPROCS.
-var processors = regexp.MustCompile(`-\d+$`)

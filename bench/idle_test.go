@@ -3,13 +3,12 @@ package bench
 import (
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // A subject is a program that is watched, and the processes it is.
@@ -26,23 +25,15 @@ type quantity struct {
 	of         func(was, now usage, took time.Duration) float64
 }
 
-// quantities are the rows. CPU and switches are of each run, all else
-// is the value at a run's end.
+// quantities are the rows. CPU is of each run, all else is the value at a run's end.
 var quantities = []quantity{
 	{"CPU, by schedstat", "% of a core", func(was, now usage, took time.Duration) float64 {
 		return 100 * (now.ran - was.ran).Seconds() / took.Seconds()
-	}},
-	{"CPU, by utime and stime", "% of a core", func(was, now usage, took time.Duration) float64 {
-		return 100 * (now.ticks - was.ticks).Seconds() / took.Seconds()
-	}},
-	{"voluntary context switches", "a second", func(was, now usage, took time.Duration) float64 {
-		return (now.switches - was.switches) / took.Seconds()
 	}},
 	{"RSS", "MiB", func(_, now usage, _ time.Duration) float64 { return now.rss }},
 	{"PSS", "MiB", func(_, now usage, _ time.Duration) float64 { return now.pss }},
 	{"anonymous memory", "MiB", func(_, now usage, _ time.Duration) float64 { return now.anon }},
 	{"threads", "threads", func(_, now usage, _ time.Duration) float64 { return now.threads }},
-	{"descriptors", "descriptors", func(_, now usage, _ time.Duration) float64 { return now.fds }},
 }
 
 // Who is watched. The limit leaves more than 8 GiB to the rung that
@@ -123,9 +114,6 @@ func idleGoals(r *row) {
 	case "CPU, by schedstat":
 		r.atMost("defaults", r.median(both), 0.1, r.unit)
 		r.atMost("--limit 12G", r.median(bothLimited), 0.1, r.unit)
-	case "CPU, by utime and stime":
-		// In ticks of 10 ms: the mean of the runs is what was counted.
-		r.tell("defaults, all runs together", mean(r.series[0].runs), r.unit)
 	case "RSS":
 		r.atMost("holder", r.median("ours: holder"), 12, r.unit)
 		r.atMost("watcher", r.median("ours: watcher"), 12, r.unit)
@@ -168,13 +156,9 @@ func (b *bench) psutilLoop(pid int) *child {
 
 // usage is what one process, or several together, have used so far and hold.
 type usage struct {
-	ran      time.Duration // of all threads, by schedstat
-	ticks    time.Duration // utime and stime, to the 10 ms
-	switches float64       // voluntary ones, of all threads
-	rss, pss float64       // MiB, by smaps_rollup
-	anon     float64       // MiB
-	threads  float64
-	fds      float64
+	ran            time.Duration // of all threads, by schedstat
+	rss, pss, anon float64       // MiB, by smaps_rollup
+	threads        float64
 }
 
 // usages adds up what processes use.
@@ -182,43 +166,28 @@ func usages(pids ...int) (u usage) {
 	const mib = 1 << 20
 	for _, pid := range pids {
 		p := must(procFS.Proc(pid))
-		stat, roll := must(p.Stat()), must(p.ProcSMapsRollup())
-		// A tick is 10 ms wherever Linux runs, as far as /proc tells it.
-		u.ticks += time.Duration(stat.UTime+stat.STime) * 10 * time.Millisecond
-		u.threads += float64(stat.NumThreads)
+		roll := must(p.ProcSMapsRollup())
+		u.threads += float64(must(p.Stat()).NumThreads)
 		u.rss += float64(roll.Rss) / mib
 		u.pss += float64(roll.Pss) / mib
 		u.anon += float64(roll.Anonymous) / mib
-		u.fds += float64(must(p.FileDescriptorsLen()))
-		// schedstat and the switches in status are those of one thread each.
+		// schedstat is that of one thread.
 		for _, t := range must(procFS.AllThreads(pid)) {
 			if s, err := t.Schedstat(); err == nil {
 				u.ran += time.Duration(s.RunningNanoseconds)
-			}
-			if s, err := t.NewStatus(); err == nil {
-				u.switches += float64(s.VoluntaryCtxtSwitches)
 			}
 		}
 	}
 	return u
 }
 
-// watcherOf finds the watcher of a holder, which is its child and has a name of its own.
-// It is started after the command, and may not be there yet.
+// watcherOf finds the watcher of a holder, which is started after the command.
 func watcherOf(holder int) int {
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", holder))
-		for _, list := range lists {
-			text, _ := os.ReadFile(list)
-			for word := range strings.FieldsSeq(string(text)) {
-				name, _ := os.ReadFile("/proc/" + word + "/cmdline")
-				if strings.HasPrefix(string(name), "rss-watcher\x00") {
-					return must(strconv.Atoi(word))
-				}
-			}
-		}
-		if time.Since(began) > time.Second {
-			check(fmt.Errorf("cannot find the watcher of process %d", holder))
+	for began := time.Now(); time.Since(began) < time.Second; time.Sleep(10 * time.Millisecond) {
+		if watchers := wardentest.Watchers(holder); len(watchers) > 0 {
+			return watchers[0]
 		}
 	}
+	check(fmt.Errorf("cannot find the watcher of process %d", holder))
+	return 0
 }

@@ -13,8 +13,8 @@
 // What not to conclude: SumRSS, procfs with PIDs known and the C loop do less than psutil:
 // they do not look for new processes. A full look lists /proc only where something was
 // forked, so other work on the machine makes it more expensive. earlyoom reads two numbers of the
-// whole machine. What grows in Bursts and Storm is mapped, not charged: it counts in RSS, in
-// no cgroup. The poll of Bursts is the best of its kind, one read of one file. Ratios of added
+// whole machine. What grows in Bursts is mapped, not charged: it counts in RSS, in no
+// cgroup. The poll of Bursts is the best of its kind, one read of one file. Ratios of added
 // time, as in Start, are of small differences: below twenty runs they say nothing. A loaded
 // machine makes all figures larger, and not by one factor.
 package bench
@@ -86,27 +86,14 @@ func BenchmarkBursts(b *testing.B) { run(b, measureBursts) }
 // BenchmarkTraining is what a PyTorch training loses, in pairs of a bare and a wrapped run.
 func BenchmarkTraining(b *testing.B) { run(b, measureTraining) }
 
-// BenchmarkGrowth is how the cost of Trees grows with the tree.
-func BenchmarkGrowth(b *testing.B) { run(b, measureGrowth) }
-
-// BenchmarkStorm is the cost of a fork storm, and whether a process forked in it is found.
-func BenchmarkStorm(b *testing.B) { run(b, measureStorm) }
-
 // BenchmarkTrim is how long ptrace stops a process while 1 GiB of its mapped file is given
 // back, beside its own madvise, and what the process reads meanwhile.
 func BenchmarkTrim(b *testing.B) { run(b, measureTrim) }
 
-// BenchmarkRecord is the record: bytes a process and sample, of a real run and of a made-up
-// hour; the time of a sample in the watcher's loop and in its writer, beside lines of JSON and
-// text, and a look at the same tree; what recording adds to holder and watcher; a report of a
-// full record; the list of 10,000 runs.
+// BenchmarkRecord is the record: bytes a process and sample of a real run, a report of a full
+// record, the list of 10,000 runs. What a sample takes in the watcher's loop and in its writer
+// is in supervisor/record/store.
 func BenchmarkRecord(b *testing.B) { run(b, measureRecord) }
-
-// BenchmarkCounts is the limits on numbers: counting mappings and descriptors of 64 trainers
-// with 2,000 mappings each, of nothing and of a file, beside procfs and psutil; what holder
-// and watcher take for it, beside trainers with few mappings and processes that are no
-// trainers. Counts are rare: -idle 4m holds more of them.
-func BenchmarkCounts(b *testing.B) { run(b, measureCounts) }
 
 // BenchmarkNode is the node's daemon: a look at 100, 300 and 1,000 jobs of ten processes in
 // real cgroups, beside procfs; what rsswardend takes for 1,000 at 10 s, scraped and not, while

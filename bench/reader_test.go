@@ -18,8 +18,8 @@ import (
 // readerRole as first argument makes this program a reader written in Go.
 const readerRole = "reader"
 
-// A reader is one way to sum the RSS of a tree, or to count what its processes
-// have, in a process of its own that answers as helpers/statm.c does.
+// A reader is one way to sum the RSS of a tree, in a process of its own that answers as
+// helpers/statm.c does.
 type reader struct {
 	name  string
 	args  []string
@@ -111,10 +111,6 @@ var goReaders = map[string]struct {
 	"sum":         {wall, readSum},
 	"procfs":      {wall, func(pid int) func() uint64 { return func() uint64 { return statuses(below(pid)) } }},
 	"known":       {wall, func(pid int) func() uint64 { pids := below(pid); return func() uint64 { return statuses(pids) } }},
-	"ours-maps":   {processorTime, counter(ourMaps)},
-	"ours-fds":    {processorTime, counter(ourDescriptors)},
-	"procfs-maps": {processorTime, counter(procfsMaps)},
-	"procfs-fds":  {processorTime, counter(procfsDescriptors)},
 	"node-jobs":   {processorTime, readNode},
 	"node-procfs": {processorTime, func(int) func() uint64 { return throughProcfs }},
 }
@@ -227,23 +223,3 @@ func statuses(pids []int) (sum uint64) {
 	}
 	return sum
 }
-
-// counter has count count for all processes of a tree. It does not look for new ones.
-func counter(count func(pid int) int) func(pid int) func() uint64 {
-	return func(pid int) func() uint64 {
-		pids := below(pid)
-		return func() (sum uint64) {
-			for _, pid := range pids {
-				sum += uint64(count(pid))
-			}
-			return sum
-		}
-	}
-}
-
-var ourCounter = proctree.NewCounter("/proc")
-
-func ourMaps(pid int) int           { return must(ourCounter.Maps(rss.ProcID{PID: pid})).N }
-func ourDescriptors(pid int) int    { return must(ourCounter.Descriptors(rss.ProcID{PID: pid})).N }
-func procfsMaps(pid int) int        { p := must(procFS.Proc(pid)); return len(must(p.ProcMaps())) }
-func procfsDescriptors(pid int) int { p := must(procFS.Proc(pid)); return must(p.FileDescriptorsLen()) }

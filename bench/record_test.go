@@ -1,56 +1,63 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/perf/benchfmt"
 )
 
 func measureRecord(b *bench) {
 	b.scope(func() { recordSize(b) })
-	b.scope(func() { recordTime(b) })
-	b.scope(func() { recordWeight(b) })
 	b.scope(func() { recordReport(b) })
 	b.scope(func() { recordList(b) })
 }
 
-// recordPackage has the benchmarks that see into a record.
-const recordPackage = "./supervisor/record/store"
+// recordBenchmark runs a benchmark of the package that sees into a record, with a variable
+// of the environment. It returns what each of its parts reports, by unit.
+func recordBenchmark(name, env string) map[string]map[string]float64 {
+	cmd := command("go", "test", "-run", "^$", "-bench", "^Benchmark"+name+"$", "-benchtime", "1x", "./supervisor/record/store")
+	cmd.Dir = ".."
+	cmd.Env = append(cmd.Env, env)
+	told := map[string]map[string]float64{}
+	for r := benchfmt.NewReader(bytes.NewReader(output(cmd)), "go test"); r.Scan(); {
+		if res, ok := r.Result().(*benchfmt.Result); ok {
+			values := map[string]float64{}
+			for _, v := range res.Values {
+				values[v.Unit] = v.Value
+			}
+			told[processors.ReplaceAllString(res.Name.String(), "")] = values
+		}
+	}
+	return told
+}
 
-// recordSize is how many bytes a process takes in a sample.
+// processors is what go test appends to a name: GOMAXPROCS.
+var processors = regexp.MustCompile(`-\d+$`)
+
+// recordSize is how many bytes a process takes in a sample of loaders over an LMDB.
 func recordSize(b *bench) {
 	sizes := []int{16, 64}
-	kept := keptRecords(b, sizes)
-	_, hours := goTest("", recordPackage, "-bench", "^BenchmarkHour$", "-benchtime", "1x")
-	for i, procs := range sizes {
-		hour, real := hours["Hour/"+strconv.Itoa(procs)], kept[i]
-		r := newRow(fmt.Sprintf("%d processes, a process in a sample", procs), "bytes")
-		r.put("ours: an hour of a training, made up", hour["B/record"])
-		r.put("as lines of JSON", hour["B/json"])
-		r.put("as lines of time, PID, RSS", hour["B/text"])
-		r.atMost("the hour, by its file", r.series[0].median(), 24, r.unit)
-		r.atMost("loaders over an LMDB, by their samples", only(real["B/blocks"]), 24, r.unit)
-		r.note("the real run: %.0f samples of %.0f processes, ours among them; its file is larger by its events", only(real["samples"]), only(real["processes"]))
+	for i, real := range keptRecords(b, sizes) {
+		r := newRow(fmt.Sprintf("%d processes, a process in a sample", sizes[i]), "bytes")
+		r.put("ours", []float64{real["B/blocks"]})
+		r.atMost("by the samples", real["B/blocks"], 24, r.unit)
+		r.note("%.0f samples of %.0f processes, ours among them; the file is larger by its events", real["samples"], real["processes"])
 		b.add(r)
 	}
 }
 
-func only(runs []float64) float64 {
-	if len(runs) == 0 {
-		return math.NaN()
-	}
-	return runs[0]
-}
-
 // keptRecords records trees of so many loaders, all at the same time, and tells
 // what their records are made of.
-func keptRecords(b *bench, sizes []int) (kept []map[string][]float64) {
+func keptRecords(b *bench, sizes []int) (kept []map[string]float64) {
 	load, data := goBuild("examples/lmdbload"), path("records.lmdb")
 	output(command(load, "-data", data, "-create"))
 	place := func(size int) string { return path("records-" + strconv.Itoa(size)) }
@@ -69,8 +76,7 @@ func keptRecords(b *bench, sizes []int) (kept []map[string][]float64) {
 		}
 	}
 	for _, size := range sizes {
-		_, all := goTest("RSSWARDEN_BENCH_RECORDS="+place(size), recordPackage, "-bench", "^BenchmarkKept$", "-benchtime", "1x")
-		for name, m := range all {
+		for name, m := range recordBenchmark("Kept", "RSSWARDEN_BENCH_RECORDS="+place(size)) {
 			if strings.Contains(name, "/") {
 				kept = append(kept, m)
 			}
@@ -82,72 +88,10 @@ func keptRecords(b *bench, sizes []int) (kept []map[string][]float64) {
 	return kept
 }
 
-// recordTime is what one sample of 64 processes takes.
-func recordTime(b *bench) {
-	count := pick(b, "6", "2")
-	looks := treeCost(b, 64, 6)
-	_, all := goTest("", recordPackage, "-bench", "^BenchmarkSample$/.*/64/.*", "-count", count, "-benchtime", pick(b, "4000x", "200x"))
-	loop := func(name string) []float64 { return all["Sample/"+name]["µs/sample"] }
-	r := newRow("64 processes, a sample in the watcher's loop", "µs")
-	r.put("ours: all that can change has", loop("record/64/moving"))
-	r.put("ours: nothing has", loop("record/64/still"))
-	r.put("a line of JSON into a file", loop("json/64/moving"))
-	r.put("lines of time, PID, RSS into a file", loop("text/64/moving"))
-	r.put("the look itself (Trees)", looks)
-	look := quantile(looks, 0.5)
-	r.tell("recording", quantile(loop("record/64/moving"), 0.5)/look, "of the look")
-	r.tell("JSON", quantile(loop("json/64/moving"), 0.5)/look, "of the look")
-	r.tell("allocations where nothing has changed", quantile(all["Sample/record/64/still"]["allocs/op"], 0.5), "a sample")
-	b.add(r)
-
-	_, all = goTest("", recordPackage, "-bench", "^BenchmarkCommit$", "-count", count, "-benchtime", pick(b, "400x", "40x"))
-	for _, disk := range []struct{ key, name string }{{"idle", ""}, {"busy", ", while a large file is written"}} {
-		ours, peer := all["Commit/record/64/"+disk.key], all["Commit/json/64/"+disk.key]
-		r := newRow("64 processes, a sample in the writer"+disk.name, "µs")
-		r.put("ours: median commit", ours["p50-µs"])
-		r.put("ours: 99 of 100 are shorter than", ours["p99-µs"])
-		r.put("a line of JSON, median", peer["p50-µs"])
-		r.put("a line of JSON, 99 of 100", peer["p99-µs"])
-		r.note("the writer is a goroutine of its own: nothing waits for it")
-		b.add(r)
-	}
-}
-
-// recordWeight is what recording adds to holder and watcher of 64 sleeping
-// processes, watched at the same time.
-func recordWeight(b *bench) {
-	var subjects []*subject
-	for _, w := range []struct{ name, record string }{{"recording", path("weight")}, {"not recording", "none"}} {
-		holder, watcher := b.crowdUnder("--quiet", "--record", w.record)
-		subjects = append(subjects,
-			&subject{name: "ours: watcher, " + w.name, pids: []int{watcher}},
-			&subject{name: "ours: holder, " + w.name, pids: []int{holder}})
-	}
-	// What the watcher's start has needed it gives back after a while.
-	b.watch(subjects, pick(b, 15*time.Second, time.Second), pick(b, 6, 2))
-	for _, m := range quantities {
-		if !slices.Contains([]string{"CPU, by schedstat", "RSS", "anonymous memory"}, m.name) {
-			continue
-		}
-		r := b.watched("64 processes that sleep: ", m, subjects)
-		with, without := r.series[0].median(), r.series[2].median()
-		switch m.name {
-		case "RSS":
-			r.atMost("watcher, recording", with, 12, r.unit)
-		case "CPU, by schedstat":
-			// The watcher's looks come in no step with the runs.
-			with, without = mean(r.series[0].runs), mean(r.series[2].runs)
-			r.atMost("watcher and holder, recording", with+mean(r.series[1].runs), 0.1, r.unit)
-		}
-		r.tell("recording adds", with-without, r.unit)
-		b.add(r)
-	}
-}
-
 // recordReport is the time and the memory of a report of three days of 64 ranks.
 func recordReport(b *bench) {
 	dir, page := path("full"), path("full.html")
-	_, told := goTest("RSSWARDEN_BENCH_FULL="+pick(b, "72 ", "1 ")+dir, recordPackage, "-bench", "^BenchmarkFull$", "-benchtime", "1x")
+	told := recordBenchmark("Full", "RSSWARDEN_BENCH_FULL="+pick(b, "72 ", "1 ")+dir)
 	ours := []string{program(), "report", "--no-slurm", dir}
 	ways := []struct {
 		name       string
@@ -180,8 +124,7 @@ func recordReport(b *bench) {
 			most.atMost(option, quantile(w.most, 0.5), 200, most.unit)
 		}
 	}
-	full := told["Full"]
-	took.note("320 processes, %.0f samples, %.0f MiB of the 64 MiB that bound it: from there on it is thinned", only(full["samples"]), only(full["MiB"]))
+	took.note("320 processes, %.0f samples, %.0f MiB of the 64 MiB that bound it: from there on it is thinned", told["Full"]["samples"], told["Full"]["MiB"])
 	most.note("of the larger of two processes: one opens the record, the other reads it")
 	b.add(took)
 	b.add(most)

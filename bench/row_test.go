@@ -137,19 +137,10 @@ func inBase(v float64, unit string) string {
 
 // figure prints a number with three digits that count, and no exponent.
 func figure(v float64) string {
-	a := math.Abs(v)
-	switch {
-	case a == 0:
-		return "0"
-	case a >= 1000 || math.IsNaN(a):
-		return strconv.FormatFloat(math.Round(v), 'f', 0, 64)
+	if math.Abs(v) >= 999.5 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
-	digits := max(2-int(math.Floor(math.Log10(a))), 0)
-	text := strconv.FormatFloat(v, 'f', digits, 64)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 // printHead says what is measured, and where.

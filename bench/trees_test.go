@@ -3,8 +3,6 @@ package bench
 import (
 	"fmt"
 	"math"
-
-	"golang.org/x/sys/unix"
 )
 
 // measureTrees has every reader read the same tree, in turns.
@@ -48,43 +46,6 @@ func measureTree(b *bench, size int, psutil float64) {
 	cold.atMost("SumRSS to C", cold.times(fast, preads), 2.5, "times")
 	b.add(warm)
 	b.add(cold)
-}
-
-// measureGrowth has one row a size of the tree, and the exponent of the
-// power of it that the cost grows by.
-func measureGrowth(b *bench) {
-	var at, cost []float64
-	for _, size := range pick(b, []int{1, 4, 16, 64, 256, 1000, 4000}, []int{1, 16, 128}) {
-		r := newRow(fmt.Sprintf("%d processes", size), "µs")
-		r.put(full, treeCost(b, size, pick(b, 10, 2)))
-		var files unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && int(files.Cur/4) < size {
-			r.note("RLIMIT_NOFILE of %d leaves too few descriptors to keep one a process", files.Cur)
-		}
-		r.tell("each process", r.series[0].median()/float64(size), "µs")
-		if size <= 1000 {
-			at, cost = append(at, float64(size)), append(cost, r.series[0].median())
-		}
-		b.add(r)
-	}
-	n := len(at) - 1
-	all := newRow("all sizes", "")
-	all.atMost(fmt.Sprintf("exponent, 1 to %.0f processes", at[n]), exponent(at, cost), 1.25, "")
-	// What is added from one size to the next tells more than the exponent
-	// where the cost has a part that does not grow.
-	all.tell("exponent of the last step", exponent(at[n-1:], cost[n-1:]), "")
-	b.add(all)
-}
-
-// treeCost is the mean time of a full look, once a round.
-func treeCost(b *bench, size, rounds int) (runs []float64) {
-	b.scope(func() {
-		_, pid := b.crowd(size, nil)
-		readers := []*reader{goReader(full, "trees", pid, 64)}
-		b.startReaders(readers, 3)
-		runs = inTurns(rounds, readers, func(r *reader) float64 { return mean(r.read(r.batch, 0)) })[0]
-	})
-	return runs
 }
 
 // exponent fits y = c·x^k by least squares of the logarithms, and returns k.
