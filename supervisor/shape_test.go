@@ -12,6 +12,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,14 +51,8 @@ func shapeOf(t *testing.T) string {
 	}
 	engine := l.packages["supervisor"]
 	line(hundreds(engine.lines), "lines of package supervisor, up to the next hundred")
-	line(engine.fields()["engine"], "fields of the engine")
-	line(engine.methods()["engine"], "methods of the engine")
-	line(engine.statements(func(n ast.Node) bool { _, ok := n.(*ast.GoStmt); return ok }), "go statements in package supervisor")
 	line(engine.mostCases(), "cases of the largest select in package supervisor")
-	line(engine.reached("full"), "functions of package supervisor below a full reading")
 	line(l.packages["supervisor/policy"].functionFields(), "fields of package policy that hold a function")
-	line(l.limitKeys(), "types that say which limit by name, scope and accounting")
-	line(l.calls("supervisor/event", "ParseRule")+l.calls("supervisor/event", "ParseRecorded"), "calls of event.ParseRule and ParseRecorded outside event, policy and cmd")
 	for _, name := range []string{"LimitMemlock", "ActionGC", "ActionRecycle"} {
 		line(l.naming(name), "files that name %s", name)
 	}
@@ -65,7 +60,7 @@ func shapeOf(t *testing.T) string {
 	line(hundreds(l.sum(func(p *shapedPackage) int { return p.lines })), "lines of product, up to the next hundred")
 	line(l.sum(func(p *shapedPackage) int { return len(p.files) }), "files of product")
 	b.WriteString("\nfiles, largest cycle of files, most methods of a type, most fields of a type\n")
-	for _, name := range l.names() {
+	for _, name := range slices.Sorted(maps.Keys(l.packages)) {
 		p := l.packages[name]
 		method, methods := largest(p.methods())
 		field, fields := largest(p.fields())
@@ -122,7 +117,7 @@ func loadModule(t *testing.T) *shapedModule {
 	from := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	for _, p := range own {
 		one := &shapedPackage{files: map[string]*ast.File{}, set: set, info: &types.Info{
-			Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+			Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
 		}}
 		var parsed []*ast.File
 		for _, file := range append(p.GoFiles, p.CgoFiles...) {
@@ -148,35 +143,11 @@ func loadModule(t *testing.T) *shapedModule {
 	return l
 }
 
-func (l *shapedModule) names() []string {
-	var all []string
-	for name := range l.packages {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
-}
-
 func (l *shapedModule) sum(of func(*shapedPackage) int) (sum int) {
 	for _, p := range l.packages {
 		sum += of(p)
 	}
 	return sum
-}
-
-// calls counts the calls of a function, those of its package, of policy and of commands left out.
-func (l *shapedModule) calls(pkg, function string) (n int) {
-	for name, p := range l.packages {
-		if name == pkg || name == "supervisor/policy" || strings.HasPrefix(name, "cmd/") {
-			continue
-		}
-		for _, used := range p.info.Uses {
-			if used.Name() == function && used.Pkg() != nil && used.Pkg().Path() == module+"/"+pkg {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // naming counts the files in which a constant of package event is named.
@@ -191,29 +162,6 @@ func (l *shapedModule) naming(constant string) (n int) {
 			}
 		}
 		n += len(files)
-	}
-	return n
-}
-
-// limitKeys counts the types that can be a map's key and hold a limit's name, scope and
-// accounting, and no amount.
-func (l *shapedModule) limitKeys() (n int) {
-	for _, p := range l.packages {
-		for _, name := range p.types.Scope().Names() {
-			s, ok := underlyingStruct(p.types.Scope().Lookup(name))
-			if !ok || !types.Comparable(s) || s.NumFields() > 5 {
-				continue
-			}
-			held := map[string]bool{}
-			for f := range s.Fields() {
-				if named, ok := f.Type().(*types.Named); ok {
-					held[named.Obj().Name()] = true
-				}
-			}
-			if held["LimitName"] && held["Scope"] && held["Accounting"] {
-				n++
-			}
-		}
 	}
 	return n
 }
@@ -250,127 +198,40 @@ func (p *shapedPackage) functionFields() (n int) {
 	return n
 }
 
+// methods counts those of each type.
 func (p *shapedPackage) methods() map[string]int {
 	all := map[string]int{}
-	p.functions(func(fn *types.Func, _ *ast.FuncDecl) {
-		if of := receiverOf(fn); of != "" {
-			all[of]++
+	for _, object := range p.info.Defs {
+		fn, ok := object.(*types.Func)
+		if !ok || fn.Signature().Recv() == nil {
+			continue
 		}
-	})
+		of := fn.Signature().Recv().Type()
+		if pointer, ok := of.(*types.Pointer); ok {
+			of = pointer.Elem()
+		}
+		if named, ok := of.(*types.Named); ok && !types.IsInterface(named) {
+			all[named.Obj().Name()]++
+		}
+	}
 	return all
 }
 
-func receiverOf(fn *types.Func) string {
-	r := fn.Signature().Recv()
-	if r == nil {
-		return ""
-	}
-	of := r.Type()
-	if pointer, ok := of.(*types.Pointer); ok {
-		of = pointer.Elem()
-	}
-	if named, ok := of.(*types.Named); ok {
-		return named.Obj().Name()
-	}
-	return ""
-}
-
-func (p *shapedPackage) functions(do func(*types.Func, *ast.FuncDecl)) {
-	for _, f := range p.files {
-		for _, d := range f.Decls {
-			if d, ok := d.(*ast.FuncDecl); ok {
-				if fn, ok := p.info.Defs[d.Name].(*types.Func); ok {
-					do(fn, d)
-				}
-			}
-		}
-	}
-}
-
-func (p *shapedPackage) statements(is func(ast.Node) bool) (n int) {
-	for _, f := range p.files {
-		ast.Inspect(f, func(node ast.Node) bool {
-			if node != nil && is(node) {
-				n++
-			}
-			return true
-		})
-	}
-	return n
-}
-
 func (p *shapedPackage) mostCases() (most int) {
-	p.statements(func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectStmt); ok {
-			most = max(most, len(s.Body.List))
-		}
-		return false
-	})
-	return most
-}
-
-// reached counts the package's functions that methods of these names call, by way of
-// others and of tables too; those methods are among them.
-func (p *shapedPackage) reached(roots ...string) (n int) {
-	bodies := map[types.Object]ast.Node{}
-	var next []types.Object
-	p.functions(func(fn *types.Func, d *ast.FuncDecl) {
-		bodies[fn] = d
-		if slices.Contains(roots, fn.Name()) && receiverOf(fn) != "" {
-			next = append(next, fn)
-		}
-	})
-	// A field stands for what tables of the package have in it.
-	columns := map[types.Object][]ast.Node{}
 	for _, f := range p.files {
-		for _, d := range f.Decls {
-			if table, ok := d.(*ast.GenDecl); ok {
-				ast.Inspect(table, func(node ast.Node) bool {
-					if pair, ok := node.(*ast.KeyValueExpr); ok {
-						if key, ok := pair.Key.(*ast.Ident); ok {
-							columns[p.info.Uses[key]] = append(columns[p.info.Uses[key]], pair.Value)
-						}
-					}
-					return true
-				})
-			}
-		}
-	}
-	seen := map[types.Object]bool{}
-	follow := func(node ast.Node) {
-		ast.Inspect(node, func(node ast.Node) bool {
-			if id, ok := node.(*ast.Ident); ok {
-				if used := p.info.Uses[id]; used != nil {
-					next = append(next, used)
-				}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectStmt); ok {
+				most = max(most, len(s.Body.List))
 			}
 			return true
 		})
 	}
-	for len(next) > 0 {
-		used := next[0]
-		next = next[1:]
-		if fn, ok := used.(*types.Func); ok {
-			used = fn.Origin()
-		}
-		if seen[used] {
-			continue
-		}
-		seen[used] = true
-		if body := bodies[used]; body != nil {
-			n++
-			follow(body)
-		}
-		for _, value := range columns[used] {
-			follow(value)
-		}
-	}
-	return n
+	return most
 }
 
 // cycle is how many files the largest set has in which each leads to each by names,
 // methods and fields that they use of one another.
-func (p *shapedPackage) cycle() int {
+func (p *shapedPackage) cycle() (most int) {
 	uses := map[string]map[string]bool{}
 	for id, object := range p.info.Uses {
 		if object.Pkg() != p.types || object.Parent() != nil && object.Parent() != p.types.Scope() {
@@ -384,24 +245,15 @@ func (p *shapedPackage) cycle() int {
 			uses[from][to] = true
 		}
 	}
-	most := 0
+	reached := map[string]map[string]bool{}
 	for file := range p.files {
-		forth, back := map[string]bool{}, map[string]bool{}
-		follow(file, forth, func(f string, to func(string)) {
-			for next := range uses[f] {
-				to(next)
-			}
-		})
-		follow(file, back, func(f string, to func(string)) {
-			for other, its := range uses {
-				if its[f] {
-					to(other)
-				}
-			}
-		})
+		reached[file] = map[string]bool{}
+		follow(file, uses, reached[file])
+	}
+	for file, all := range reached {
 		both := 0
-		for f := range forth {
-			if back[f] {
+		for other := range all {
+			if reached[other][file] {
 				both++
 			}
 		}
@@ -411,23 +263,23 @@ func (p *shapedPackage) cycle() int {
 }
 
 // follow puts into seen what can be reached from a file, itself too.
-func follow(file string, seen map[string]bool, each func(string, func(string))) {
+func follow(file string, uses map[string]map[string]bool, seen map[string]bool) {
 	if seen[file] {
 		return
 	}
 	seen[file] = true
-	each(file, func(next string) { follow(next, seen, each) })
+	for next := range uses[file] {
+		follow(next, uses, seen)
+	}
 }
 
+// largest is the name with the largest count, "-" where all are 0.
 func largest(counts map[string]int) (name string, most int) {
 	name = "-"
 	for n, count := range counts {
-		if count > most || count == most && n < name {
+		if count > most || count == most && count > 0 && n < name {
 			name, most = n, count
 		}
-	}
-	if most == 0 {
-		name = "-"
 	}
 	return name, most
 }
