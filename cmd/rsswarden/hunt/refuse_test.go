@@ -22,11 +22,14 @@ var errnos = map[string]unix.Errno{
 
 func init() {
 	// refuse NUMBER ERRNO COMMAND...: executes the command below a seccomp filter that
-	// gives the system call with this number this error, to it and all its descendants.
+	// gives the system call with this number this error, to it and all its descendants;
+	// with ERRNO&MASK only where its first argument has a bit of the mask.
 	roles["refuse"] = func(args []string) int {
+		errno, bits, _ := strings.Cut(args[1], "&")
+		mask, _ := strconv.Atoi(bits)
 		number, err := strconv.Atoi(args[0])
 		if err != nil || len(args) < 3 {
-			fmt.Fprintln(os.Stderr, "usage: refuse NUMBER ERRNO COMMAND...")
+			fmt.Fprintln(os.Stderr, "usage: refuse NUMBER ERRNO[&MASK] COMMAND...")
 			return 2
 		}
 		path, err := exec.LookPath(args[2])
@@ -38,7 +41,7 @@ func init() {
 		runtime.KeepAlive(make([]byte, 16<<20))
 		runtime.GC()
 		runtime.LockOSThread()
-		if err := refuse(number, errnos[args[1]]); err != nil {
+		if err := refuse(number, errnos[errno], mask); err != nil {
 			fmt.Fprintln(os.Stderr, "cannot install a seccomp filter:", err)
 			return 2
 		}
@@ -50,17 +53,19 @@ func init() {
 
 // refuse installs a filter in the calling thread (seccomp(2)): the system call with this
 // number fails, all others are made.
-func refuse(number int, errno unix.Errno) error {
+func refuse(number int, errno unix.Errno, mask int) error {
 	const (
-		load, equal, end = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
-		fail, allow      = 0x00050000, 0x7fff0000 // SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW
+		load, end     = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_RET | unix.BPF_K
+		equal, anyBit = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+		fail, allow   = 0x00050000, 0x7fff0000 // SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW
+		firstArgument = 16                     // in seccomp_data
 	)
-	filter := []unix.SockFilter{
-		{Code: load}, // seccomp_data.nr
-		{Code: equal, K: uint32(number), Jf: 1},
-		{Code: end, K: fail | uint32(errno)},
-		{Code: end, K: allow},
+	filter := []unix.SockFilter{{Code: load}, {Code: equal, K: uint32(number), Jf: 1}} // of seccomp_data.nr
+	if mask != 0 {
+		filter[1].Jf = 3
+		filter = append(filter, unix.SockFilter{Code: load, K: firstArgument}, unix.SockFilter{Code: anyBit, K: uint32(mask), Jf: 1})
 	}
+	filter = append(filter, unix.SockFilter{Code: end, K: fail | uint32(errno)}, unix.SockFilter{Code: end, K: allow})
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
@@ -122,25 +127,42 @@ var irreplaceable = map[string]string{
 	"rt_sigreturn": "what has handled a signal dies of it, and the Go runtime handles some at any time",
 }
 
-// refusedTwins refuse one system call of the holder's to it, its watcher and the command.
+// refusedTwins refuse one system call of the holder's to it, its watcher and the command,
+// and those that it falls back to when another is refused.
 func refusedTwins() (all []twin) {
+	numbers := callNumbers()
+	add := func(more bool, name, script string) {
+		all = append(all, twin{area: "refused", name: name, statusOnly: true, more: more, script: "ulimit -c 0; " + script})
+	}
+	refused := func(more bool, errno string, calls ...string) {
+		var below string
+		for _, call := range calls {
+			below += fmt.Sprintf(`"$TWIN" refuse %d %s `, numbers[call], errno)
+		}
+		add(more, strings.Join(calls, " and ")+" "+errno, fmt.Sprintf(`%[1]sRUN sh -c 'exit 7'; echo $?
+%[1]sRUN sleep 20.$$ & p=$!
+slept() { for c in $(grep -lsx sleep /proc/[0-9]*/comm); do d=${c%%comm}; [ "$(tr '\0' ' ' <$d/cmdline)" = "sleep 20.$$ " ] && grep -q '^%[2]d ' $d/syscall && return; done; false; } 2>/dev/null
+until slept || grep -qs "^State:.Z" /proc/$p/status || ! [ -d /proc/$p ]; do sleep .02; done; kill $p; wait $p; echo $?`, below, unix.SYS_CLOCK_NANOSLEEP))
+	}
 	for i, name := range holderCalls() {
-		number, ok := callNumbers()[name]
-		if !ok || irreplaceable[name] != "" {
+		if _, ok := numbers[name]; !ok || irreplaceable[name] != "" {
 			continue
 		}
 		for j, errno := range slices.Sorted(maps.Keys(errnos)) {
-			if errno == "EINTR" {
-				continue // means "once more": Go's library never gives up on it
+			if errno != "EINTR" { // means "once more": Go's library never gives up on it
+				refused((i+j)%len(errnos) != 0, errno, name)
 			}
-			all = append(all, twin{
-				area: "refused", name: name + " " + errno, statusOnly: true, more: (i+j)%len(errnos) != 0,
-				script: fmt.Sprintf(`ulimit -c 0; "$TWIN" refuse %d %s RUN sh -c 'exit 7'; echo $?
-"$TWIN" refuse %[1]d %[2]s RUN sleep 20.$$ & p=$!
-slept() { for c in $(grep -lsx sleep /proc/[0-9]*/comm); do d=${c%%comm}; [ "$(tr '\0' ' ' <$d/cmdline)" = "sleep 20.$$ " ] && grep -q '^%[3]d ' $d/syscall && return; done; false; } 2>/dev/null
-until slept || grep -qs "^State:.Z" /proc/$p/status || ! [ -d /proc/$p ]; do sleep .02; done; kill $p; wait $p; echo $?`, number, errno, unix.SYS_CLOCK_NANOSLEEP),
-			})
 		}
+	}
+	if numbers == nil {
+		return all
+	}
+	refused(false, "EPERM", "waitid", "pidfd_open")
+	refused(false, "ENOSYS", "pidfd_open", "pidfd_send_signal")
+	refused(false, "EPERM", "nanosleep", "poll")
+	for _, errno := range []string{"EAGAIN", "EPERM", "ENOMEM"} {
+		below := fmt.Sprintf(`"$TWIN" refuse %d "%s&%d" RUN `, numbers["clone"], errno, unix.CLONE_VFORK)
+		add(false, "no process, "+errno, below+`sh -c 'echo $RSSWARDEN_DIR; exit 3'; echo $?; `+below+`sh -c 'kill -SEGV $$'; echo $?`)
 	}
 	return all
 }
