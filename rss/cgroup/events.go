@@ -34,13 +34,13 @@ type Events struct {
 // each directory below.
 func (l *Level) Events() (Events, error) {
 	if l.Version == 2 {
-		b, err := procfile.Read(l.file("memory.events"), procfile.Small)
+		b, err := procfile.Read(l.File("memory.events"), procfile.Small)
 		if err != nil {
-			return Events{}, fmt.Errorf("cannot read %s: %w", l.file("memory.events"), pathless(err))
+			return Events{}, fmt.Errorf("cannot read %s: %w", l.File("memory.events"), pathless(err))
 		}
 		e, err := parseEvents(b)
 		if err != nil {
-			return Events{}, fmt.Errorf("cannot parse %s: %w", l.file("memory.events"), err)
+			return Events{}, fmt.Errorf("cannot parse %s: %w", l.File("memory.events"), err)
 		}
 		if l.countsBelow() {
 			return e, nil
@@ -49,7 +49,7 @@ func (l *Level) Events() (Events, error) {
 		return e, err
 	}
 	var e Events
-	n, err := readLimit(l.file("memory.failcnt"))
+	n, err := readLimit(l.File("memory.failcnt"))
 	if shortage(err) {
 		return e, err
 	}

@@ -17,7 +17,7 @@ import (
 // 9223372036854771712 (less with larger pages) on v1.
 const Unlimited = rss.Bytes(math.MaxUint64)
 
-// Level is one directory of the memory hierarchy.
+// Level is one directory of a hierarchy.
 type Level struct {
 	Version int    // 1 or 2
 	Dir     string // the directory
@@ -29,8 +29,7 @@ type Level struct {
 	flat  bool
 	below bool // memory.events is known to count what is below
 	fixed *Limits
-
-	usage, stat, max, swap, high, kmem, fail counter
+	kept  map[string]*counter // by name
 
 	lag lag
 }
@@ -58,16 +57,15 @@ var (
 	swapUsage = [3]string{1: "memory.memsw.usage_in_bytes", 2: "memory.swap.current"}
 )
 
-// UsageFile, MaxFile, SwapFile, HighFile and StatFile are the files a number
+// UsageFile, MaxFile, SwapFile, SwapUsageFile and File are the files a number
 // was read from, for people.
-func (l *Level) UsageFile() string     { return l.file(usageFile[l.Version]) }
-func (l *Level) MaxFile() string       { return l.file(maxFile[l.Version]) }
-func (l *Level) SwapFile() string      { return l.file(swapLimit[l.Version]) }
-func (l *Level) SwapUsageFile() string { return l.file(swapUsage[l.Version]) }
-func (l *Level) HighFile() string      { return l.file("memory.high") }
-func (l *Level) StatFile() string      { return l.file("memory.stat") }
+func (l *Level) UsageFile() string     { return l.File(usageFile[l.Version]) }
+func (l *Level) MaxFile() string       { return l.File(maxFile[l.Version]) }
+func (l *Level) SwapFile() string      { return l.File(swapLimit[l.Version]) }
+func (l *Level) SwapUsageFile() string { return l.File(swapUsage[l.Version]) }
 
-func (l *Level) file(name string) string { return filepath.Join(l.Dir, name) }
+// File is the path of a file of the level, "memory.stat".
+func (l *Level) File(name string) string { return filepath.Join(l.Dir, name) }
 
 // Limits reads what the level allows: Max, Swap and High again, the rest as it
 // was at the first call. It fails only where the limit itself cannot be read;
@@ -83,14 +81,14 @@ func (l *Level) Limits() (Limits, error) {
 	}
 	lim := *l.fixed
 	var err error
-	if lim.Max, err = l.max.number(l.Dir, maxFile[l.Version]); err != nil {
+	if lim.Max, err = l.Max(); err != nil {
 		return none, err
 	}
-	if lim.Swap, err = l.swap.optional(l.Dir, swapLimit[l.Version]); err != nil {
+	if lim.Swap, err = l.optional(swapLimit[l.Version]); err != nil {
 		return none, err
 	}
 	if l.Version == 2 {
-		if lim.High, err = l.high.optional(l.Dir, "memory.high"); err != nil {
+		if lim.High, err = l.optional("memory.high"); err != nil {
 			return none, err
 		}
 	}
@@ -101,19 +99,19 @@ func (l *Level) Limits() (Limits, error) {
 }
 
 // Max reads Limits.Max alone, by one pread of a kept descriptor.
-func (l *Level) Max() (rss.Bytes, error) { return l.max.number(l.Dir, maxFile[l.Version]) }
+func (l *Level) Max() (rss.Bytes, error) { return l.number(maxFile[l.Version]) }
 
 // readFixed reads what is not worth reading again. Its error is a [shortage].
 func (l *Level) readFixed(lim Limits) (*Limits, error) {
 	if l.Version != 1 {
 		return &lim, nil
 	}
-	swappiness, err := readLimit(l.file("memory.swappiness"))
+	swappiness, err := readLimit(l.File("memory.swappiness"))
 	if shortage(err) {
 		return nil, err
 	}
 	lim.Swappable = err != nil || swappiness != 0
-	hierarchy, err := readLimit(l.file("memory.use_hierarchy"))
+	hierarchy, err := readLimit(l.File("memory.use_hierarchy"))
 	if shortage(err) {
 		return nil, err
 	}
@@ -123,17 +121,15 @@ func (l *Level) readFixed(lim Limits) (*Limits, error) {
 
 // Usage reads the charge, memory.usage_in_bytes or memory.current, by one
 // pread of a kept descriptor: an upper bound of everything that can kill.
-func (l *Level) Usage() (rss.Bytes, error) {
-	return l.usage.number(l.Dir, usageFile[l.Version])
-}
+func (l *Level) Usage() (rss.Bytes, error) { return l.number(usageFile[l.Version]) }
 
 // SwapUsage reads memory.memsw.usage_in_bytes on v1, which is memory and swap
 // together, or memory.swap.current on v2, which is swap alone.
-func (l *Level) SwapUsage() (rss.Bytes, error) { return readLimit(l.file(swapUsage[l.Version])) }
+func (l *Level) SwapUsage() (rss.Bytes, error) { return readLimit(l.File(swapUsage[l.Version])) }
 
 // Close gives the descriptors back; they are opened again when needed.
 func (l *Level) Close() {
-	for _, c := range []*counter{&l.usage, &l.stat, &l.max, &l.swap, &l.high, &l.kmem, &l.fail} {
+	for _, c := range l.kept {
 		c.close()
 	}
 }
@@ -160,6 +156,35 @@ func pathless(err error) error {
 	return err
 }
 
+// number reads a file of one number, or "max", by one pread of a kept descriptor.
+func (l *Level) number(name string) (rss.Bytes, error) {
+	b, err := l.read(name)
+	if err != nil {
+		return Unlimited, err
+	}
+	n, err := parseLimit(b)
+	if err != nil {
+		return Unlimited, fmt.Errorf("cannot parse %s: %w", l.File(name), err)
+	}
+	return n, nil
+}
+
+// optional is number for a limit that the kernel need not have: what cannot be
+// read is no limit, and what does not exist is not looked for again. The error is a
+// [shortage].
+func (l *Level) optional(name string) (rss.Bytes, error) {
+	c := l.counter(name)
+	if c.absent {
+		return Unlimited, nil
+	}
+	n, err := l.number(name)
+	c.absent = errors.Is(err, fs.ErrNotExist)
+	if shortage(err) {
+		return n, err
+	}
+	return n, nil
+}
+
 // counter is a file read again and again by one pread.
 type counter struct {
 	fd     int
@@ -168,47 +193,29 @@ type counter struct {
 	buf    []byte
 }
 
-// number reads a file of one number, or "max".
-func (c *counter) number(dir, name string) (rss.Bytes, error) {
-	b, err := c.read(dir, name)
-	if err != nil {
-		return Unlimited, err
+func (l *Level) counter(name string) *counter {
+	c := l.kept[name]
+	if c == nil {
+		if l.kept == nil {
+			l.kept = map[string]*counter{}
+		}
+		c = &counter{buf: make([]byte, 64)}
+		l.kept[name] = c
 	}
-	n, err := parseLimit(b)
-	if err != nil {
-		return Unlimited, fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, name), err)
-	}
-	return n, nil
-}
-
-// optional is number for a limit that the kernel need not have: what cannot be
-// read is no limit, and what does not exist is not looked for again. The error is a
-// [shortage].
-func (c *counter) optional(dir, name string) (rss.Bytes, error) {
-	if c.absent {
-		return Unlimited, nil
-	}
-	n, err := c.number(dir, name)
-	c.absent = errors.Is(err, fs.ErrNotExist)
-	if shortage(err) {
-		return n, err
-	}
-	return n, nil
+	return c
 }
 
 // read returns the contents, valid until the next call. A removed cgroup gives
 // ENODEV, and the file is opened again once, in case the directory is back.
-func (c *counter) read(dir, name string) ([]byte, error) {
+func (l *Level) read(name string) ([]byte, error) {
+	c := l.counter(name)
 	for again := true; ; again = false {
 		if !c.has {
-			fd, err := unix.Open(filepath.Join(dir, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			fd, err := unix.Open(l.File(name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
-				return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, name), err)
+				return nil, fmt.Errorf("cannot read %s: %w", l.File(name), err)
 			}
 			c.fd, c.has = fd, true
-			if c.buf == nil {
-				c.buf = make([]byte, 64)
-			}
 		}
 		b, err := c.pread()
 		if err == nil {
@@ -216,7 +223,7 @@ func (c *counter) read(dir, name string) ([]byte, error) {
 		}
 		c.close()
 		if !again {
-			return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, name), err)
+			return nil, fmt.Errorf("cannot read %s: %w", l.File(name), err)
 		}
 	}
 }

@@ -131,31 +131,6 @@ func TestRealOOMKill(t *testing.T) {
 	}
 }
 
-func BenchmarkLevel(b *testing.B) {
-	p, err := Open("/proc", "/sys", os.Getpid())
-	if err != nil {
-		b.Skip(err)
-	}
-	l := p.Levels[0]
-	defer l.Close()
-	b.Run("Usage", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := l.Usage(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("Memory", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := l.Memory(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 // TestLimitsChange: limits are read again each time, and a missing file is no limit.
 func TestLimitsChange(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch", "slurm-v1")

@@ -35,14 +35,12 @@ type Stat struct {
 	ActiveFile, InactiveFile rss.Bytes // page cache on the file lists
 	// Cache is all page cache, with Shmem and SwapCached; Unevictable is what of all memory is
 	// locked or can go nowhere.
-	Cache, Unevictable   rss.Bytes
-	FileMapped           rss.Bytes // page cache that is mapped
-	FileDirty, Writeback rss.Bytes
-	SlabReclaimable      rss.Bytes // v2 only
-	Kernel               rss.Bytes // v2 only, Linux 5.18: all kernel memory
-	Sock                 rss.Bytes // v2 only: buffers of sockets, which Kernel leaves out
-	SwapCached           rss.Bytes
-	PgMajFault           uint64 // major faults since the cgroup was made
+	Cache, Unevictable rss.Bytes
+	SlabReclaimable    rss.Bytes // v2 only
+	Kernel             rss.Bytes // v2 only, Linux 5.18: all kernel memory
+	Sock               rss.Bytes // v2 only: buffers of sockets, which Kernel leaves out
+	SwapCached         rss.Bytes
+	PgMajFault         uint64 // major faults since the cgroup was made
 
 	// LeastMax and LeastSwap are hierarchical_memory_limit and
 	// hierarchical_memsw_limit, v1 only: the least limit from here up to the
@@ -55,7 +53,7 @@ type Stat struct {
 // its counters: on a large node it costs far more than Usage. Where what it says
 // is not of now, that of the levels above and below is read too.
 func (l *Level) Memory() (Memory, error) {
-	m, err := l.read()
+	m, err := l.readMemory()
 	if err != nil {
 		return m, err
 	}
@@ -67,19 +65,19 @@ func (l *Level) Memory() (Memory, error) {
 	return m, nil
 }
 
-// read is one reading of the usage and of memory.stat.
-func (l *Level) read() (Memory, error) {
+// readMemory is one reading of the usage and of memory.stat.
+func (l *Level) readMemory() (Memory, error) {
 	charged, err := l.Usage()
 	if err != nil {
 		return Memory{}, err
 	}
-	b, err := l.stat.read(l.Dir, "memory.stat")
+	b, err := l.read("memory.stat")
 	if err != nil {
 		return Memory{}, err
 	}
 	s, err := parseStat(b, l.Version)
 	if err != nil {
-		return Memory{}, fmt.Errorf("cannot parse %s: %w", l.StatFile(), err)
+		return Memory{}, fmt.Errorf("cannot parse %s: %w", l.File("memory.stat"), err)
 	}
 	// At the limit reclaim may have freed 64 MiB of page cache between the two
 	// readings, which would count as what cannot be reclaimed.
@@ -116,18 +114,20 @@ func parseStat(b []byte, version int) (Stat, error) {
 		if !ok && len(line) > 0 {
 			return s, errMalformed
 		}
-		to := statFields[version][string(name)]
-		if to == nil {
-			continue
+		for i := range statFields {
+			f := &statFields[i]
+			if f.names[version] != string(name) || len(name) == 0 {
+				continue
+			}
+			n, err := strconv.ParseUint(string(value), 10, 64)
+			if err != nil {
+				return s, errMalformed
+			}
+			if n >= noLimit {
+				n = uint64(Unlimited)
+			}
+			*f.to(&s), found = rss.Bytes(n), true
 		}
-		n, err := strconv.ParseUint(string(value), 10, 64)
-		if err != nil {
-			return s, errMalformed
-		}
-		if n >= noLimit {
-			n = uint64(Unlimited)
-		}
-		*to(&s), found = n, true
 	}
 	if !found {
 		return s, errMalformed
@@ -135,40 +135,25 @@ func parseStat(b []byte, version int) (Stat, error) {
 	return s, nil
 }
 
-// statFields are where the values of memory.stat go, by version and name.
-var statFields = [3]map[string]func(*Stat) *uint64{
-	1: {
-		"total_rss":                 func(s *Stat) *uint64 { return (*uint64)(&s.Anon) },
-		"total_shmem":               func(s *Stat) *uint64 { return (*uint64)(&s.Shmem) }, // Linux 4.9
-		"total_cache":               func(s *Stat) *uint64 { return (*uint64)(&s.Cache) },
-		"total_unevictable":         func(s *Stat) *uint64 { return (*uint64)(&s.Unevictable) },
-		"total_active_file":         func(s *Stat) *uint64 { return (*uint64)(&s.ActiveFile) },
-		"total_inactive_file":       func(s *Stat) *uint64 { return (*uint64)(&s.InactiveFile) },
-		"total_mapped_file":         func(s *Stat) *uint64 { return (*uint64)(&s.FileMapped) },
-		"total_dirty":               func(s *Stat) *uint64 { return (*uint64)(&s.FileDirty) }, // Linux 4.2
-		"total_writeback":           func(s *Stat) *uint64 { return (*uint64)(&s.Writeback) },
-		"total_swapcached":          func(s *Stat) *uint64 { return (*uint64)(&s.SwapCached) }, // Linux 5.19
-		"hierarchical_memory_limit": func(s *Stat) *uint64 { return (*uint64)(&s.LeastMax) },
-		"hierarchical_memsw_limit":  func(s *Stat) *uint64 { return (*uint64)(&s.LeastSwap) },
-		"total_pgmajfault":          func(s *Stat) *uint64 { return &s.PgMajFault },
-	},
-	2: {
-		"anon":             func(s *Stat) *uint64 { return (*uint64)(&s.Anon) },
-		"anon_thp":         func(s *Stat) *uint64 { return (*uint64)(&s.AnonTHP) }, // Linux 5.10
-		"shmem":            func(s *Stat) *uint64 { return (*uint64)(&s.Shmem) },
-		"file":             func(s *Stat) *uint64 { return (*uint64)(&s.Cache) },
-		"unevictable":      func(s *Stat) *uint64 { return (*uint64)(&s.Unevictable) },
-		"active_file":      func(s *Stat) *uint64 { return (*uint64)(&s.ActiveFile) },
-		"inactive_file":    func(s *Stat) *uint64 { return (*uint64)(&s.InactiveFile) },
-		"file_mapped":      func(s *Stat) *uint64 { return (*uint64)(&s.FileMapped) },
-		"file_dirty":       func(s *Stat) *uint64 { return (*uint64)(&s.FileDirty) },
-		"file_writeback":   func(s *Stat) *uint64 { return (*uint64)(&s.Writeback) },
-		"slab_reclaimable": func(s *Stat) *uint64 { return (*uint64)(&s.SlabReclaimable) },
-		"kernel":           func(s *Stat) *uint64 { return (*uint64)(&s.Kernel) },
-		"sock":             func(s *Stat) *uint64 { return (*uint64)(&s.Sock) },
-		"swapcached":       func(s *Stat) *uint64 { return (*uint64)(&s.SwapCached) }, // Linux 5.14
-		"pgmajfault":       func(s *Stat) *uint64 { return &s.PgMajFault },
-	},
+// statFields are the lines of memory.stat that are read, v1 then v2.
+var statFields = [...]struct {
+	names [3]string
+	to    func(*Stat) *rss.Bytes
+}{
+	{[3]string{1: "total_rss", 2: "anon"}, func(s *Stat) *rss.Bytes { return &s.Anon }},
+	{[3]string{2: "anon_thp"}, func(s *Stat) *rss.Bytes { return &s.AnonTHP }},              // Linux 5.10
+	{[3]string{1: "total_shmem", 2: "shmem"}, func(s *Stat) *rss.Bytes { return &s.Shmem }}, // v1: Linux 4.9
+	{[3]string{1: "total_cache", 2: "file"}, func(s *Stat) *rss.Bytes { return &s.Cache }},
+	{[3]string{1: "total_unevictable", 2: "unevictable"}, func(s *Stat) *rss.Bytes { return &s.Unevictable }},
+	{[3]string{1: "total_active_file", 2: "active_file"}, func(s *Stat) *rss.Bytes { return &s.ActiveFile }},
+	{[3]string{1: "total_inactive_file", 2: "inactive_file"}, func(s *Stat) *rss.Bytes { return &s.InactiveFile }},
+	{[3]string{2: "slab_reclaimable"}, func(s *Stat) *rss.Bytes { return &s.SlabReclaimable }},
+	{[3]string{2: "kernel"}, func(s *Stat) *rss.Bytes { return &s.Kernel }},
+	{[3]string{2: "sock"}, func(s *Stat) *rss.Bytes { return &s.Sock }},
+	{[3]string{1: "total_swapcached", 2: "swapcached"}, func(s *Stat) *rss.Bytes { return &s.SwapCached }}, // v1: Linux 5.19, v2: 5.14
+	{[3]string{1: "total_pgmajfault", 2: "pgmajfault"}, func(s *Stat) *rss.Bytes { return (*rss.Bytes)(&s.PgMajFault) }},
+	{[3]string{1: "hierarchical_memory_limit"}, func(s *Stat) *rss.Bytes { return &s.LeastMax }},
+	{[3]string{1: "hierarchical_memsw_limit"}, func(s *Stat) *rss.Bytes { return &s.LeastSwap }},
 }
 
 // noLimit is where a v1 limit means none: the kernel's greatest is the

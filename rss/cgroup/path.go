@@ -41,33 +41,14 @@ type Path struct {
 // Where v1 and v2 are both mounted, memory belongs to the one that lists it.
 // The error wraps [ErrNoMemory] where neither does.
 func Open(proc, sys string, pid int) (*Path, error) {
-	w, err := resolve(proc, sys, pid, "memory", usageFile)
-	if err != nil {
-		return nil, err
-	}
-	if w == nil {
-		return nil, ErrNoMemory
-	}
-	p := &Path{Version: w.version, Mount: w.mount, Name: w.name, Partial: w.partial}
-	for i, below := range w.levels {
-		p.Levels = append(p.Levels, &Level{Version: w.version, Dir: filepath.Join(w.mount, below), Name: below, leaf: i == 0})
-	}
-	return p, nil
-}
-
-// way is the way from a process's group under one controller up to the root.
-type way struct {
-	version     int
-	mount, name string
-	partial     bool
-	levels      []string // those that have the controller, from the leaf up
+	return resolve(proc, sys, pid, "memory", usageFile, ErrNoMemory)
 }
 
 // resolve finds the group of a process under a controller: the v1 hierarchy that
 // lists it, else the v2 one. A directory belongs to the controller if it has
 // the file of that version: a v2 root has none, nor has a v2 group that the
-// controller is not enabled for. It returns nil where there is none.
-func resolve(proc, sys string, pid int, controller string, file [3]string) (*way, error) {
+// controller is not enabled for. The error is none where there is none.
+func resolve(proc, sys string, pid int, controller string, file [3]string, none error) (*Path, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	b, err := procfile.Read(filepath.Join(dir, "cgroup"), procfile.Small)
 	if err != nil {
@@ -105,19 +86,19 @@ func resolve(proc, sys string, pid int, controller string, file [3]string) (*way
 			if version == 1 && !slices.Contains(g.controllers, controller) || version == 2 && !g.unified() {
 				continue
 			}
-			if w := climb(g, mounts, sys, version, controller, file[version], listed); w != nil {
-				return w, nil
+			if p := climb(g, mounts, sys, version, controller, file[version], listed); p != nil {
+				return p, nil
 			}
 		}
 	}
-	return nil, nil
+	return nil, none
 }
 
 // climb resolves a group to a directory and lists the levels above it. Of several
 // mounts that show the group it takes the one that shows most levels, one below
 // /sys before one elsewhere, a later one before an earlier one.
-func climb(g group, mounts []mount, sys string, version int, controller, file string, listed func(dir string) bool) *way {
-	var best *way
+func climb(g group, mounts []mount, sys string, version int, controller, file string, listed func(dir string) bool) *Path {
+	var best *Path
 	standard := false // best is mounted below /sys
 	points := map[string]bool{}
 	for _, m := range slices.Backward(mounts) {
@@ -137,26 +118,27 @@ func climb(g group, mounts []mount, sys string, version int, controller, file st
 		if !ok {
 			continue
 		}
-		w := &way{version: version, mount: top, name: g.path}
+		p := &Path{Version: version, Mount: top, Name: g.path}
 		for {
-			if _, err := os.Stat(filepath.Join(top, below, file)); err == nil {
-				w.levels = append(w.levels, below)
+			l := &Level{Version: version, Dir: filepath.Join(top, below), Name: below, leaf: len(p.Levels) == 0}
+			if _, err := os.Stat(l.File(file)); err == nil {
+				p.Levels = append(p.Levels, l)
 			}
 			if below == "/" {
 				break
 			}
 			below = path.Dir(below)
 		}
-		if len(w.levels) == 0 {
+		if len(p.Levels) == 0 {
 			continue
 		}
-		if sysfs := strings.HasPrefix(m.point, "/sys/"); best == nil || len(w.levels) > len(best.levels) ||
-			len(w.levels) == len(best.levels) && sysfs && !standard {
-			best, standard = w, sysfs
+		if sysfs := strings.HasPrefix(m.point, "/sys/"); best == nil || len(p.Levels) > len(best.Levels) ||
+			len(p.Levels) == len(best.Levels) && sysfs && !standard {
+			best, standard = p, sysfs
 		}
 	}
 	if best != nil {
-		best.partial = !rooted(best)
+		best.Partial = !best.rooted()
 	}
 	return best
 }
@@ -165,11 +147,11 @@ func climb(g group, mounts []mount, sys string, version int, controller, file st
 // Of v1 only that one has release_agent; of v2 only that one lacks the files of the
 // controllers (CFTYPE_ONLY_ON_ROOT and CFTYPE_NOT_ON_ROOT in kernel/cgroup). The root
 // field of mountinfo does not say: for a mount made in a cgroup namespace it is "/".
-func rooted(w *way) bool {
-	if w.version == 2 {
-		return w.levels[len(w.levels)-1] != "/"
+func (p *Path) rooted() bool {
+	if p.Version == 2 {
+		return p.Levels[len(p.Levels)-1].Name != "/"
 	}
-	_, err := os.Stat(filepath.Join(w.mount, "release_agent"))
+	_, err := os.Stat(filepath.Join(p.Mount, "release_agent"))
 	return err == nil
 }
 
@@ -264,11 +246,9 @@ type group struct {
 
 func (g group) unified() bool { return g.id == "0" && len(g.controllers) == 0 }
 
-// parseGroups reads /proc/PID/cgroup, v1 hierarchies with the memory
-// controller first, since a v2 hierarchy beside them has none. A path may hold colons, and ends in " (deleted)" where the
+// parseGroups reads /proc/PID/cgroup. A path may hold colons, and ends in " (deleted)" where the
 // directory was removed under the process.
-func parseGroups(b []byte) ([]group, error) {
-	var v1, rest []group
+func parseGroups(b []byte) (groups []group, err error) {
 	for line := range bytes.Lines(b) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		if len(line) == 0 {
@@ -282,13 +262,9 @@ func parseGroups(b []byte) ([]group, error) {
 		if f[1] != "" {
 			g.controllers = strings.Split(f[1], ",")
 		}
-		if slices.Contains(g.controllers, "memory") {
-			v1 = append(v1, g)
-		} else {
-			rest = append(rest, g)
-		}
+		groups = append(groups, g)
 	}
-	return append(v1, rest...), nil
+	return groups, nil
 }
 
 // mount is one cgroup mount of /proc/PID/mountinfo.

@@ -171,28 +171,16 @@ func TestNoMemoryCgroup(t *testing.T) {
 	}
 }
 
-func TestSources(t *testing.T) {
-	l := Level{Version: 2, Dir: "/x"}
-	for got, want := range map[string]string{
-		l.UsageFile(): "memory.current", l.MaxFile(): "memory.max", l.SwapFile(): "memory.swap.max",
-		l.HighFile(): "memory.high", l.StatFile(): "memory.stat", l.SwapUsageFile(): "memory.swap.current",
-	} {
-		if got != filepath.Join("/x", want) {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
 func TestParseGroups(t *testing.T) {
 	got, err := parseGroups([]byte("0::/user.slice\n7:memory,hugetlb:/batch:1/job (deleted)\n1:name=systemd:/\n"))
 	if err != nil || len(got) != 3 {
 		t.Fatal(got, err)
 	}
-	if g := got[0]; g.path != "/batch:1/job" || !slices.Contains(g.controllers, "memory") || g.unified() {
-		t.Errorf("memory comes first: %+v", g)
+	if g := got[0]; !g.unified() {
+		t.Errorf("v2: %+v", g)
 	}
-	if g := got[1]; !g.unified() {
-		t.Errorf("then %+v", g)
+	if g := got[1]; g.path != "/batch:1/job" || !slices.Contains(g.controllers, "memory") || g.unified() {
+		t.Errorf("memory: %+v", g)
 	}
 	if g := got[2]; slices.Contains(g.controllers, "memory") || g.unified() {
 		t.Errorf("systemd: %+v", g)

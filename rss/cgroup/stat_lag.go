@@ -56,7 +56,7 @@ func (l *Level) behind(m Memory) bool {
 // hits is how often the charge met the limit, 0 where it cannot be read.
 func (l *Level) hits() uint64 {
 	if l.Version == 1 {
-		n, err := l.fail.number(l.Dir, "memory.failcnt")
+		n, err := l.number("memory.failcnt")
 		if err != nil {
 			return 0
 		}
@@ -74,7 +74,7 @@ func (l *Level) hits() uint64 {
 func (l *Level) unexplained(m Memory) int64 {
 	kernel := m.Kernel
 	if l.Version == 1 {
-		kernel, _ = l.kmem.optional(l.Dir, "memory.kmem.usage_in_bytes")
+		kernel, _ = l.optional("memory.kmem.usage_in_bytes")
 	}
 	if kernel == 0 || kernel == Unlimited {
 		return 0
@@ -111,7 +111,7 @@ func (l *Level) catchUp(m Memory) (Memory, bool) {
 			}
 			continue // not ours to read: the one above it may be
 		}
-		again, err := l.read()
+		again, err := l.readMemory()
 		if err != nil {
 			break
 		}
@@ -121,7 +121,7 @@ func (l *Level) catchUp(m Memory) (Memory, bool) {
 		}
 	}
 	reclaimable, unreclaimable := below(l.Dir, l.Version)
-	if again, err := l.read(); err == nil {
+	if again, err := l.readMemory(); err == nil {
 		m = again
 	}
 	m.Reclaimable = min(max(m.Reclaimable, reclaimable), m.Charged.Sub(unreclaimable))
@@ -142,7 +142,7 @@ func below(dir string, version int) (reclaimable, unreclaimable rss.Bytes) {
 		}
 		l := Level{Version: version, Dir: filepath.Join(dir, e.Name())}
 		can, cannot := below(l.Dir, version)
-		m, err := l.read()
+		m, err := l.readMemory()
 		l.Close()
 		if err == nil {
 			can = min(max(m.Reclaimable, can), m.Charged)

@@ -1,79 +1,47 @@
 package cgroup
 
-import (
-	"errors"
-	"path/filepath"
-)
+import "errors"
 
 // ErrNoPids says that a process is in no cgroup of the pids controller that can
 // be seen.
 var ErrNoPids = errors.New("no pids cgroup")
 
-// TaskPath is the way from the pids cgroup of a process up to the root. It
-// belongs to one goroutine and keeps descriptors.
-type TaskPath struct {
-	// Levels go from the leaf to the topmost level that can be seen. The root
-	// of the hierarchy has no limit, and is none.
-	Levels []*TaskLevel
-}
-
-// TaskLevel is one directory of the pids hierarchy.
-type TaskLevel struct {
-	Dir  string
-	Name string // its path below the mount
-
-	current, max counter
-}
-
 // Tasks is a limit on how many tasks, threads that is, a cgroup and all below it
 // may have (Documentation/admin-guide/cgroup-v1/pids.rst and cgroup-v2.rst). A
 // fork beyond it fails with EAGAIN, root's too.
 type Tasks struct {
-	Level   *TaskLevel
+	Level   *Level
 	Current uint64 // pids.current, zombies not reaped yet included
 	Max     uint64 // pids.max
 }
 
-func (l *TaskLevel) MaxFile() string { return filepath.Join(l.Dir, "pids.max") }
+const tasksMax, tasksCurrent = "pids.max", "pids.current"
 
-// CurrentFile is the file of Tasks.Current.
-func (l *TaskLevel) CurrentFile() string { return filepath.Join(l.Dir, "pids.current") }
+// Files are those of Current and of Max.
+func (t *Tasks) Files() (current, most string) {
+	return t.Level.File(tasksCurrent), t.Level.File(tasksMax)
+}
 
 // OpenTasks finds the pids cgroup of a process as [Open] finds that of memory;
 // the error wraps [ErrNoPids] where there is none. A process may be moved
-// later.
-func OpenTasks(proc, sys string, pid int) (*TaskPath, error) {
-	w, err := resolve(proc, sys, pid, "pids", [3]string{1: "pids.max", 2: "pids.max"})
-	if err != nil {
-		return nil, err
-	}
-	if w == nil {
-		return nil, ErrNoPids
-	}
-	p := &TaskPath{}
-	for _, below := range w.levels {
-		p.Levels = append(p.Levels, &TaskLevel{Dir: filepath.Join(w.mount, below), Name: below})
-	}
-	return p, nil
+// later. The root of the hierarchy has no limit, and is no level.
+func OpenTasks(proc, sys string, pid int) (*Path, error) {
+	return resolve(proc, sys, pid, "pids", [3]string{1: tasksMax, 2: tasksMax}, ErrNoPids)
 }
 
-// Tasks appends the levels that have a limit to dst, from the leaf up, and
+// Tasks appends the levels of [OpenTasks] that have a limit to dst, from the leaf up, and
 // returns it. A level without one costs one pread of a kept descriptor, one with
 // a limit two. The errors of levels that cannot be read are joined; the
 // others are returned with them.
-func (p *TaskPath) Tasks(dst []Tasks) ([]Tasks, error) {
+func (p *Path) Tasks(dst []Tasks) ([]Tasks, error) {
 	var failed error
 	for _, l := range p.Levels {
-		most, err := l.max.number(l.Dir, "pids.max")
-		if err != nil {
-			failed = errors.Join(failed, err)
+		most, err := l.number(tasksMax)
+		if err == nil && most == Unlimited {
 			continue
 		}
-		if most == Unlimited {
-			continue
-		}
-		n, err := l.current.number(l.Dir, "pids.current")
-		if err != nil {
+		n, err2 := l.number(tasksCurrent)
+		if err := errors.Join(err, err2); err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
@@ -82,10 +50,11 @@ func (p *TaskPath) Tasks(dst []Tasks) ([]Tasks, error) {
 	return dst, failed
 }
 
-// Close gives the descriptors back; they are opened again when needed.
-func (p *TaskPath) Close() {
-	for _, l := range p.Levels {
-		l.current.close()
-		l.max.close()
+// Close gives the descriptors back; they are opened again when needed. A nil Path has none.
+func (p *Path) Close() {
+	if p != nil {
+		for _, l := range p.Levels {
+			l.Close()
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
-func openTasks(t *testing.T, fs rsstest.Tree) *TaskPath {
+func openTasks(t *testing.T, fs rsstest.Tree) *Path {
 	t.Helper()
 	p, err := OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer)
 	must(t, err)
@@ -23,7 +23,7 @@ func openTasks(t *testing.T, fs rsstest.Tree) *TaskPath {
 }
 
 // limited returns current and max of every level with a limit.
-func limited(t *testing.T, p *TaskPath) map[string][2]uint64 {
+func limited(t *testing.T, p *Path) map[string][2]uint64 {
 	t.Helper()
 	all, err := p.Tasks(nil)
 	must(t, err)
@@ -188,19 +188,4 @@ func TestRealTasks(t *testing.T) {
 	look("refused", 4, 4)
 	write(filepath.Join(dir, "pids.max"), "40")
 	c.Line()
-}
-
-func BenchmarkTasks(b *testing.B) {
-	p, err := OpenTasks("/proc", "/sys", os.Getpid())
-	if err != nil || len(p.Levels) == 0 {
-		b.Skip(err)
-	}
-	defer p.Close()
-	var all []Tasks
-	b.ReportAllocs()
-	for b.Loop() {
-		if all, err = p.Tasks(all[:0]); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -21,8 +21,8 @@ import (
 type Shared struct {
 	proc string
 	pid  int
-	path *cgroup.TaskPath // nil where none is
-	list []cgroup.Tasks   // its room is kept
+	path *cgroup.Path   // nil where none is
+	list []cgroup.Tasks // its room is kept
 
 	meminfo  *proctree.Node
 	strict   bool          // vm.overcommit_memory is 2
@@ -53,9 +53,7 @@ func NewShared(proc, sys string, pid int) *Shared {
 }
 
 func (s *Shared) Close() {
-	if s.path != nil {
-		s.path.Close()
-	}
+	s.path.Close()
 	s.meminfo.Close()
 	s.node.Close()
 	s.counter.Close()
@@ -161,7 +159,8 @@ func (s *Shared) tasks(now time.Duration, all bool) []event.Limit {
 		for i := range s.list {
 			t := &s.list[i]
 			if t.Max > 0 {
-				add(event.ScopeOfCgroup(t.Level.Name), t.Current, t.Max, t.Level.CurrentFile(), t.Level.MaxFile(), t.Level.Dir)
+				current, most := t.Files()
+				add(event.ScopeOfCgroup(t.Level.Name), t.Current, t.Max, current, most, t.Level.Dir)
 			}
 		}
 	}

@@ -180,7 +180,8 @@ func cgroupTasks(proc, sys string, pid int) (tasks, most uint64, file string) {
 	levels, _ := p.Tasks(nil) // those that can be read
 	for _, l := range levels {
 		if room := l.Max - min(l.Current, l.Max); file == "" || room < most-min(tasks, most) {
-			tasks, most, file = l.Current, l.Max, l.Level.MaxFile()
+			tasks, most = l.Current, l.Max
+			_, file = l.Files()
 		}
 	}
 	return tasks, most, file

@@ -99,11 +99,7 @@ func limited(lim cgroup.Limits) bool {
 }
 
 func (s *cgroups) close() {
-	if s.path != nil {
-		for _, l := range s.path.Levels {
-			l.Close()
-		}
-	}
+	s.path.Close()
 	for _, l := range s.moved {
 		l.Close()
 	}
@@ -275,7 +271,7 @@ func (s *cgroups) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, fr
 		// memory.memsw.limit_in_bytes is of memory and swap together.
 		most := lim.Swap
 		if least := l.mem.LeastSwap; least != 0 && least < most {
-			most, from = least, l.StatFile()+": hierarchical_memsw_limit"
+			most, from = least, l.File("memory.stat")+": hierarchical_memsw_limit"
 		}
 		if most != cgroup.Unlimited {
 			room = min(room, most.Sub(lim.Max))
@@ -315,7 +311,7 @@ func throttle(l *level, lim cgroup.Limits) event.Limit {
 		Used: l.mem.Charged, UsedMax: l.mem.Charged, Limit: lim.High,
 		Charged: l.mem.Charged, WorkingSet: l.mem.WorkingSet,
 		Enforcer: throttler, Level: l.Dir,
-		UsedSource: l.UsageFile(), LimitSource: l.HighFile(),
+		UsedSource: l.UsageFile(), LimitSource: l.File("memory.high"),
 		Note: "above it the job becomes slow; nothing ends it",
 	}
 }
@@ -338,7 +334,7 @@ func (s *cgroups) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit
 		Charged: top.mem.Charged, WorkingSet: top.mem.WorkingSet,
 		Enforcer: killer, Level: top.Dir,
 		UsedSource:  top.UsageFile() + " and memory.stat",
-		LimitSource: top.StatFile() + ": hierarchical_memory_limit",
+		LimitSource: top.File("memory.stat") + ": hierarchical_memory_limit",
 		Note:        "the level with this limit cannot be seen: used is at least what is shown",
 	}, true
 }
