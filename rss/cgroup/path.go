@@ -338,8 +338,12 @@ type Hierarchy struct {
 	Controllers []string // of v1, with its other super options; none of v2
 }
 
-// Has says that a v1 hierarchy is that of a controller.
-func (h Hierarchy) Has(controller string) bool { return slices.Contains(h.Controllers, controller) }
+// Is says that a line of /proc/PID/cgroup with these controllers, "cpu,cpuacct", is of the
+// hierarchy; one of v2 names none.
+func (h Hierarchy) Is(controllers string) bool {
+	first, _, _ := strings.Cut(controllers, ",")
+	return (first == "") == (h.Version == 2) && (first == "" || slices.Contains(h.Controllers, first))
+}
 
 // Hierarchies lists what cgroup trees are mounted, by mountinfo of our own
 // process; proc and sys stand for /proc and /sys as in [Open]. Of two mounts at one place the later

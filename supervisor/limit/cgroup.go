@@ -32,10 +32,7 @@ type level struct {
 	faultAt  time.Duration
 }
 
-const (
-	killer    = "kernel OOM killer"
-	throttler = "kernel, by slowing allocations down"
-)
+const killer = "kernel OOM killer"
 
 // cgroups are those above Config.PID, and those that processes of the tree have
 // moved to.
@@ -203,14 +200,7 @@ func (s *cgroups) killLimit(l *level, lim cgroup.Limits, now time.Duration) (eve
 	if lim.Max == cgroup.Unlimited && (l.Version == 2 || lim.Swap == cgroup.Unlimited) {
 		return event.Limit{}, false
 	}
-	e := event.Limit{
-		Name: event.LimitCgroup, Scope: l.scope, Accounting: event.AccountingCgroup,
-		Used: l.mem.Unreclaimable, Limit: lim.Max,
-		Charged: l.mem.Charged, WorkingSet: l.mem.WorkingSet,
-		Enforcer: killer, Level: l.Dir,
-		UsedSource:  l.UsageFile() + " and memory.stat",
-		LimitSource: l.MaxFile(),
-	}
+	e := l.charged(event.LimitCgroup, lim.Max, killer, l.MaxFile())
 	swapped, room, from := s.swap(l, lim)
 	switch {
 	case lim.Max == cgroup.Unlimited:
@@ -305,15 +295,21 @@ func (s *cgroups) pressure(l *level, e *event.Limit, now time.Duration) string {
 	return ""
 }
 
-func throttle(l *level, lim cgroup.Limits) event.Limit {
+// charged is a limit on what cannot be reclaimed of a level's charge, as last read.
+func (l *level) charged(name event.LimitName, limit rss.Bytes, enforcer, source string) event.Limit {
 	return event.Limit{
-		Name: event.LimitThrottle, Scope: l.scope, Accounting: event.AccountingCgroup,
-		Used: l.mem.Charged, UsedMax: l.mem.Charged, Limit: lim.High,
+		Name: name, Scope: l.scope, Accounting: event.AccountingCgroup, Level: l.Dir,
+		Used: l.mem.Unreclaimable, UsedMax: l.mem.Unreclaimable, Limit: limit,
 		Charged: l.mem.Charged, WorkingSet: l.mem.WorkingSet,
-		Enforcer: throttler, Level: l.Dir,
-		UsedSource: l.UsageFile(), LimitSource: l.File("memory.high"),
-		Note: "above it the job becomes slow; nothing ends it",
+		Enforcer: enforcer, UsedSource: l.UsageFile() + " and memory.stat", LimitSource: source,
 	}
+}
+
+func throttle(l *level, lim cgroup.Limits) event.Limit {
+	e := l.charged(event.LimitThrottle, lim.High, "kernel, by slowing allocations down", l.File("memory.high"))
+	e.Used, e.UsedMax, e.UsedSource = e.Charged, e.Charged, l.UsageFile()
+	e.Note = "above it the job becomes slow; nothing ends it"
+	return e
 }
 
 // hiddenLimit is a v1 limit above the topmost visible level, which memory.stat shows.
@@ -328,15 +324,9 @@ func (s *cgroups) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit
 	if top.mem.LeastMax == 0 || top.mem.LeastMax >= visible {
 		return event.Limit{}, false
 	}
-	return event.Limit{
-		Name: event.LimitCgroup, Scope: event.ScopeCgroup, Accounting: event.AccountingCgroup,
-		Used: top.mem.Unreclaimable, UsedMax: top.mem.Unreclaimable, Limit: top.mem.LeastMax,
-		Charged: top.mem.Charged, WorkingSet: top.mem.WorkingSet,
-		Enforcer: killer, Level: top.Dir,
-		UsedSource:  top.UsageFile() + " and memory.stat",
-		LimitSource: top.File("memory.stat") + ": hierarchical_memory_limit",
-		Note:        "the level with this limit cannot be seen: used is at least what is shown",
-	}, true
+	e := top.charged(event.LimitCgroup, top.mem.LeastMax, killer, top.File("memory.stat")+": hierarchical_memory_limit")
+	e.Scope, e.Note = event.ScopeCgroup, "the level with this limit cannot be seen: used is at least what is shown"
+	return e, true
 }
 
 // limiting returns the level with the least limit, else the leaf.

@@ -15,15 +15,6 @@ type fastState struct {
 	rss   rss.Bytes   // sum of the tree's RSS in the last full reading
 }
 
-type Fast struct {
-	// Limit is the binding limit of the last full reading, with Used and
-	// UsedMax as of now.
-	Limit event.Limit
-	// Exact says that Used is as good as a full reading's; else it is the last
-	// one moved by what one counter grew, and UsedMax bounds it.
-	Exact bool
-}
-
 const (
 	// statPause is the least time between two readings of memory.stat for no
 	// other reason than that usage is at the limit: 20 a second.
@@ -48,63 +39,58 @@ func (l *level) statEvery() time.Duration {
 // is called for. While usage is at the limit, where memory can turn
 // unreclaimable without usage growing, it is read 20 times a second at most,
 // and where a reading is expensive for no more than 2 % of a core.
-func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {
-	f := Fast{Limit: s.fast.limit}
+//
+// Of a cgroup Used is as good as a full reading's where it equals UsedMax; else it is the last one moved by
+// what one counter grew, and UsedMax bounds it.
+func (s *Set) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (l event.Limit, ok bool) {
+	l = s.fast.limit
 	switch {
-	case f.Limit.Name == "":
-		return f, false
+	case l.Name == "":
+		return l, false
 	case s.fast.level != nil:
-		return s.fastCgroup(f, now, threshold)
-	case f.Limit.Name == event.LimitNode:
+		return s.fastCgroup(l, now, threshold)
+	case l.Name == event.LimitNode:
 		m, err := s.meminfo.Read()
 		if err != nil {
-			return f, false
+			return l, false
 		}
-		f.Limit.Used = m.Used()
-		f.Limit.UsedMax, f.Exact = f.Limit.Used, true
-		return f, true
-	case sum == nil || f.Limit.Accounting == event.AccountingVirtual:
-		return f, false
+		l.Used, l.UsedMax = m.Used(), m.Used()
+		return l, true
+	case sum == nil || l.Accounting == event.AccountingVirtual:
+		return l, false
 	}
 	n, err := sum()
 	if err != nil {
-		return f, false
+		return l, false
 	}
 	grown, shrunk := n.Sub(s.fast.rss), s.fast.rss.Sub(n)
-	switch f.Limit.Accounting {
+	switch l.Accounting {
 	case event.AccountingRSS, event.AccountingCgroup:
 		// What slurmstepd sums of its tasks' cgroups is too many files for a fast
 		// tick; a full look follows where this comes near.
-		f.Limit.Used = (f.Limit.Used + grown).Sub(shrunk)
-		f.Limit.UsedMax = f.Limit.Used
+		l.Used = (l.Used + grown).Sub(shrunk)
+		l.UsedMax = l.Used
 	default:
 		// What was dropped may have been shared and so not counted.
-		f.Limit.Used = f.Limit.Used.Sub(shrunk)
-		f.Limit.UsedMax += grown
+		l.Used = l.Used.Sub(shrunk)
+		l.UsedMax += grown
 	}
-	return f, true
+	return l, true
 }
 
-func (s *Set) fastCgroup(f Fast, now time.Duration, threshold rss.Bytes) (Fast, bool) {
+func (s *Set) fastCgroup(e event.Limit, now time.Duration, threshold rss.Bytes) (event.Limit, bool) {
 	l := s.fast.level
 	usage, err := l.Usage()
 	if err != nil {
-		return f, false
+		return e, false
 	}
-	estimate := usage.Sub(l.mem.Reclaimable) + s.fast.extra
+	e.Charged, e.Used, e.UsedMax = usage, usage.Sub(l.mem.Reclaimable)+s.fast.extra, usage+s.fast.extra
 	atLimit := usage.Of(l.last.Max) >= full
-	if (estimate >= threshold || atLimit && now-l.statAt >= l.statEvery()) && s.readMemory(l, now) {
-		usage, estimate = l.mem.Charged, l.mem.Unreclaimable+s.fast.extra
-		f.Exact = true
+	if (e.Used >= threshold || atLimit && now-l.statAt >= l.statEvery()) && s.readMemory(l, now) {
+		e.Used = l.mem.Unreclaimable + s.fast.extra
+		e.UsedMax, e.Charged, e.WorkingSet = e.Used, l.mem.Charged, l.mem.WorkingSet
 	}
-	f.Limit.Charged = usage
-	f.Limit.Used = estimate
-	f.Limit.UsedMax = usage + s.fast.extra
-	if f.Exact {
-		f.Limit.WorkingSet = l.mem.WorkingSet
-		f.Limit.UsedMax = estimate
-	}
-	return f, true
+	return e, true
 }
 
 func (s *Set) remember(sample *rss.Sample, binding event.Limit) {

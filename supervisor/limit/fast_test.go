@@ -34,22 +34,22 @@ func TestFastCgroup(t *testing.T) {
 		set(base.Charged + 20*rss.MiB)
 		now += 2 * time.Millisecond
 		f, ok := s.set.Fast(now, threshold, nil)
-		if !ok || f.Exact || f.Limit.Used != base.Used+20*rss.MiB || f.Limit.UsedMax != base.Charged+20*rss.MiB {
+		if !ok || f.Used == f.UsedMax || f.Used != base.Used+20*rss.MiB || f.UsedMax != base.Charged+20*rss.MiB {
 			t.Errorf("%v: %+v", ok, f)
 		}
 	})
 	t.Run("above the threshold memory.stat is read at once", func(t *testing.T) {
 		set(base.Charged + 60*rss.MiB)
 		f, ok := s.set.Fast(now, threshold, nil)
-		if !ok || !f.Exact || f.Limit.Used != base.Used+50*rss.MiB || f.Limit.UsedMax != f.Limit.Used {
-			t.Errorf("%v: used %v, base %v, %+v", ok, f.Limit.Used, base.Used, f)
+		if !ok || f.Used != f.UsedMax || f.Used != base.Used+50*rss.MiB || f.UsedMax != f.Used {
+			t.Errorf("%v: used %v, base %v, %+v", ok, f.Used, base.Used, f)
 		}
 	})
 	t.Run("at the limit not twice within 50 ms", func(t *testing.T) {
 		set(base.Limit)
 		now += 10 * time.Millisecond
 		f, ok := s.set.Fast(now, 2*base.Limit, nil)
-		if !ok || f.Exact {
+		if !ok || f.Used == f.UsedMax {
 			t.Errorf("%v: %+v", ok, f)
 		}
 	})
@@ -58,7 +58,7 @@ func TestFastCgroup(t *testing.T) {
 		cached(440401920, 1048576)
 		now += 100 * time.Millisecond
 		f, ok := s.set.Fast(now, base.Limit, nil)
-		if !ok || !f.Exact || f.Limit.Ratio() < 0.9 {
+		if !ok || f.Used != f.UsedMax || f.Ratio() < 0.9 {
 			t.Errorf("%v: %+v", ok, f)
 		}
 	})
@@ -86,7 +86,7 @@ func TestFastSums(t *testing.T) {
 			sample := s.sample()
 			base := s.set.Read(sample)[0]
 			sum := total(sample.Procs)
-			at := func(n rss.Bytes) limit.Fast {
+			at := func(n rss.Bytes) event.Limit {
 				f, ok := s.set.Fast(time.Second, 0, func() (rss.Bytes, error) { return n, nil })
 				if !ok {
 					t.Fatal("no reading")
@@ -95,10 +95,10 @@ func TestFastSums(t *testing.T) {
 			}
 			mib := func(a, b rss.Bytes) int { return (int(a) - int(b)) / int(rss.MiB) }
 			f := at(sum + 10*rss.MiB)
-			if g, m := mib(f.Limit.Used, base.Used), mib(f.Limit.UsedMax, base.UsedMax); g != c.grown || m != c.grownMax {
+			if g, m := mib(f.Used, base.Used), mib(f.UsedMax, base.UsedMax); g != c.grown || m != c.grownMax {
 				t.Errorf("grown by %d to %d MiB", g, m)
 			}
-			if g := mib(at(sum-10*rss.MiB).Limit.Used, base.Used); g != c.shrunk {
+			if g := mib(at(sum-10*rss.MiB).Used, base.Used); g != c.shrunk {
 				t.Errorf("shrunk by %d MiB", g)
 			}
 			if _, ok := s.set.Fast(0, 0, func() (rss.Bytes, error) { return 0, errors.New("no") }); ok {
@@ -125,7 +125,7 @@ func TestFastTasks(t *testing.T) {
 	}
 	grown := total(sample.Procs) + 10*rss.MiB
 	f, ok := s.set.Fast(time.Second, 0, func() (rss.Bytes, error) { return grown, nil })
-	if !ok || f.Exact || f.Limit.Used != base.Used+10*rss.MiB {
+	if !ok || f.Used != base.Used+10*rss.MiB {
 		t.Errorf("%v: %+v, was %v", ok, f, base.Used)
 	}
 }
@@ -136,7 +136,7 @@ func TestFastNode(t *testing.T) {
 	base := s.read()[0]
 	fs.Write("proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemAvailable: 1024 kB\n", base.Limit/rss.KiB))
 	f, ok := s.set.Fast(0, 0, nil)
-	if !ok || !f.Exact || f.Limit.Name != event.LimitNode || f.Limit.Used != base.Limit-rss.MiB {
+	if !ok || f.Used != f.UsedMax || f.Name != event.LimitNode || f.Used != base.Limit-rss.MiB {
 		t.Errorf("%v: %+v", ok, f)
 	}
 	fs.Write("proc/meminfo", "")

@@ -74,13 +74,9 @@ func (s *step) findJobSum() {
 		return
 	}
 	for p := range slurm.StepsOfCgroup(b) {
-		first, _, _ := strings.Cut(p.Controllers, ",")
+		own := "step_" + p.Step
 		for _, h := range all {
-			if (first == "") != (h.Version == 2) || first != "" && !h.Has(first) {
-				continue
-			}
-			own := "step_" + p.Step
-			if dir := filepath.Join(h.Dir, p.Dir); isDir(filepath.Join(dir, own)) {
+			if dir := filepath.Join(h.Dir, p.Dir); h.Is(p.Controllers) && isDir(filepath.Join(dir, own)) {
 				s.sum = jobSum{dir: dir, version: h.Version, own: own}
 				return
 			}

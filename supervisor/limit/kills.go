@@ -42,24 +42,11 @@ func (s *cgroups) closeKills(l *cgroup.Level) {
 	}
 }
 
-// Kills is what has happened at one level since the set was made.
-type Kills struct {
-	Level string
-	Scope event.Scope
-	// Leaf says that processes of the tree are in this directory, not below it.
-	Leaf bool
-	// OOMKill counts processes that the kernel's OOM killer ended. Read it as
-	// "rose" or "did not": a group kill counts some twice, and on v1 kills in
-	// directories that are gone are lost.
-	OOMKill uint64
-	// High counts allocations slowed down above memory.high.
-	High uint64
-}
-
 // OOMKills returns what the OOM killer has done at every level that has a
-// limit, and at the leaf, since the set was made.
-func (s *cgroups) OOMKills() []Kills {
-	var out []Kills
+// limit, and at the leaf, since the set was made. Read it as "rose" or "did not": a group kill
+// counts some processes twice, and on v1 kills in directories that are gone are lost.
+func (s *cgroups) OOMKills() []event.KernelKills {
+	var out []event.KernelKills
 	for _, k := range s.kills {
 		e, err := k.events()
 		if err != nil && (ended(k.level, err) || s.hasMoved(k.level)) {
@@ -69,9 +56,8 @@ func (s *cgroups) OOMKills() []Kills {
 			s.warn("cgroup", "%v", err)
 			continue
 		}
-		out = append(out, Kills{
-			Level: k.level.Dir, Scope: event.ScopeOfCgroup(k.level.Name), Leaf: k.leaf,
-			OOMKill: less(e.OOMKill, k.was.OOMKill), High: less(e.High, k.was.High),
+		out = append(out, event.KernelKills{
+			Level: k.level.Dir, Scope: event.ScopeOfCgroup(k.level.Name), Leaf: k.leaf, Kills: less(e.OOMKill, k.was.OOMKill),
 		})
 	}
 	return out
@@ -84,22 +70,12 @@ func (k *killCount) events() (cgroup.Events, error) {
 	return k.level.Events()
 }
 
-func less(now, was uint64) uint64 {
-	if now < was {
-		return 0
-	}
-	return now - was
-}
+func less(now, was uint64) uint64 { return max(now, was) - was }
 
 // ByKernel is where the kernel's OOM killer struck, the innermost level
 // first.
-func ByKernel(levels []Kills) []event.KernelKills {
-	var all []event.KernelKills
-	for _, k := range levels {
-		if k.OOMKill > 0 {
-			all = append(all, event.KernelKills{Level: k.Level, Scope: k.Scope, Kills: k.OOMKill, Leaf: k.Leaf})
-		}
-	}
+func ByKernel(levels []event.KernelKills) []event.KernelKills {
+	all := slices.DeleteFunc(slices.Clone(levels), func(k event.KernelKills) bool { return k.Kills == 0 })
 	slices.SortStableFunc(all, func(a, b event.KernelKills) int {
 		return cmp.Or(cmp.Compare(len(b.Level), len(a.Level)), cmp.Compare(a.Level, b.Level))
 	})
@@ -115,12 +91,12 @@ func Slowed(levels []Kills) (n uint64) {
 }
 
 // OwnKills is how many processes of the job the kernel's OOM killer ended at least.
-func OwnKills(levels []Kills) (kills uint64) {
+func OwnKills(levels []event.KernelKills) (kills uint64) {
 	for _, k := range levels {
 		// A level's count includes the levels below it on cgroup v2: above the
 		// job they are others', whose processes are none of its own.
 		if k.Leaf || k.Scope != event.ScopeCgroup {
-			kills = max(kills, k.OOMKill)
+			kills = max(kills, k.Kills)
 		}
 	}
 	return kills

@@ -172,7 +172,7 @@ func TestOOMKills(t *testing.T) {
 		t.Fatalf("levels %+v", kills)
 	}
 	for _, k := range kills {
-		if k.OOMKill != 2 {
+		if k.Kills != 2 {
 			t.Errorf("%+v", k)
 		}
 	}
@@ -350,19 +350,14 @@ func names(limits []event.Limit) string {
 
 func get(t *testing.T, limits []event.Limit, name event.LimitName) event.Limit {
 	t.Helper()
-	for _, l := range limits {
-		if l.Name == name {
-			return l
-		}
-	}
-	t.Fatalf("no %s among %s", name, names(limits))
-	return event.Limit{}
+	return scoped(t, limits, name, "")
 }
 
+// scoped returns the first limit of that name, and of the scope where one is given.
 func scoped(t *testing.T, limits []event.Limit, name event.LimitName, scope event.Scope) event.Limit {
 	t.Helper()
 	for _, l := range limits {
-		if l.Name == name && l.Scope == scope {
+		if l.Name == name && (scope == "" || l.Scope == scope) {
 			return l
 		}
 	}

@@ -114,7 +114,7 @@ func (u *Union) Read(sample *rss.Sample) []event.Limit {
 }
 
 // Fast is [Set.Fast] of the part that has the binding limit.
-func (u *Union) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (Fast, bool) {
+func (u *Union) Fast(now time.Duration, threshold rss.Bytes, sum func() (rss.Bytes, error)) (event.Limit, bool) {
 	return u.parts[u.binding].Fast(now, threshold, sum)
 }
 
@@ -145,12 +145,12 @@ func (u *Union) Warnings() (all []Warning) {
 }
 
 // OOMKills is [Set.OOMKills] of all parts, each level once.
-func (u *Union) OOMKills() (all []Kills) {
+func (u *Union) OOMKills() (all []event.KernelKills) {
 	for _, p := range u.parts {
 		for _, k := range p.OOMKills() {
-			if i := slices.IndexFunc(all, func(o Kills) bool { return o.Level == k.Level }); i < 0 {
+			if i := slices.IndexFunc(all, func(o event.KernelKills) bool { return o.Level == k.Level }); i < 0 {
 				all = append(all, k)
-			} else if all[i].OOMKill < k.OOMKill { // counted from later on
+			} else if all[i].Kills < k.Kills { // counted from later on
 				all[i] = k
 			}
 		}

@@ -98,7 +98,7 @@ func TestUnionOfSteps(t *testing.T) {
 
 	// The fast tick looks at the binding limit, which is step 0's.
 	fast, ok := u.Fast(1, 150*rss.MiB, func() (rss.Bytes, error) { return total(sample.Procs) + 4*rss.MiB, nil })
-	if !ok || fast.Limit.Level != "7.0" || fast.Limit.Used != 149*rss.MiB {
+	if !ok || fast.Level != "7.0" || fast.Used != 149*rss.MiB {
 		t.Errorf("fast %+v, %v", fast, ok)
 	}
 
@@ -144,14 +144,14 @@ func TestUnionOfCgroups(t *testing.T) {
 	if l := limits[0]; !strings.HasSuffix(l.Level, "step_0") || !l.Binding || l.Limit != 250*rss.MiB {
 		t.Errorf("binding %+v", l)
 	}
-	if fast, ok := u.Fast(1, rss.GiB, nil); !ok || !strings.HasSuffix(fast.Limit.Level, "step_0") {
+	if fast, ok := u.Fast(1, rss.GiB, nil); !ok || !strings.HasSuffix(fast.Level, "step_0") {
 		t.Errorf("fast %+v, %v", fast, ok)
 	}
 	fs.Replace(job+"step_0/memory.oom_control", "oom_kill 0", "oom_kill 2")
 	seen := map[string]bool{}
 	for _, k := range u.OOMKills() {
-		if seen[k.Level] || (k.OOMKill > 0) == strings.Contains(k.Level, "step_batch") {
-			t.Errorf("%d kills at %s", k.OOMKill, k.Level)
+		if seen[k.Level] || (k.Kills > 0) == strings.Contains(k.Level, "step_batch") {
+			t.Errorf("%d kills at %s", k.Kills, k.Level)
 		}
 		if k.Leaf != (strings.HasSuffix(k.Level, "step_0") || strings.HasSuffix(k.Level, "task_0")) {
 			t.Errorf("%s is a leaf: %v", k.Level, k.Leaf)

@@ -82,11 +82,7 @@ func (s *Set) readUser(sample *rss.Sample) []event.Limit {
 		if u.level.tick != s.tick && !s.readMemory(u.level, sample.Mono) {
 			return nil
 		}
-		e.Scope, e.Level = u.level.scope, u.level.Dir
-		e.Used, e.Charged, e.WorkingSet = u.level.mem.Unreclaimable, u.level.mem.Charged, u.level.mem.WorkingSet
-		e.UsedMax = e.Used
-		e.UsedSource = u.level.UsageFile() + " and memory.stat"
-		return []event.Limit{e}
+		return []event.Limit{u.level.charged(e.Name, e.Limit, e.Enforcer, e.LimitSource)}
 	}
 	var sum total
 	for i := range sample.Procs {

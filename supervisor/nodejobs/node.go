@@ -102,7 +102,7 @@ func (n *Node) find() error {
 	}
 	for _, c := range controllers {
 		for _, h := range all {
-			if h.Version == 1 && h.Has(c) {
+			if h.Is(c) {
 				n.trees = append(n.trees, &tree{1, c, &dir{path: h.Dir, name: h.Dir, kind: kindMount}, ofKernel(h.Dir)})
 			}
 		}

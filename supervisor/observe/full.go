@@ -53,10 +53,10 @@ func (o *Observer) Full(now time.Duration, last *view.View) (v *view.View, news 
 // next, from which on it is judged again, or could not be read.
 func (o *Observer) Fast(now time.Duration, last *view.View, next rss.Bytes) (v *view.View, full bool) {
 	fast, ok := o.Limits.Fast(now, next, o.Pop.SumRSS)
-	if !ok || fast.Limit.ID() != last.Limits[last.Watched].ID() {
+	if !ok || fast.ID() != last.Limits[last.Watched].ID() {
 		return last, true
 	}
-	return last.Fast(now, &fast.Limit), view.Growing(&fast.Limit) >= next
+	return last.Fast(now, &fast), view.Growing(&fast) >= next
 }
 
 // population reads the tree and what counts beside it.

@@ -100,19 +100,11 @@ func (v *viewer) dirs(p slurm.CgroupStep) iter.Seq[string] {
 			return
 		}
 		for _, h := range all {
-			if p.Controllers == "" && h.Version != 2 || p.Controllers != "" && !h.Has(firstOfList(p.Controllers)) {
-				continue
-			}
-			if !yield(filepath.Join(h.Dir, p.Dir)) {
+			if h.Is(p.Controllers) && !yield(filepath.Join(h.Dir, p.Dir)) {
 				return
 			}
 		}
 	}
-}
-
-func firstOfList(list string) string {
-	first, _, _ := strings.Cut(list, ",")
-	return first
 }
 
 // stepd is a slurmstepd.
