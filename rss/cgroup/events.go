@@ -26,6 +26,8 @@ type Events struct {
 	// Hit counts how often the charge met the limit: memory.failcnt of v1, max
 	// of v2's memory.events. Page cache alone makes it rise; harmless.
 	Hit uint64
+	// High counts allocations slowed down above memory.high, v2 only.
+	High uint64
 }
 
 // Events reads the counters. On v1, and on v2 before Linux 5.2, it reads one file for
@@ -116,6 +118,8 @@ func parseEvents(b []byte) (Events, error) {
 			e.OOMKill = n
 		case "max":
 			e.Hit = n
+		case "high":
+			e.High = n
 		}
 	}
 	if !found {

@@ -42,11 +42,17 @@ func (s *cgroups) closeKills(l *cgroup.Level) {
 	}
 }
 
+// Kills is what has happened at one level since the set was made.
+type Kills struct {
+	event.KernelKills        // 0 kills, too
+	High              uint64 // allocations slowed down above memory.high
+}
+
 // OOMKills returns what the OOM killer has done at every level that has a
 // limit, and at the leaf, since the set was made. Read it as "rose" or "did not": a group kill
 // counts some processes twice, and on v1 kills in directories that are gone are lost.
-func (s *cgroups) OOMKills() []event.KernelKills {
-	var out []event.KernelKills
+func (s *cgroups) OOMKills() []Kills {
+	var out []Kills
 	for _, k := range s.kills {
 		e, err := k.events()
 		if err != nil && (ended(k.level, err) || s.hasMoved(k.level)) {
@@ -56,9 +62,9 @@ func (s *cgroups) OOMKills() []event.KernelKills {
 			s.warn("cgroup", "%v", err)
 			continue
 		}
-		out = append(out, event.KernelKills{
+		out = append(out, Kills{event.KernelKills{
 			Level: k.level.Dir, Scope: event.ScopeOfCgroup(k.level.Name), Leaf: k.leaf, Kills: less(e.OOMKill, k.was.OOMKill),
-		})
+		}, less(e.High, k.was.High)})
 	}
 	return out
 }
@@ -74,8 +80,12 @@ func less(now, was uint64) uint64 { return max(now, was) - was }
 
 // ByKernel is where the kernel's OOM killer struck, the innermost level
 // first.
-func ByKernel(levels []event.KernelKills) []event.KernelKills {
-	all := slices.DeleteFunc(slices.Clone(levels), func(k event.KernelKills) bool { return k.Kills == 0 })
+func ByKernel(levels []Kills) (all []event.KernelKills) {
+	for _, k := range levels {
+		if k.Kills > 0 {
+			all = append(all, k.KernelKills)
+		}
+	}
 	slices.SortStableFunc(all, func(a, b event.KernelKills) int {
 		return cmp.Or(cmp.Compare(len(b.Level), len(a.Level)), cmp.Compare(a.Level, b.Level))
 	})
@@ -91,7 +101,7 @@ func Slowed(levels []Kills) (n uint64) {
 }
 
 // OwnKills is how many processes of the job the kernel's OOM killer ended at least.
-func OwnKills(levels []event.KernelKills) (kills uint64) {
+func OwnKills(levels []Kills) (kills uint64) {
 	for _, k := range levels {
 		// A level's count includes the levels below it on cgroup v2: above the
 		// job they are others', whose processes are none of its own.

@@ -145,10 +145,10 @@ func (u *Union) Warnings() (all []Warning) {
 }
 
 // OOMKills is [Set.OOMKills] of all parts, each level once.
-func (u *Union) OOMKills() (all []event.KernelKills) {
+func (u *Union) OOMKills() (all []Kills) {
 	for _, p := range u.parts {
 		for _, k := range p.OOMKills() {
-			if i := slices.IndexFunc(all, func(o event.KernelKills) bool { return o.Level == k.Level }); i < 0 {
+			if i := slices.IndexFunc(all, func(o Kills) bool { return o.Level == k.Level }); i < 0 {
 				all = append(all, k)
 			} else if all[i].Kills < k.Kills { // counted from later on
 				all[i] = k

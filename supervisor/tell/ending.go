@@ -24,9 +24,9 @@ type Ending struct {
 	InJob        bool
 	Requeued     *Requeued // nil where the job is not in the queue again
 	Left         []event.Left
-	Limits       []event.Limit       // as read last
-	Read, Now    time.Duration       // when that was, and now
-	Kills        []event.KernelKills // by the kernel, and those of the whole node
+	Limits       []event.Limit // as read last
+	Read, Now    time.Duration // when that was, and now
+	Kills        []limit.Kills // by the kernel, and those of the whole node
 	NodeKills    uint64
 	Findings     []event.Diagnosis // the weightiest first
 	Rank         int               // ours among those that go on or followed, -1 where we are alone

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/view"
@@ -48,7 +49,7 @@ type Readers struct {
 	Counts  func(rss.ProcID) (maps, fds int)
 	Pace    func(*event.Limit) float64 // see [Summary.Peak]
 	Outside func(*event.Limit, *rss.Sample) rss.Bytes
-	Kills   func() []event.KernelKills
+	Kills   func() []limit.Kills
 	Costs   func() ([]event.Cost, error) // what the holder and the watcher cost
 }
 

@@ -76,7 +76,7 @@ func (x *Textfile) due(now time.Duration, decided bool) bool {
 }
 
 // Metrics returns the metrics. kills are the kernel's, costs what our processes cost.
-func (x *Textfile) Metrics(l *Look, kills []event.KernelKills, costs []event.Cost) *metrics.Set {
+func (x *Textfile) Metrics(l *Look, kills []limit.Kills, costs []event.Cost) *metrics.Set {
 	s := metrics.NewSet()
 	s.Limits(x.place, l.View.Limits)
 	s.Processes(x.place, l.View.Sample.Procs)
@@ -132,7 +132,7 @@ func (x *Textfile) Removed() <-chan struct{} {
 }
 
 // look has the file hold what a look has, where that is due or something was decided.
-func (x *Textfile) look(l *Look, decided bool, kills func() []event.KernelKills, costs func(time.Duration) []event.Cost) {
+func (x *Textfile) look(l *Look, decided bool, kills func() []limit.Kills, costs func(time.Duration) []event.Cost) {
 	if x.file == nil {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
 )
 
 // TestTextfileNews: each change is reported, even for the same reason as before.
@@ -39,7 +40,7 @@ func TestTextfileNews(t *testing.T) {
 func TestTextfileDue(t *testing.T) {
 	s := newStand(t)
 	made := 0
-	kills := func() []event.KernelKills { made++; return nil }
+	kills := func() []limit.Kills { made++; return nil }
 	costs := func(time.Duration) []event.Cost { return nil }
 	s.Textfile.look(looked(0), true, kills, costs)
 	if made != 0 {
