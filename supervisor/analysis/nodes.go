@@ -21,7 +21,6 @@ func (j *MultiNode) fill(looks []*RunScan, cases []*Case, best *Case, said *Slur
 		*j = MultiNode{} // one run of one rank
 		return nil
 	}
-	j.Clock = clock(looks, said, last)
 	j.Binding = bindingOf(looks, best, last, zone)
 	j.Told = len(j.Attempts) > 0 || j.Unrecorded > 0 || slices.ContainsFunc(looks, func(k *RunScan) bool { return k.Ranks.led })
 	return ends

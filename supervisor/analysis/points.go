@@ -1,8 +1,10 @@
 package analysis
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -155,7 +157,7 @@ func (f *folding) level(bands, limits []int, offset time.Duration, budget int) *
 			kept, l.Sum = append(kept, p.row), append(l.Sum, p.sum)
 		}
 		l.Bands, l.Limits = columns(kept, bands, bandColumns), columns(kept, limits, limitColumns)
-		if len(f.points) < 512 || len(AppendLevel(nil, l)) <= budget {
+		if asJSON, err := json.Marshal(l); len(f.points) < 512 || err != nil || len(asJSON) <= budget {
 			return l
 		}
 		f.halve()
@@ -163,11 +165,11 @@ func (f *folding) level(bands, limits []int, offset time.Duration, budget int) *
 }
 
 // columns are n columns from each of some places of rows on.
-func columns(rows [][]int64, from []int, n int) (all [][][]int64) {
+func columns(rows [][]int64, from []int, n int) (all [][]Column) {
 	for _, at := range from {
-		table := make([][]int64, n)
+		table := make([]Column, n)
 		for c := range table {
-			table[c] = make([]int64, len(rows))
+			table[c] = make(Column, len(rows))
 			for k, row := range rows {
 				table[c][k] = row[at+c]
 			}
@@ -177,91 +179,66 @@ func columns(rows [][]int64, from []int, n int) (all [][][]int64) {
 	return all
 }
 
-// AppendLevel puts the JSON of a level: the points of a page are made few enough for it.
-func AppendLevel(b []byte, l *Level) []byte {
-	b = append(b, `{"from":`...)
-	b = strconv.AppendInt(b, l.From.Milliseconds(), 10)
-	b = append(b, `,"step":`...)
-	b = strconv.AppendInt(b, l.Step.Milliseconds(), 10)
-	b = append(b, `,"stretches":[`...)
-	for i, s := range l.Stretches {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(s.First), 10)
-		b = append(b, ',')
-		b = strconv.AppendInt(b, int64(s.Count), 10)
+// MarshalJSON writes a level as the script of a page reads it. The points of a page are made
+// few enough for it.
+func (l Level) MarshalJSON() ([]byte, error) {
+	type columns map[string]Column
+	out := struct {
+		From      int64     `json:"from"`
+		Step      int64     `json:"step"`
+		Stretches []int     `json:"stretches"`
+		Bands     []columns `json:"bands"`
+		Limits    []columns `json:"limits"`
+	}{l.From.Milliseconds(), l.Step.Milliseconds(), []int{}, []columns{}, []columns{}}
+	for _, s := range l.Stretches {
+		out.Stretches = append(out.Stretches, s.First, s.Count)
 	}
-	b = append(b, `],"bands":[`...)
-	for i, x := range l.Bands {
-		b = appendTable(b, i, []string{"anon", "file", "shmem", "count"}, x)
+	for _, x := range l.Bands {
+		out.Bands = append(out.Bands, columns{"anon": x[Anon], "file": x[File], "shmem": x[Shmem], "count": x[Count]})
 	}
-	b = append(b, `],"limits":[`...)
-	for i, x := range l.Limits {
-		b = appendTable(b, i, []string{"used", "low", "most", "charged", "working", "size"},
-			[][]int64{x[Used], below(x[Used], x[Low]), below(x[Most], x[Used]), x[Charged], x[Working], x[Size]})
+	for _, x := range l.Limits {
+		out.Limits = append(out.Limits, columns{
+			"used": x[Used], "low": below(x[Used], x[Low]), "most": below(x[Most], x[Used]), "charged": x[Charged], "working": x[Working], "size": x[Size],
+		})
 	}
-	return append(b, "]}"...)
+	return json.Marshal(out)
 }
 
 // below returns by how much low is below high. Low and the upper bound are told
 // that way: mostly they are what "used" is, and nothing but that repeats.
-func below(high, low []int64) []int64 {
-	out := make([]int64, len(high))
+func below(high, low Column) Column {
+	out := make(Column, len(high))
 	for i := range high {
 		out[i] = max(0, high[i]-low[i])
 	}
 	return out
 }
 
-// appendTable puts named columns.
-func appendTable(b []byte, i int, names []string, columns [][]int64) []byte {
-	if i > 0 {
-		b = append(b, ',')
-	}
-	b = append(b, '{')
-	for k, name := range names {
-		if k > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		b = append(b, name...)
-		b = append(b, `":`...)
-		b = AppendColumn(b, columns[k], name != "count")
-	}
-	return append(b, '}')
-}
+// Column is a column of a level or trace. Its JSON begins with its unit, the largest that
+// still tells 65,000 steps: three digits are shown. What follows is the difference of each
+// value from the one before it; null and a number stand for so many values that do not differ.
+type Column []int64
 
-// AppendColumn puts one column. Where it is coarse, as sizes are, its unit is the
-// largest that still tells 65,000 steps: three digits are shown.
-func AppendColumn(b []byte, column []int64, coarse bool) []byte {
-	b = append(b, '[')
-	unit := int64(1)
-	if coarse {
-		top := int64(0)
-		for _, v := range column {
-			top = max(top, v)
-		}
-		for top/unit > 1<<17 {
-			unit *= 2
-		}
+// MarshalJSON writes it.
+func (c Column) MarshalJSON() ([]byte, error) {
+	top, unit := int64(0), int64(1)
+	for _, v := range c {
+		top = max(top, v)
 	}
-	b = strconv.AppendInt(b, unit, 10) // first the unit
+	for top/unit > 1<<17 {
+		unit *= 2
+	}
+	b := strconv.AppendInt([]byte{'['}, unit, 10)
 	last, same := int64(0), 0
 	flush := func() {
-		switch {
-		case same == 0:
-		case same < 4:
-			for range same {
-				b = append(b, ",0"...)
-			}
-		default:
-			b = append(b, ",null,"...)
-			b = strconv.AppendInt(b, int64(same), 10)
+		if same < 4 {
+			b = append(b, strings.Repeat(",0", same)...)
+		} else {
+			b = strconv.AppendInt(append(b, ",null,"...), int64(same), 10)
 		}
 		same = 0
 	}
-	for _, v := range column {
+	for _, v := range c {
 		if v >= 0 {
 			v = (v + unit/2) / unit
 		}
@@ -270,10 +247,9 @@ func AppendColumn(b []byte, column []int64, coarse bool) []byte {
 			continue
 		}
 		flush()
-		b = append(b, ',')
-		b = strconv.AppendInt(b, v-last, 10)
+		b = strconv.AppendInt(append(b, ','), v-last, 10)
 		last = v
 	}
 	flush()
-	return append(b, ']')
+	return append(b, ']'), nil
 }

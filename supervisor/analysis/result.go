@@ -137,8 +137,6 @@ type AdviceLine struct {
 // several ranks, nodes or attempts. In JSON its fields are beside the others of
 // [Result], and none is there for one run of one rank.
 type MultiNode struct {
-	// Clock says what the times of several runs are worth beside each other.
-	Clock *Clock `json:"clock,omitempty"`
 	// Binding is the limit that decided how the job ended, else the one that came
 	// nearest in the last attempt; nil where no limit on memory was read.
 	Binding *Binding `json:"binding,omitempty"`
@@ -264,24 +262,6 @@ func (r *Rank) Most() uint64 {
 		return 0
 	}
 	return uint64(*r.Peak)
-}
-
-// Clock is what the times of several nodes are worth beside each other.
-type Clock struct {
-	// Basis is "monotonic" where all runs were of one boot of one node and tell
-	// CLOCK_MONOTONIC, else "wall": each node's own time of day.
-	Basis string `json:"basis"`
-	// Spread is how far apart, in seconds, the first runs of one step on its nodes
-	// began, each by its own clock; nil where no step had two nodes. srun starts a
-	// step's tasks at nearly one moment: by about so much the clocks differ at most,
-	// unless a task began late.
-	Spread *float64 `json:"start_spread_s,omitempty"`
-	// Behind are nodes on which a run began before Slurm began the job, and by how
-	// many seconds: their clock is behind that of slurmctld by that much at least.
-	Behind map[string]float64 `json:"behind_s,omitempty"`
-	Note   string             `json:"note"`
-
-	Nodes int `json:"-"` // how many
 }
 
 // LeadChange is one time at which another rank's watcher began to record a node.

@@ -124,9 +124,9 @@ type Level struct {
 	// Stretches are the points that there are: where nothing was sampled for
 	// long, there are none.
 	Stretches []Segment
-	Sum       []int64     // of all bands, a value each point
-	Bands     [][][]int64 // by RunSeries.Roles, then by column
-	Limits    [][][]int64 // by RunSeries.Limits, then by column
+	Sum       []int64    // of all bands, a value each point
+	Bands     [][]Column // by RunSeries.Roles, then by column
+	Limits    [][]Column // by RunSeries.Limits, then by column
 }
 
 // Segment is a number of points one after the other.
@@ -138,7 +138,7 @@ type Trace struct {
 	Proc record.Proc
 	From time.Duration
 	Step time.Duration
-	RSS  []int64 // KiB, -1 where it was not there
+	RSS  Column // KiB, -1 where it was not there
 	Peak rss.Bytes
 	// PeakAt is when, and Anon, File and Shmem are the parts of Peak.
 	PeakAt            time.Duration

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -57,8 +58,8 @@ func TestSeriesHalvesToItsBudget(t *testing.T) {
 	scan(r, seen)
 	bands, limits := seen.choose(&RunSeries{})
 	small := fold(&seen.whole, 0, 2*time.Hour, time.Second, time.Minute).level(bands, limits, 0, 40<<10)
-	if n := len(AppendLevel(nil, small)); n > 40<<10 {
-		t.Errorf("%d bytes", n)
+	if asJSON, err := json.Marshal(small); err != nil || len(asJSON) > 40<<10 {
+		t.Errorf("%d bytes, %v", len(asJSON), err)
 	}
 	peak := func(v []int64) (top int64) {
 		for _, x := range v {

@@ -23,7 +23,7 @@ func dots(s *analysis.RunSeries, l *analysis.Level, length time.Duration, n int)
 	if len(l.Sum) == 0 {
 		return nil
 	}
-	var primary [][]int64
+	var primary []analysis.Column
 	if s.Primary >= 0 {
 		primary = l.Limits[s.Primary]
 	}

@@ -38,10 +38,8 @@ func Explain(rep *analysis.Result, now time.Time) {
 	}
 	conclude(rep, now)
 	rep.Notes = append(missingNotes(rep), notes(rep.Scanned, zone)...)
-	if rep.Clock != nil {
-		if rep.Clock.Note = clockNote(rep); rep.Told && rep.Clock.Note != "" {
-			rep.Notes = append(rep.Notes, rep.Clock.Note)
-		}
+	if rep.Told && slices.ContainsFunc(rep.Nodes, func(n analysis.Node) bool { return n.Node != rep.Nodes[0].Node }) {
+		rep.Notes = append(rep.Notes, "times are of each node's own clock, which may differ")
 	}
 	rep.Advice = adviceOf(rep)
 }
@@ -265,33 +263,3 @@ func missingNotes(j *analysis.Result) []string {
 
 // whyMissing is why a node may have none.
 const whyMissing = ": no rsswarden ran there, or for less than a minute without a rule that fired, or what it left lies on that node alone or in a directory that was not looked through"
-
-// clockNote says what times are worth, empty where there is one node and nothing to say.
-func clockNote(rep *analysis.Result) string {
-	c := rep.Clock
-	var parts []string
-	switch {
-	case c.Nodes < 2:
-	case c.Spread == nil:
-		parts = append(parts, "times are of each node's own clock, and nothing in the records tells how far these are apart")
-	case *c.Spread <= closeStart.Seconds():
-		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes within %s by these, so they most likely differ by no more than about that", values.Span(analysis.Seconds(*c.Spread))))
-	default:
-		parts = append(parts, fmt.Sprintf("times are of each node's own clock; a step of this job began on its nodes up to %s apart by these: the clocks differ, or tasks began late, so the order of what happened on two nodes is known no better", values.Span(analysis.Seconds(*c.Spread))))
-	}
-	var names []string
-	for node := range c.Behind {
-		names = append(names, node)
-	}
-	slices.Sort(names)
-	for _, node := range names[:min(len(names), mostNotes)] {
-		parts = append(parts, fmt.Sprintf("on %s rsswarden began %s before Slurm began the job: that clock is behind slurmctld's by as much at least", values.Plain(node), values.Span(analysis.Seconds(c.Behind[node]))))
-	}
-	if n := len(names) - mostNotes; n > 0 {
-		parts = append(parts, "so are those of "+values.Count(n, "more node"))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// closeStart is how far apart tasks of one step start with clocks that agree.
-const closeStart = 2 * time.Second

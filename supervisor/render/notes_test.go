@@ -8,10 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
-	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -67,39 +65,5 @@ func TestNotesOfTheUnreached(t *testing.T) {
 	notes := strings.Join(told([]*record.Run{r}, nil, scenetest.Noon).Notes, "\n")
 	if strings.Count(notes, "did not reach") != 2 || strings.Count(notes, "ptrace: its environment") != 1 {
 		t.Errorf("%s", notes)
-	}
-}
-
-func TestClock(t *testing.T) {
-	set := func(d recordtest.Ranks, start, mono time.Duration) *record.Run {
-		d.Start, d.Mono = d.Start.Add(start), mono
-		return d.Run()
-	}
-	said := saysNodes("n1", "n2")
-	for _, test := range []struct {
-		name   string
-		runs   []*record.Run
-		said   *analysis.SlurmSays
-		basis  string
-		spread float64 // negative for none
-		behind float64 // of n1
-		note   string
-	}{
-		{"together", []*record.Run{set(scenetest.OnNode(1), 0, 0), set(scenetest.OnNode(2), 300*time.Millisecond, 0)}, said, "wall", 0.3, 0, "within 300 ms by these"},
-		{"far apart", []*record.Run{set(scenetest.OnNode(1), 0, 0), set(scenetest.OnNode(2), 40*time.Second, 0)}, said, "wall", 40, 0, "up to 40 s apart by these: the clocks differ, or tasks began late"},
-		{"behind Slurm's", []*record.Run{set(scenetest.OnNode(1), -3*time.Second, 0), set(scenetest.OnNode(2), 0, 0)}, said, "wall", 3, 3, "on n1 rsswarden began 3 s before Slurm began the job"},
-		{"a fraction is no skew", []*record.Run{set(scenetest.OnNode(1), -900*time.Millisecond, 0), set(scenetest.OnNode(2), 0, 0)}, said, "wall", 0.9, 0, "within 900 ms"},
-		{"no step in common", []*record.Run{set(scenetest.OnNode(1), 0, 0), set(recordtest.Ranks{Step: "1", Node: "n2", Count: 1, Start: scenetest.Noon, To: scenetest.Minutes}, 0, 0)}, nil, "wall", -1, 0, "nothing in the records tells"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := told(test.runs, test.said, scenetest.Noon).Clock
-			spread := -1.0
-			if c.Spread != nil {
-				spread = *c.Spread
-			}
-			if c.Basis != test.basis || spread != test.spread || c.Behind["n1"] != test.behind || c.Behind["n2"] != 0 || !strings.Contains(c.Note, test.note) {
-				t.Errorf("%+v", c)
-			}
-		})
 	}
 }

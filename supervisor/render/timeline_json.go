@@ -10,26 +10,22 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// The JSON of a timeline is what the page's script reads. Times are in ms since
-// the timeline's start. A column begins with its unit in KiB; what follows is the
-// difference of each value from the one before it, and null and a number stand
-// for so many values that do not differ. So a day fits, and stays plain text.
-
+// timelineJSON is what the page's script reads. Times are in ms since the timeline's start.
 func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 	type run struct {
-		ID      string          `json:"id"`
-		Name    string          `json:"name"`
-		From    int64           `json:"from"`
-		To      int64           `json:"to"`
-		Journal bool            `json:"journal,omitempty"`
-		Live    bool            `json:"live,omitempty"`
-		Roles   []string        `json:"roles"`
-		Stack   []int           `json:"stack"` // the bands of a stack under no limit
-		Limits  []limitJSON     `json:"limits"`
-		Levels  json.RawMessage `json:"levels"`
-		Marks   []markJSON      `json:"marks"`
-		Trims   trimsJSON       `json:"trims"`
-		Procs   []traceJSON     `json:"procs"`
+		ID      string           `json:"id"`
+		Name    string           `json:"name"`
+		From    int64            `json:"from"`
+		To      int64            `json:"to"`
+		Journal bool             `json:"journal,omitempty"`
+		Live    bool             `json:"live,omitempty"`
+		Roles   []string         `json:"roles"`
+		Stack   []int            `json:"stack"` // the bands of a stack under no limit
+		Limits  []limitJSON      `json:"limits"`
+		Levels  []analysis.Level `json:"levels"`
+		Marks   []markJSON       `json:"marks"`
+		Trims   trimsJSON        `json:"trims"`
+		Procs   []traceJSON      `json:"procs"`
 	}
 	_, zone := t.Start.Zone()
 	out := struct {
@@ -45,7 +41,7 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 	for i := range t.Runs {
 		s := &t.Runs[i]
 		r := run{ID: values.Plain(s.ID), Name: s.Name, From: s.From.Milliseconds(), To: s.To.Milliseconds(), Journal: s.JournalOnly, Live: s.Live,
-			Roles: []string{}, Stack: stackOf(s, -1), Limits: []limitJSON{}, Marks: []markJSON{}, Procs: []traceJSON{}, Trims: trimsOf(s)}
+			Roles: []string{}, Stack: stackOf(s, -1), Limits: []limitJSON{}, Marks: []markJSON{}, Procs: []traceJSON{}, Trims: trimsOf(s), Levels: s.Levels}
 		for _, b := range s.Roles {
 			r.Roles = append(r.Roles, string(b))
 		}
@@ -53,14 +49,6 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 			l := &s.Limits[k]
 			r.Limits = append(r.Limits, limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), values.Plain(l.Enforcer), k == s.Primary, stackOf(s, k)})
 		}
-		levels := []byte{'['}
-		for k := range s.Levels {
-			if k > 0 {
-				levels = append(levels, ',')
-			}
-			levels = analysis.AppendLevel(levels, &s.Levels[k])
-		}
-		r.Levels = append(levels, ']')
 		for k := range s.Marks {
 			m := &s.Marks[k]
 			r.Marks = append(r.Marks, markJSON{m.At.Milliseconds(), m.Kind, values.Plain(string(m.Action())), chart.Glyph(m), m.Refused(), chart.Weight(m),
@@ -70,7 +58,7 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 			p := &s.Procs[k]
 			r.Procs = append(r.Procs, traceJSON{p.Proc.ID.PID, values.Plain(p.Proc.Comm), string(analysis.LayerOf(&p.Proc)),
 				p.From.Milliseconds(), p.Last.Milliseconds(), p.PeakAt.Milliseconds(), p.Peak, p.Anon, p.File, p.Shmem,
-				p.Step.Milliseconds(), analysis.AppendColumn(nil, p.RSS, true)})
+				p.Step.Milliseconds(), p.RSS})
 		}
 		out.Runs = append(out.Runs, r)
 	}
@@ -136,7 +124,7 @@ type traceJSON struct {
 	Shmem rss.Bytes `json:"shmem_bytes"`
 
 	Step int64           `json:"step"`
-	RSS  json.RawMessage `json:"rss"`
+	RSS  analysis.Column `json:"rss"`
 }
 
 // zoneName tells the clock of a page: "UTC", "UTC+02:00".
