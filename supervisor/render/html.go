@@ -70,6 +70,9 @@ type page struct {
 	at     clockFace
 	Policy template.HTMLAttr
 	Style  template.CSS
+
+	Glyph, Headline, Command, Where, Exit, Zone string
+	Cure                                        string // what to do where there was none left of something; empty for none
 }
 
 // WriteHTML writes a report as one file that loads nothing, at most 3 MiB. All
@@ -92,8 +95,14 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 	style := chart.ThemeCSS + chart.ChartCSS + embedded("page.css")
 	script := "(() => {\n'use strict';\n" + embedded("data.js", "axis.js", "draw.js", "tip.js", "gesture.js", "tables.js", "main.js") + "})();\n"
 	var b strings.Builder
-	err = pageTemplate().Execute(&b, &page{rep, t, newClock(rep, t), template.HTMLAttr(fmt.Sprintf(
-		`content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'"`, hashOf(script), hashOf(style))), template.CSS(style)})
+	sum, at := &rep.Brief, newClock(rep, t)
+	err = pageTemplate().Execute(&b, &page{
+		Result: rep, T: t, at: at, Style: template.CSS(style),
+		Policy: template.HTMLAttr(fmt.Sprintf(
+			`content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'"`, hashOf(script), hashOf(style))),
+		Glyph: Glyph(sum.Outcome), Headline: Headline(sum), Command: commandName(sum.Command), Where: headline(rep, t), Exit: exitWords(sum), Zone: zoneName(at.start),
+		Cure: cure(sum),
+	})
 	if err != nil {
 		return fmt.Errorf("cannot write report: %w", err)
 	}
@@ -123,15 +132,6 @@ func hashOf(s string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Title is that of the window.
-func (p *page) Title() string {
-	parts := []string{Glyph(p.Brief.Outcome) + " " + string(p.Brief.Outcome), commandName(p.Brief.Command)}
-	if p.Job != "" {
-		parts = append(parts, values.Plain(p.Job))
-	}
-	return strings.Join(parts, " · ")
-}
-
 // commandName names a command as people do: by the script that an interpreter runs.
 func commandName(words []string) string {
 	if len(words) == 0 {
@@ -145,32 +145,11 @@ func commandName(words []string) string {
 	return values.Cut(values.Plain(filepath.Base(words[0])), 40)
 }
 
-// Where is what ran, where and when, and how it ended.
-func (p *page) Where() string {
-	parts := []string{commandName(p.Brief.Command), headline(p.Result, p.T)}
-	if how := exitWords(&p.Brief); how != "" {
-		parts = append(parts, how)
-	}
-	return strings.Join(parts, " · ")
-}
-
-// Grade is how good the outcome is: a CSS class.
-func (p *page) Grade() string { return string(p.Brief.Outcome.Grade()) }
-
-// Glyph is the sign of the outcome.
-func (p *page) Glyph() string { return Glyph(p.Brief.Outcome) }
-
-// Headline is how it ended.
-func (p *page) Headline() string { return Headline(&p.Brief) }
-
 // Clock is a time of day.
 func (p *page) Clock(at time.Time) string { return p.at.text(at) }
 
 // Moment is the time of day of a point of the timeline.
 func (p *page) Moment(at time.Duration) string { return p.at.text(p.T.Start.Add(at)) }
-
-// Zone is the zone of all times.
-func (p *page) Zone() string { return p.at.zone() }
 
 // panel is the static chart of a run.
 type panel struct {
@@ -245,7 +224,7 @@ func headline(rep *analysis.Result, t *analysis.Timeline) string {
 	}
 	if !rep.Start.IsZero() {
 		at := newClock(rep, t)
-		parts = append(parts, rep.Start.In(at.start.Location()).Format("2006-01-02 15:04:05")+" "+at.zone())
+		parts = append(parts, rep.Start.In(at.start.Location()).Format("2006-01-02 15:04:05")+" "+zoneName(at.start))
 		parts = append(parts, values.Span(time.Duration(rep.Duration*float64(time.Second))))
 	}
 	return strings.Join(parts, " · ")
@@ -275,8 +254,6 @@ func (c clockFace) text(at time.Time) string {
 	}
 	return at.In(c.start.Location()).Format(c.layout)
 }
-
-func (c clockFace) zone() string { return zoneName(c.start) }
 
 // pageFact is one of the few numbers that most readers come for, Meter where its share
 // is drawn.
@@ -320,12 +297,4 @@ func (p *page) Facts() (all []pageFact) {
 		pause.More = "no batch lost"
 	}
 	return []pageFact{peak, did, pause, {Name: "Duration", Value: took(b.Duration()), More: p.Clock(p.Start) + " to " + p.Clock(p.End), Extra: true}}
-}
-
-// Cure is what to do where there was none left of something; empty for none.
-func (p *page) Cure() string {
-	if p.Brief.Outcome == event.RunExhausted {
-		return p.Brief.Lacked.Cure()
-	}
-	return ""
 }

@@ -34,7 +34,7 @@ func RunList(w io.Writer, l analysis.RunList, style text.Style, now time.Time) e
 		paint := gradePaint[r.Outcome.Grade()]
 		t.add(
 			cell{style.Glyph(Glyph(r.Outcome)), paint}, cell{r.Short, text.Bold}, cell{started(r.Start, now), ""}, cell{cmp.Or(r.Job, "-"), ""},
-			cell{string(r.Outcome), paint}, cell{exit, ""}, cell{brief(seconds(r.Seconds)), ""}, cell{peakCell(r, widest), ""}, cell{analysis.ShortCommand(r.Command), ""},
+			cell{string(r.Outcome), paint}, cell{exit, ""}, cell{brief(analysis.Seconds(r.Seconds)), ""}, cell{peakCell(r, widest), ""}, cell{analysis.ShortCommand(r.Command), ""},
 		)
 	}
 	t.write(&b)
@@ -90,20 +90,19 @@ func Fleet(w io.Writer, f analysis.Fleet, style text.Style) error {
 
 // Listed writes what is known of a run that left its line in an index and no record.
 func Listed(w io.Writer, r analysis.ListedRun, style text.Style) error {
-	o, b := blocks{style: style}, r.Brief()
-	facts := []string{r.Short, analysis.ShortCommand(r.Command), r.Node}
+	t, b, exit := newTextReport(nil, style), r.Brief(), ""
 	if r.Exit != nil {
-		facts = append(facts, fmt.Sprintf("exit %d", *r.Exit))
+		exit = fmt.Sprintf("exit %d", *r.Exit)
 	}
-	o.head(r.Outcome, Headline(&b), append(facts, took(b.Duration())))
-	if b.Peak == nil {
-		o.add("Memory", "no usage recorded")
+	t.head(r.Outcome, Headline(&b), r.Short, analysis.ShortCommand(r.Command), r.Node, exit, took(b.Duration()))
+	t.b.WriteByte('\n')
+	if k := t.block("Memory"); b.Peak == nil {
+		k.say("", "no usage recorded")
 	} else {
-		o.line("Memory", peakWords(&b, style, gradePaint[r.Outcome.Grade()]))
+		k.raw(peakWords(&b, t.style, gradePaint[r.Outcome.Grade()]))
 	}
-	o.add("From", "the list of runs; no record of this run was found")
-	_, err := io.WriteString(w, o.String())
-	return err
+	t.block("From").say("", "the list of runs; no record of this run was found")
+	return t.write(w, "run")
 }
 
 // limitWord is a limit in a column: the user's own is "limit".
@@ -127,10 +126,6 @@ func started(at, now time.Time) string {
 		return at.Format("Jan _2 15:04")
 	}
 	return at.Format("2006-01-02")
-}
-
-func seconds(s float64) time.Duration {
-	return time.Duration(max(0, min(s, 1e9)) * float64(time.Second))
 }
 
 // brief is a length of time in a column: "7 s", "12 min", "8 h 3m", "3 d 2h".
@@ -265,50 +260,3 @@ func cutWords(s string, columns int) string {
 	}
 	return short + "…"
 }
-
-// blocks are a headline, and paragraphs with a name each.
-type blocks struct {
-	style text.Style
-	b     strings.Builder
-}
-
-func (o *blocks) head(outcome event.RunOutcome, words string, facts []string) {
-	facts = slices.DeleteFunc(facts, func(s string) bool { return s == "" })
-	dot := " · "
-	if o.style.ASCII {
-		dot = ", "
-	}
-	for i := range facts {
-		facts[i] = o.style.Plain(text.Plain(facts[i]))
-	}
-	left := o.style.Glyph(Glyph(outcome)) + " " + o.style.Plain(words)
-	right := strings.Join(facts, dot)
-	room := o.style.Columns() - text.Columns(left)
-	if n := text.Columns(right); n+2 <= room {
-		o.b.WriteString(o.style.Paint(gradePaint[outcome.Grade()], left) + strings.Repeat(" ", room-n) + right + "\n\n")
-		return
-	}
-	o.b.WriteString(o.style.Paint(gradePaint[outcome.Grade()], o.style.Plain(text.Cut(left, o.style.Columns()))) + "\n")
-	o.b.WriteString("  " + o.style.Plain(text.Middle(right, o.style.Columns()-2)) + "\n\n")
-}
-
-const indent = 8
-
-func (o *blocks) add(name string, lines ...string) {
-	room := max(o.style.Columns()-indent, 12)
-	for _, l := range lines {
-		parts := []string{text.Plain(l)}
-		if text.Columns(l) > room {
-			parts = text.Wrap(parts[0], room)
-		}
-		for _, part := range parts {
-			o.b.WriteString(fmt.Sprintf("%-*s", indent, name) + o.style.Plain(part) + "\n")
-			name = ""
-		}
-	}
-}
-
-// line adds a line that is laid out already.
-func (o *blocks) line(name, line string) { fmt.Fprintf(&o.b, "%-*s%s\n", indent, name, line) }
-
-func (o *blocks) String() string { return o.b.String() }

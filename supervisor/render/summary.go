@@ -311,9 +311,8 @@ func didWords(b *analysis.Brief) string {
 
 // NextWords is what to type next time; empty where nothing follows from the run.
 func NextWords(b *analysis.Brief) string {
-	if b.Outcome == event.RunExhausted {
-		cure, _, _ := strings.Cut(b.Lacked.Cure(), ";")
-		return cure
+	if text, _, _ := strings.Cut(cure(b), ";"); text != "" {
+		return text
 	}
 	n := &b.Next
 	line := NextLine(n)
@@ -340,6 +339,14 @@ func NextWords(b *analysis.Brief) string {
 		return ""
 	}
 	return line
+}
+
+// cure is what to do where there was none left of something; empty for none.
+func cure(b *analysis.Brief) string {
+	if b.Outcome == event.RunExhausted {
+		return b.Lacked.Cure()
+	}
+	return ""
 }
 
 // NextLine is the line to type: "#SBATCH --mem=1850M", "--limit 350M".

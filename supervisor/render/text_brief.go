@@ -20,11 +20,12 @@ const labelColumns = 8
 // block is one paragraph of a report, behind its label.
 type block struct {
 	*textReport
-	label string
-	begun bool
+	label  string
+	begun  bool
+	column int // of the second of a pair
 }
 
-func (t *textReport) block(label string) *block { return &block{textReport: t, label: label} }
+func (t *textReport) block(label string) *block { return &block{textReport: t, label: label, column: 24} }
 
 // indent is what stands before the next line.
 func (k *block) indent() string {
@@ -45,8 +46,7 @@ func (k *block) say(paint values.Paint, text string) {
 
 // pair writes what stands first and, dim, what belongs to it: on one line where that fits.
 func (k *block) pair(paint values.Paint, first, second string) {
-	const column = 24
-	pad := max(column-values.Columns(first), 2)
+	pad := max(k.column-values.Columns(first), 2)
 	if second == "" || labelColumns+values.Columns(first)+pad+values.Columns(second) > k.style.Columns() {
 		k.say(paint, first)
 		if second != "" {
@@ -61,10 +61,14 @@ func (k *block) pair(paint values.Paint, first, second string) {
 // there is more. Of a full report findings have a section of their own.
 func (t *textReport) brief(rep *analysis.Result, full bool) {
 	b := &rep.Brief
-	paint := gradePaint[b.Outcome.Grade()]
-	t.first(rep, paint)
+	where := rep.Runs[0].Node
+	if rep.Told {
+		where = sizeOf(rep)
+	}
+	t.head(b.Outcome, Headline(b), cmp.Or(b.Job, b.ID), commandName(b.Command), where, exitWords(b), took(analysis.Seconds(rep.Duration)))
+	t.styled(values.Dim, "  ", "  ", rep.Start.In(t.zone).Format(time.DateTime)+" to "+t.clock(rep.End)+", "+values.Command(b.Command, t.style.Columns()-38))
 	t.b.WriteByte('\n')
-	t.memory(rep, paint)
+	t.memory(rep, gradePaint[b.Outcome.Grade()])
 	t.did(rep)
 	t.why(rep, full)
 	t.next(rep)
@@ -72,35 +76,18 @@ func (t *textReport) brief(rep *analysis.Result, full bool) {
 	t.together(rep)
 }
 
-// first is the headline, with which run it was at the right.
-func (t *textReport) first(rep *analysis.Result, paint values.Paint) {
-	b := &rep.Brief
-	left := Glyph(b.Outcome) + " " + Headline(b)
-	var parts []string
-	add := func(s string) {
-		if s != "" {
-			parts = append(parts, values.Plain(s))
-		}
-	}
-	add(cmp.Or(b.Job, b.ID))
-	add(commandName(b.Command))
-	if rep.Told {
-		add(sizeOf(rep))
-	} else {
-		add(rep.Runs[0].Node)
-	}
-	add(exitWords(b))
-	add(took(analysis.Seconds(rep.Duration)))
-	right := strings.Join(parts, " · ")
+// head is the headline, with which run it was at the right; a fact may be empty.
+func (t *textReport) head(o event.RunOutcome, words string, facts ...string) {
+	left := Glyph(o) + " " + words
+	right := values.Plain(strings.Join(slices.DeleteFunc(facts, func(s string) bool { return s == "" }), " · "))
 	pad := t.style.Columns() - values.Columns(left) - values.Columns(right)
-	line := t.style.Paint(paint, t.style.Plain(left))
+	line := t.style.Paint(gradePaint[o.Grade()], t.style.Plain(values.Plain(left)))
 	if pad < 2 {
 		t.b.WriteString(line + "\n")
 		t.styled(values.Dim, "  ", "  ", right)
 	} else {
 		t.b.WriteString(line + strings.Repeat(" ", pad) + t.style.Paint(values.Dim, t.style.Plain(right)) + "\n")
 	}
-	t.styled(values.Dim, "  ", "  ", rep.Start.In(t.zone).Format(time.DateTime)+" to "+t.clock(rep.End)+", "+values.Command(b.Command, t.style.Columns()-38))
 }
 
 // memory is the peak, the course of use, and the processes that had it.
@@ -215,8 +202,8 @@ func (t *textReport) why(rep *analysis.Result, full bool) {
 func (t *textReport) next(rep *analysis.Result) {
 	k := t.block("Next")
 	b := &rep.Brief
-	if b.Outcome == event.RunExhausted {
-		k.say(values.Bold, b.Lacked.Cure())
+	if text := cure(b); text != "" {
+		k.say(values.Bold, text)
 	}
 	for i := range rep.Advice {
 		l := &rep.Advice[i]

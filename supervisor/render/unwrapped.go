@@ -14,40 +14,33 @@ import (
 
 // Unwrapped writes what Slurm says of a job that left no record in some directories.
 func Unwrapped(w io.Writer, u analysis.Unwrapped, dirs []string, style text.Style) error {
-	b := blocks{style: style}
+	t := newTextReport(nil, style)
 	took := ""
 	if d := u.Took(); d > 0 {
 		took = text.Span(d)
 	}
-	b.head(u.Outcome, stateWords(&u), []string{u.Slurm.ID, u.Slurm.Name, u.Slurm.NodeList, took})
+	t.head(u.Outcome, stateWords(&u), u.Slurm.ID, u.Slurm.Name, u.Slurm.NodeList, took)
+	t.b.WriteByte('\n')
+	used := "Slurm recorded no usage"
 	switch {
 	case u.MaxRSS > 0 && u.Limit > 0:
-		b.add("Memory", fmt.Sprintf("MaxRSS %s, %s; polled, so the peak may be higher", rss.UsedOf(u.MaxRSS, u.Limit), text.Percent(u.MaxRSS.Of(u.Limit))))
+		used = fmt.Sprintf("MaxRSS %s, %s; polled, so the peak may be higher", rss.UsedOf(u.MaxRSS, u.Limit), text.Percent(u.MaxRSS.Of(u.Limit)))
 	case u.MaxRSS > 0:
-		b.add("Memory", fmt.Sprintf("MaxRSS %v; polled, so the peak may be higher", u.MaxRSS))
-	default:
-		b.add("Memory", "Slurm recorded no usage")
+		used = fmt.Sprintf("MaxRSS %v; polled, so the peak may be higher", u.MaxRSS)
 	}
-	next := [][2]string{{"exec rsswarden run -- python train.py", "same --mem; shows what grew"}}
+	t.block("Memory").say("", used)
+	next := t.block("Next")
+	next.column = 42
+	next.pair(text.Bold, "exec rsswarden run -- python train.py", "same --mem; shows what grew")
 	if u.Guess > 0 {
-		next = append(next, [2]string{"#SBATCH --mem=" + policy.MemArg(u.Guess), "rough guess: 1.5 × limit"})
-	}
-	name := "Next"
-	for _, n := range next {
-		if line := fmt.Sprintf("%-42s%s", n[0], n[1]); text.Columns(line) <= style.Columns()-indent {
-			b.add(name, line)
-		} else {
-			b.add(name, n[0], n[1])
-		}
-		name = ""
+		next.pair(text.Bold, "#SBATCH --mem="+policy.MemArg(u.Guess), "rough guess: 1.5 × limit")
 	}
 	from := u.Slurm.Source
 	if u.Step != "" {
 		from += ", step " + u.Step
 	}
-	b.add("From", from+". No rsswarden record of this job in "+strings.Join(dirs, ", "))
-	_, err := io.WriteString(w, b.String())
-	return err
+	t.block("From").say("", from+". No rsswarden record of this job in "+strings.Join(dirs, ", "))
+	return t.write(w, "report")
 }
 
 // stateWords are the headline.
