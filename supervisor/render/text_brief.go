@@ -25,7 +25,9 @@ type block struct {
 	column int // of the second of a pair
 }
 
-func (t *textReport) block(label string) *block { return &block{textReport: t, label: label, column: 24} }
+func (t *textReport) block(label string) *block {
+	return &block{textReport: t, label: label, column: 24}
+}
 
 // indent is what stands before the next line.
 func (k *block) indent() string {
