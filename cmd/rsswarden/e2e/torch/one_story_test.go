@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,8 +30,9 @@ for _ in range(int(sys.argv[1])):
 sys.exit(int(sys.argv[2]))
 `
 
-// TestOneStory: the summary on stderr, the exit event, the text of report, its JSON and its
-// page have the same outcome, peak, ledger of actions and advice, however a run ends.
+// TestOneStory: the summary on stderr, the exit event, the text of report, its JSON, its page
+// and the counts for Prometheus have the same outcome, peak, ledger of actions and advice,
+// however a run ends. One that is killed with its watcher has the last four.
 func TestOneStory(t *testing.T) {
 	t.Parallel()
 	wardentest.NeedTorch(t)
@@ -51,18 +53,20 @@ func TestOneStory(t *testing.T) {
 		words   string // of the summary
 	}{
 		{"A: mapped pages", 0, []string{"--limit", "1000M"}, train("--epochs", "4"), event.RunKept, event.HelpedYes, `did  \d+ trims`},
-		{"B: a leak", 0, []string{"--limit", "900M"}, train("--epochs", "2", "--leak-worker", "150"), event.RunKept, event.HelpedYes, `workers? recycled`},
+		{"B: a leak", 0, []string{"--limit", "1000M"}, train("--epochs", "2", "--leak-worker", "150"), event.RunKept, event.HelpedYes, `workers? recycled`},
 		{"D: over --limit", 0, []string{"--limit", "200M"}, take(60, 0), event.RunOver, event.HelpedRefused, `next --limit \d+M or more: it still grew`},
 		{"E: over --limit, failed", 0, []string{"--limit", "200M"}, take(60, 3), event.RunFailed, event.HelpedRefused, `command failed, over --limit \(exit 3`},
 		{"F: the kernel's kill", 400 * rss.MiB, nil, take(120, 0), event.RunOOM, event.HelpedRefused, `next #SBATCH --mem=|next --limit`},
 		{"G: failed near the limit", 400 * rss.MiB, nil, take(71, 3), event.RunFailed, event.HelpedRefused, `command failed, memory at 9\d % of cgroup \(exit 3`},
 		{"H: a process inside was killed", 0, []string{"--limit", "500M"}, []string{"sh", "-c", "sleep 1.5; exit 137"}, event.RunKilled, event.HelpedNo, `a process inside was killed, memory fine \(exit 137`},
+		{"I: everything is killed", 0, []string{"--limit", "500M"}, take(10000, 0), event.RunUnknown, event.HelpedRefused, ""},
 		{"J: a dry run", 0, []string{"--limit", "500M", "--dry-run"}, train("--epochs", "3"), event.RunOver, event.HelpedDryRun, `did  dry run: nothing was done`},
+		{"K: a leak in a cgroup", 900 * rss.MiB, nil, train("--epochs", "2", "--leak-worker", "400"), event.RunKept, event.HelpedYes, `workers? recycled`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			events := filepath.Join(dir, "events")
-			args := append([]string{binary, "run", "--events", events, "--record", dir}, c.options...)
+			events, metrics := filepath.Join(dir, "events"), t.TempDir()
+			args := append([]string{binary, "run", "--events", events, "--record", dir, "--textfile", metrics}, c.options...)
 			args = append(append(args, "--"), c.command...)
 			if c.group > 0 {
 				wardentest.NeedRoot(t, "a memory cgroup takes root")
@@ -71,17 +75,17 @@ func TestOneStory(t *testing.T) {
 			}
 			cmd := exec.Command(args[0], args[1:]...)
 			cmd.Env = wardentest.Env("XDG_STATE_HOME="+dir, "COLUMNS=80", "LC_ALL=C.UTF-8")
-			var stderr strings.Builder
+			var stderr wardentest.Text
 			cmd.Stderr = &stderr
-			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+			wardentest.NoError(t, cmd.Start())
+			if c.want == event.RunUnknown {
+				stderr.Await(t, "recycle skipped", 1)
+				for _, pid := range append(wardentest.Descendants(cmd.Process.Pid), cmd.Process.Pid) {
+					wardentest.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+				}
+			}
+			if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 				t.Fatal(err)
-			}
-			exit := lastExit(t, events)
-			if exit.Outcome != c.want || exit.Helped != c.helped {
-				t.Errorf("outcome %s, helped %q, want %s and %q", exit.Outcome, exit.Helped, c.want, c.helped)
-			}
-			if !regexp.MustCompile(c.words).MatchString(stderr.String()) {
-				t.Errorf("no %q in the summary", c.words)
 			}
 
 			out, _, err := wardentest.Output(binary, "report", "--json", dir)
@@ -92,16 +96,30 @@ func TestOneStory(t *testing.T) {
 			wardentest.NoError(t, json.Unmarshal([]byte(out), &rep))
 			var got analysis.Brief
 			wardentest.NoError(t, json.Unmarshal(rep.Summary, &got))
-			if diff := cmp.Diff(exit.Brief, got.Brief); diff != "" {
-				t.Errorf("exit event and report differ:\n%s", diff)
+			if got.Outcome != c.want || got.Helped != c.helped {
+				t.Errorf("outcome %s, helped %q, want %s and %q", got.Outcome, got.Helped, c.want, c.helped)
 			}
-			if p := got.Peak; (p == nil) != (exit.Binding == nil) || p != nil && (p.Used != exit.Binding.Used || p.Limit != exit.Binding.Limit) {
-				t.Errorf("peak %+v, in the exit event %+v", p, exit.Binding)
-			}
-
 			headline := render.Headline(&got)
-			if n := strings.Count(stderr.String(), headline); n != 1 {
-				t.Errorf("%q is %d times on stderr", headline, n)
+			if c.want != event.RunUnknown {
+				exit := lastExit(t, events)
+				if diff := cmp.Diff(exit.Brief, got.Brief); diff != "" {
+					t.Errorf("exit event and report differ:\n%s", diff)
+				}
+				if p := got.Peak; (p == nil) != (exit.Binding == nil) || p != nil && (p.Used != exit.Binding.Used || p.Limit != exit.Binding.Limit) {
+					t.Errorf("peak %+v, in the exit event %+v", p, exit.Binding)
+				}
+				if n := strings.Count(stderr.String(), headline); n != 1 {
+					t.Errorf("%q is %d times on stderr", headline, n)
+				}
+				if !regexp.MustCompile(c.words).MatchString(stderr.String()) {
+					t.Errorf("no %q in the summary", c.words)
+				}
+				files, err := filepath.Glob(filepath.Join(metrics, "*.prom"))
+				wardentest.NoError(t, err)
+				counted := fmt.Sprintf(`rsswarden_runs_total\{[^}]*outcome="%s"[^}]*\} 1\n`, c.want)
+				if len(files) != 1 || !regexp.MustCompile(counted).MatchString(wardentest.Read(files[0])) {
+					t.Errorf("no %s in %v", counted, files)
+				}
 			}
 			text, _, err := wardentest.Output(binary, "report", dir)
 			wardentest.NoError(t, err)
