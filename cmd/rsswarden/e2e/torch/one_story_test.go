@@ -54,6 +54,8 @@ func TestOneStory(t *testing.T) {
 	}{
 		{"A: mapped pages", 0, []string{"--limit", "1000M"}, train("--epochs", "4"), event.RunKept, event.HelpedYes, `did  \d+ trims`},
 		{"B: a leak", 0, []string{"--limit", "1000M"}, train("--epochs", "2", "--leak-worker", "150"), event.RunKept, event.HelpedYes, `workers? recycled`},
+		{"C: a pool that a signal recycles", 0, []string{"--limit", "360M", "--accounting", "rss", "--worker-signal", "TERM", "--worker-match", "lmdbload worker"},
+			[]string{wardentest.Program(t, wardentest.LMDBLoad), "-data", filepath.Join(t.TempDir(), "c.lmdb"), "-growth", "80"}, event.RunKept, event.HelpedYes, `workers? recycled`},
 		{"D: over --limit", 0, []string{"--limit", "200M"}, take(60, 0), event.RunOver, event.HelpedRefused, `next --limit \d+M or more: it still grew`},
 		{"E: over --limit, failed", 0, []string{"--limit", "200M"}, take(60, 3), event.RunFailed, event.HelpedRefused, `command failed, over --limit \(exit 3`},
 		{"F: the kernel's kill", 400 * rss.MiB, nil, take(120, 0), event.RunOOM, event.HelpedRefused, `next #SBATCH --mem=|next --limit`},
