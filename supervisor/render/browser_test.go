@@ -5,12 +5,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,24 +19,22 @@ import (
 // and 4: one JSON message after the other, each ended by NUL.
 type browser struct {
 	t       *testing.T
-	to      io.Writer
+	to      *os.File
+	from    *bufio.Reader
 	session string
-
-	mu      sync.Mutex
 	seq     int
-	waiting map[int]chan message
 	events  []message
-	gone    chan struct{}
 }
 
 type message struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
+	ID      int             `json:"id,omitempty"`
+	Session string          `json:"sessionId,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *struct {
 		Message string `json:"message"`
-	} `json:"error"`
+	} `json:"error,omitempty"`
 }
 
 // chromiumBinary is the program itself: Debian's /usr/bin/chromium is a shell
@@ -76,17 +72,14 @@ func startBrowser(t *testing.T) *browser {
 	}
 	fromUs.Close()
 	toUs.Close()
-	b := &browser{t: t, to: toIt, waiting: map[int]chan message{}, gone: make(chan struct{})}
-	go b.read(fromIt)
+	b := &browser{t: t, to: toIt, from: bufio.NewReaderSize(fromIt, 1<<20)}
+	// What takes so long hangs.
+	hangs := time.AfterFunc(8*time.Minute, func() { cmd.Process.Kill() })
 	t.Cleanup(func() {
-		b.session = ""
-		b.try("Browser.close", nil)
-		select {
-		case <-b.gone:
-		case <-time.After(10 * time.Second):
-			cmd.Process.Kill()
-		}
+		hangs.Reset(10 * time.Second)
+		fmt.Fprintf(toIt, `{"id":%d,"method":"Browser.close"}%c`, b.seq+1, 0)
 		cmd.Wait()
+		hangs.Stop()
 		toIt.Close()
 		fromIt.Close()
 		if t.Failed() && said.Len() < 4000 {
@@ -96,68 +89,37 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-func (b *browser) read(r io.Reader) {
-	defer close(b.gone)
-	in := bufio.NewReaderSize(r, 1<<20)
-	for {
-		line, err := in.ReadBytes(0)
-		if err != nil {
-			return
-		}
-		var m message
-		if json.Unmarshal(line[:len(line)-1], &m) != nil {
-			continue
-		}
-		b.mu.Lock()
-		if ch := b.waiting[m.ID]; m.ID != 0 && ch != nil {
-			delete(b.waiting, m.ID)
-			ch <- m
-		} else if m.Method != "" {
-			b.events = append(b.events, m)
-		}
-		b.mu.Unlock()
-	}
-}
-
-func (b *browser) try(method string, params any) (json.RawMessage, error) {
-	b.mu.Lock()
-	b.seq++
-	id, ch := b.seq, make(chan message, 1)
-	b.waiting[id] = ch
-	b.mu.Unlock()
-	if params == nil {
-		params = struct{}{}
-	}
-	line, err := json.Marshal(map[string]any{"id": id, "method": method, "params": params})
+// next is the next message. Events are kept.
+func (b *browser) next() (m message) {
+	b.t.Helper()
+	line, err := b.from.ReadBytes(0)
 	if err != nil {
-		return nil, err
+		b.t.Fatalf("chromium has ended: %v", err)
 	}
-	if b.session != "" {
-		line = append(line[:len(line)-1], fmt.Sprintf(`,"sessionId":%q}`, b.session)...)
+	b.decode(line[:len(line)-1], &m)
+	if m.Method != "" {
+		b.events = append(b.events, m)
 	}
-	if _, err := b.to.Write(append(line, 0)); err != nil {
-		return nil, err
-	}
-	select {
-	case m := <-ch:
-		if m.Error != nil {
-			return nil, fmt.Errorf("%s: %s", method, m.Error.Message)
-		}
-		return m.Result, nil
-	case <-b.gone:
-		return nil, fmt.Errorf("%s: chromium has ended", method)
-	case <-time.After(60 * time.Second):
-		return nil, fmt.Errorf("%s: no answer", method)
-	}
+	return m
 }
 
 func (b *browser) call(method string, params any) json.RawMessage {
 	b.t.Helper()
-	r, err := b.try(method, params)
-	if err != nil {
-		b.t.Fatal(err)
+	asJSON, err := json.Marshal(params)
+	wardentest.NoError(b.t, err)
+	b.seq++
+	line, err := json.Marshal(message{ID: b.seq, Session: b.session, Method: method, Params: asJSON})
+	wardentest.NoError(b.t, err)
+	_, err = b.to.Write(append(line, 0))
+	wardentest.NoError(b.t, err)
+	for {
+		if m := b.next(); m.ID == b.seq && m.Method == "" {
+			if m.Error != nil {
+				b.t.Fatalf("%s: %s", method, m.Error.Message)
+			}
+			return m.Result
+		}
 	}
-	return r
 }
 
 // open makes a new page of a size in CSS pixels and loads a file. It returns
@@ -169,11 +131,9 @@ func (b *browser) open(path string, width, height int, before ...func()) time.Du
 	b.decode(b.call("Target.createTarget", map[string]any{"url": "about:blank"}), &target)
 	b.decode(b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}), &target)
 	b.session = target.SessionID
-	b.mu.Lock()
 	b.events = nil
-	b.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.call(domain+".enable", nil)
+		b.call(domain+".enable", struct{}{})
 	}
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 2, "mobile": width < 500})
 	for _, f := range before {
@@ -181,25 +141,13 @@ func (b *browser) open(path string, width, height int, before ...func()) time.Du
 	}
 	begin := time.Now()
 	b.call("Page.navigate", map[string]any{"url": "file://" + path})
-	b.wait("Page.loadEventFired")
+	for len(b.seen("Page.loadEventFired")) == 0 {
+		b.next()
+	}
 	return time.Since(begin)
 }
 
-// wait waits for an event.
-func (b *browser) wait(method string) {
-	b.t.Helper()
-	for range 6000 {
-		if len(b.seen(method)) > 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	b.t.Fatalf("%s did not come", method)
-}
-
 func (b *browser) seen(method string) (list []message) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, m := range b.events {
 		if m.Method == method {
 			list = append(list, m)
@@ -237,14 +185,13 @@ func (b *browser) is(format, expression, want string) {
 	}
 }
 
-// show opens a page at the size of a desktop and takes a picture of it.
-func (b *browser) show(page, name string) (path string) {
+// show opens a page at the size of a desktop.
+func (b *browser) show(page string) (path string) {
 	b.t.Helper()
 	path = filepath.Join(b.t.TempDir(), "report.html")
 	wardentest.NoError(b.t, os.WriteFile(path, []byte(page), 0o644))
 	b.open(path, 1280, 900)
 	b.drawn()
-	b.shot(name, true)
 	return path
 }
 
@@ -272,21 +219,6 @@ func (b *browser) key(key string) {
 	b.call("Input.dispatchKeyEvent", p)
 	p = map[string]any{"type": "keyUp", "key": key, "code": key}
 	b.call("Input.dispatchKeyEvent", p)
-}
-
-// shot keeps a picture of the page in the directory RSSWARDEN_SHOTS, for people
-// to look at; without that variable it only takes one.
-func (b *browser) shot(name string, whole bool) {
-	b.t.Helper()
-	var r struct{ Data []byte }
-	b.decode(b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": whole}), &r)
-	dir := os.Getenv("RSSWARDEN_SHOTS")
-	if dir == "" {
-		dir = b.t.TempDir()
-	}
-	if err := os.WriteFile(dir+"/"+name+".png", r.Data, 0o644); err != nil {
-		b.t.Error(err)
-	}
 }
 
 // complaints are what a page must not say or do: errors, warnings of its policy,

@@ -95,8 +95,6 @@ func TestPageInBrowser(t *testing.T) {
 	b.drawn()
 	b.is("the first screen lacks %s", firstScreen, "")
 	numbers.cover(t, b.eval(shownText))
-	b.shot("light", true)
-	b.shot("first", false)
 	if n, _ := strconv.Atoi(b.eval("document.querySelectorAll('svg.live path.band').length")); n < 3 {
 		t.Errorf("%d bands are drawn", n)
 	}
@@ -114,7 +112,6 @@ func TestPageInBrowser(t *testing.T) {
 			t.Errorf("the readout lacks %q: %q", want, tip)
 		}
 	}
-	b.shot("hover", false)
 	b.mouse("mouseMoved", x+w-11, y+h-30, nil)
 	b.drawn()
 	b.is("the lanes tell %q", "document.querySelector('.tip').textContent.includes('exited with status 0')", "true")
@@ -126,7 +123,6 @@ func TestPageInBrowser(t *testing.T) {
 	if from < 25*60e3 || to > 40*60e3 || to-from > 8*60e3 {
 		t.Errorf("dragging shows %d to %d ms", from, to)
 	}
-	b.shot("zoomed", false)
 	b.mouse("mouseWheel", x+w*0.5, y+h/2, map[string]any{"deltaX": 0, "deltaY": -240})
 	if a, z := domain(t, b); z-a >= to-from {
 		t.Errorf("the wheel shows %d to %d ms", a, z)
@@ -153,7 +149,6 @@ func TestPageInBrowser(t *testing.T) {
 	b.eval("document.getElementById('whole').click(), document.querySelector('td[data-proc] button').click()")
 	b.drawn()
 	b.is("%s lines of the process", "document.querySelectorAll('svg.live path.proc').length", "1")
-	b.shot("process", false)
 	b.eval("document.querySelectorAll('#processes')[0].parentElement.querySelectorAll('th[data-sort=n] button')[0].click()")
 	pids := b.eval("[...document.querySelectorAll('td[data-proc]')].map(c => c.nextElementSibling.textContent).join(' ')")
 	if !strings.HasPrefix(pids, "61") || !strings.HasSuffix(pids, " 4001") {
@@ -176,7 +171,6 @@ func TestPageDarkAndPhone(t *testing.T) {
 	b.drawn()
 	background := "getComputedStyle(document.body).backgroundColor"
 	b.is("dark is %s", background, "rgb(17, 21, 27)")
-	b.shot("dark", true)
 	b.eval("document.getElementById('theme').click(), document.getElementById('theme').click()")
 	b.is("light by its button is %s", background, "rgb(246, 247, 249)")
 	quiet(t, b)
@@ -191,8 +185,6 @@ func TestPageDarkAndPhone(t *testing.T) {
 	b.is("the first screen lacks %s", firstScreen, "")
 	b.is("targets are small: %s", smallTargets, "")
 	b.is("the chart is %s pixels high", "document.querySelector('svg.live').getBoundingClientRect().height", "220")
-	b.shot("phone", true)
-	b.shot("phonefirst", false)
 	x, y, w, h := box(t, b)
 	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchStart", "touchPoints": []map[string]float64{{"x": x + w*0.7, "y": y + h/2}}})
 	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchEnd", "touchPoints": []any{}})
@@ -203,7 +195,6 @@ func TestPageDarkAndPhone(t *testing.T) {
 	if s := b.eval("(() => { const t = document.querySelector('.tip'); return t.scrollWidth <= t.clientWidth })()"); s != "true" {
 		t.Error("the readout is wider than its box")
 	}
-	b.shot("phonetouch", false)
 	point := func(id int, at float64) map[string]float64 {
 		return map[string]float64{"id": float64(id), "x": x + w*at, "y": y + h/2}
 	}
@@ -224,9 +215,8 @@ func TestPageWithoutScripts(t *testing.T) {
 	b := startBrowser(t)
 	path := pageFile(t, hourRun())
 	b.open(path, 1280, 800, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
-	b.shot("noscript", true)
 	var doc struct{ Root struct{ NodeID int } }
-	b.decode(b.call("DOM.getDocument", nil), &doc)
+	b.decode(b.call("DOM.getDocument", struct{}{}), &doc)
 	var html struct{ OuterHTML string }
 	b.decode(b.call("DOM.getOuterHTML", map[string]any{"nodeId": doc.Root.NodeID}), &html)
 	for _, want := range []string{"finished, kept under the limit", `class="used"`, "#SBATCH --mem=4G", "pt_data_worker"} {
@@ -236,7 +226,6 @@ func TestPageWithoutScripts(t *testing.T) {
 	}
 	quiet(t, b)
 	b.open(strings.TrimSuffix(path, "html")+"svg", 960, 420)
-	b.shot("svg", false)
 	quiet(t, b)
 }
 
@@ -251,7 +240,6 @@ func TestPageInPrint(t *testing.T) {
 	b.is("a card is %s", "getComputedStyle(document.querySelector('.card')).backgroundColor", "rgb(255, 255, 255)")
 	b.eval("dispatchEvent(new Event('beforeprint'))")
 	b.is("%s are closed", "document.querySelectorAll('details:not([open])').length", "0")
-	b.shot("print", true)
 	b.eval("dispatchEvent(new Event('afterprint'))")
 	b.is("%s are open afterwards", "document.querySelectorAll('details[open]').length", "0")
 	quiet(t, b)
@@ -265,18 +253,16 @@ func TestPageOfFindings(t *testing.T) {
 	s.Events = append([]record.Entry{scenetest.Spawned(20 * time.Second)}, s.Events...)
 	r := s.Run()
 	page, _ := writeBoth(t, pageReport(r))
-	path := b.show(page, "findings")
+	path := b.show(page)
 	b.is("%s marks of 6 findings", "document.querySelectorAll('svg.live .mark.finding').length", "6")
 	quiet(t, b)
 	b.open(path, 390, 844, func() {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
 	})
 	b.drawn()
-	b.shot("findingsphone", true)
 	b.fits(390)
 	quiet(t, b)
 	b.open(path, 1280, 800, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
-	b.shot("findingsnoscript", true)
 	quiet(t, b)
 }
 
@@ -290,7 +276,6 @@ func TestPageOfRanks(t *testing.T) {
 	path := pageFile(t, ranks...)
 	b.open(path, 1280, 800)
 	b.drawn()
-	b.shot("ranks", true)
 	b.is("%s charts of 3 ranks", "document.querySelectorAll('svg.live').length", "3")
 	b.eval("(() => { const s = document.getElementById('run'); s.value = '2'; s.dispatchEvent(new Event('change')) })()")
 	b.drawn()
@@ -300,7 +285,6 @@ func TestPageOfRanks(t *testing.T) {
 	x, y, w, h := box(t, b)
 	b.mouse("mouseMoved", x+w-11, y+h/2, nil)
 	b.drawn()
-	b.shot("oom", false)
 	quiet(t, b)
 }
 
@@ -315,7 +299,6 @@ func TestPageInBrowserTakesHostileNames(t *testing.T) {
 	b.mouse("mouseMoved", x+80, y+h/2, nil)
 	b.mouse("mouseMoved", x+w/2, y+h/2, nil)
 	b.drawn()
-	b.shot("hostile", false)
 	b.is("scripts and images: %s", "document.scripts.length + ' ' + document.images.length", "3 0")
 	quiet(t, b)
 }
@@ -332,7 +315,6 @@ func TestPageOfADayLoads(t *testing.T) {
 	t.Logf("24 h at 1 s, 16 processes: %.2f MiB, loaded in %v, one zoom redrawn in %s ms", float64(info.Size())/(1<<20), took.Round(time.Millisecond), redraw)
 	b.eval("document.getElementById('whole').click()")
 	b.drawn()
-	b.shot("day", false)
 	if took > 10*time.Second {
 		t.Errorf("loaded in %v", took)
 	}
@@ -345,7 +327,7 @@ func TestPageOfNodes(t *testing.T) {
 	b := startBrowser(t)
 	runs := scenetest.LeadMoved()
 	page, _ := writeBoth(t, pageReport(runs...))
-	path := b.show(page, "nodes")
+	path := b.show(page)
 	b.is("charts of %q", "[...document.querySelectorAll('figure.chart h3')].map(h => h.textContent).join(' ')", "n1 n2")
 	b.is("views %q", "[...document.querySelectorAll('svg.live')].map(s => s.dataset.from + '-' + s.dataset.to).join(' ')", "0-600000 0-600000")
 	b.is("%s marks of the change of lead", "document.querySelectorAll('svg.live .mark.rank').length", "1")
@@ -356,7 +338,6 @@ func TestPageOfNodes(t *testing.T) {
 	quiet(t, b)
 	b.open(path, 390, 844)
 	b.drawn()
-	b.shot("nodesphone", true)
 	b.fits(390)
 	quiet(t, b)
 }
