@@ -12,18 +12,13 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // shownText is what a page shows but for its drawings.
 const shownText = `(() => { const c = document.body.cloneNode(true); c.querySelectorAll('svg, script').forEach(e => e.replaceWith(' ')); c.querySelectorAll('*').forEach(e => e.append(' ')); return c.textContent })()`
-
-func pageFile(t *testing.T, draw ...scenetest.DrawnRun) string {
-	t.Helper()
-	path, _ := pageFileOf(t, draw...)
-	return path
-}
 
 // pageFileOf writes a page, and an SVG beside it.
 func pageFileOf(t *testing.T, draw ...scenetest.DrawnRun) (string, *numbers) {
@@ -213,7 +208,7 @@ func TestPageDarkAndPhone(t *testing.T) {
 
 func TestPageWithoutScripts(t *testing.T) {
 	b := startBrowser(t)
-	path := pageFile(t, hourRun())
+	path, _ := pageFileOf(t, hourRun())
 	b.open(path, 1280, 800, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
 	var doc struct{ Root struct{ NodeID int } }
 	b.decode(b.call("DOM.getDocument", struct{}{}), &doc)
@@ -232,7 +227,7 @@ func TestPageWithoutScripts(t *testing.T) {
 // TestPageInPrint: it is white, whatever the theme, and all of it is open.
 func TestPageInPrint(t *testing.T) {
 	b := startBrowser(t)
-	path := pageFile(t, hourRun())
+	path, _ := pageFileOf(t, hourRun())
 	b.open(path, 800, 1100)
 	b.eval("document.documentElement.setAttribute('data-theme', 'dark')")
 	b.call("Emulation.setEmulatedMedia", map[string]any{"media": "print", "features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
@@ -273,7 +268,7 @@ func TestPageOfRanks(t *testing.T) {
 		ranks = append(ranks, scenetest.DrawnRun{Node: fmt.Sprint("node", 7+i/2), Task: i, After: time.Duration(i) * 20 * time.Second, Length: 20 * time.Minute,
 			Every: time.Second, Workers: 4, Limit: 2 * rss.GiB, From: 0.3, To: 0.8 + 0.1*float64(i), Oom: i == 2})
 	}
-	path := pageFile(t, ranks...)
+	path, _ := pageFileOf(t, ranks...)
 	b.open(path, 1280, 800)
 	b.drawn()
 	b.is("%s charts of 3 ranks", "document.querySelectorAll('svg.live').length", "3")
@@ -289,24 +284,26 @@ func TestPageOfRanks(t *testing.T) {
 }
 
 func TestPageInBrowserTakesHostileNames(t *testing.T) {
-	b := startBrowser(t)
-	page, _ := hostilePage(t)
-	path := filepath.Join(t.TempDir(), "hostile.html")
-	wardentest.NoError(t, os.WriteFile(path, []byte(page), 0o644))
-	b.open(path, 1280, 800)
-	b.drawn()
-	x, y, w, h := box(t, b)
-	b.mouse("mouseMoved", x+80, y+h/2, nil)
-	b.mouse("mouseMoved", x+w/2, y+h/2, nil)
-	b.drawn()
-	b.is("scripts and images: %s", "document.scripts.length + ' ' + document.images.length", "3 0")
-	quiet(t, b)
+	b, runs := startBrowser(t), []*record.Run{scenetest.GrownScene().Run()}
+	recordtest.Poison(hostile, func(kind string) {
+		if kind != "" {
+			return
+		}
+		page, _ := writeBoth(t, pageReport(runs...))
+		b.show(page)
+		x, y, w, h := box(t, b)
+		b.mouse("mouseMoved", x+80, y+h/2, nil)
+		b.mouse("mouseMoved", x+w/2, y+h/2, nil)
+		b.drawn()
+		b.is("scripts and images: %s", "document.scripts.length + ' ' + document.images.length", "3 0")
+		quiet(t, b)
+	}, recordtest.Runs(runs)...)
 }
 
 // TestPageOfADayLoads prints what it measured: the goal is 2 s on a quiet machine.
 func TestPageOfADayLoads(t *testing.T) {
 	b := startBrowser(t)
-	path := pageFile(t, scenetest.DayRun())
+	path, _ := pageFileOf(t, scenetest.DayRun())
 	took := b.open(path, 1280, 800)
 	b.drawn()
 	info, err := os.Stat(path)
