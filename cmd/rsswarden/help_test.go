@@ -109,9 +109,6 @@ func TestExampleWorks(t *testing.T) {
 	}
 	for _, k := range keys() {
 		value, ok := file.Values[k.Name]
-		if k.Removed != "" {
-			continue
-		}
 		if !ok {
 			t.Errorf("the example does not show %s", k.Name)
 		}

@@ -265,12 +265,6 @@ metrics for the run, written each 15 s and at each decision, removed at the end.
 // configOption names a file with options; no file can set it.
 var configOption = option{name: "config", group: group{title: groupAdvanced}, usage: "`FILE`: read options from FILE, in TOML: limit = \"3G\""}
 
-// removedOptions are options of former versions, with what to do instead.
-var removedOptions = map[string]string{
-	"malloc-arenas": "set the variable of glibc instead: rsswarden run -- env MALLOC_ARENA_MAX=2 COMMAND",
-	"guard-cgroup":  "leave it out: near a limit memory is read more often by itself; --interval 100ms reads at least that often",
-}
-
 const (
 	alertOption = "alert"
 	colorOption = "color"

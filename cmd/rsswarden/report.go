@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
-	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -49,147 +47,105 @@ func reportCommand(p process) *cli.Command {
 		if err != nil {
 			return err
 		}
-		if err := checkCombinations(c); err != nil {
-			return err
-		}
-		if c.Bool("advise") {
-			return advise(p, args, c.Bool("json"))
-		}
 		list, is, err := listOf(c, args)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if is {
+		case c.Bool("advise"):
+			return advise(p, args, c.Bool("json"))
+		case is:
 			return listRuns(p, args, list)
 		}
-		return printReport(p, args, reportOptions{
-			json: c.Bool("json"), csv: c.Bool("csv"), full: c.Bool("full"), html: c.String("html"), svg: c.String("svg"), noSlurm: c.Bool("no-slurm"),
-		})
+		return printReport(p, c, args)
 	})
 }
 
-// checkCombinations refuses options that do not go together, and empty ones.
-func checkCombinations(c *cli.Context) error {
-	for _, name := range []string{"html", "svg"} {
-		if c.IsSet(name) && c.String(name) == "" {
-			return usagef("rsswarden report --"+name+" report."+name, "--%s is empty; is a variable not set?", name)
-		}
-	}
-	if c.Bool("json") && c.Bool("csv") {
-		return usagef("ask for one of them, then for the other", "--json and --csv both go to standard output")
-	}
-	for _, name := range []string{"csv", "html", "svg"} {
-		if c.Bool("advise") && c.IsSet(name) {
-			return usagef("rsswarden report --advise --json DIR", "--advise has no form for --%s", name)
-		}
-	}
-	return nil
-}
-
-// listOf are the options of a list; is says that one is asked for.
+// listOf are the options of a list; is says that one is asked for. Options that do not go
+// together, and empty ones, are refused.
 func listOf(c *cli.Context, args []string) (o listOptions, is bool, err error) {
 	o = listOptions{by: c.String("by"), json: c.Bool("json")}
-	is = len(args) == 0
+	is = len(args) == 0 || c.IsSet("since") || c.IsSet("outcome") || c.IsSet("by")
+	if o.json && c.Bool("csv") {
+		return o, is, usagef("ask for one of them, then for the other", "--json and --csv both go to standard output")
+	}
 	if c.IsSet("since") {
-		is = true
-		if o.since, err = parseSince(c.String("since")); err != nil {
-			return o, is, err
-		}
+		o.since, err = parseSince(c.String("since"))
 	}
-	if c.IsSet("outcome") {
-		is = true
-		if o.outcome, err = parseOutcome(c.String("outcome")); err != nil {
-			return o, is, err
-		}
+	if err == nil && c.IsSet("outcome") {
+		o.outcome, err = parseOutcome(c.String("outcome"))
 	}
-	if c.IsSet("by") {
-		is = true
-		if err = usageOf("--by", oneOf(o.by, analysis.FleetBy...)); err != nil {
-			return o, is, err
-		}
+	if err == nil && c.IsSet("by") {
+		err = usageOf("--by", oneOf(o.by, analysis.FleetBy...))
 	}
 	for _, name := range []string{"csv", "html", "svg"} {
-		if is && c.IsSet(name) {
-			return o, is, usagef("name one run: rsswarden report last --"+name+map[string]string{"csv": "", "html": " run.html", "svg": " run.svg"}[name], "a list of runs has no form for --%s", name)
+		file := ""
+		if name != "csv" {
+			file = " run." + name
+		}
+		switch {
+		case err != nil || !c.IsSet(name):
+		case file != "" && c.String(name) == "":
+			err = usagef("rsswarden report --"+name+file, "--%s is empty; is a variable not set?", name)
+		case c.Bool("advise"):
+			err = usagef("rsswarden report --advise --json DIR", "--advise has no form for --%s", name)
+		case is:
+			err = usagef("name one run: rsswarden report last --"+name+file, "a list of runs has no form for --%s", name)
 		}
 	}
-	return o, is, nil
-}
-
-type reportOptions struct {
-	json, csv, full, noSlurm bool
-	html, svg                string
+	return o, is, err
 }
 
 // printReport prints one report, or writes it to files.
-func printReport(p process, args []string, o reportOptions) error {
-	runs, err := loadRuns(p, args, !o.noSlurm)
+func printReport(p process, c *cli.Context, args []string) error {
+	asJSON, asCSV, html, svg, noSlurm := c.Bool("json"), c.Bool("csv"), c.String("html"), c.String("svg"), c.Bool("no-slurm")
+	runs, err := loadRuns(p, args, !noSlurm)
+	files := html != "" || svg != ""
 	if len(runs) == 0 {
 		// What is known of a run without a record has one form, and nothing to draw.
-		var shown interface{ show(process, bool) error }
-		if errors.As(err, &shown) && len(args) == 1 && !o.csv && o.html == "" && o.svg == "" {
-			return shown.show(p, o.json)
+		var known *unrecorded
+		if errors.As(err, &known) && len(args) == 1 && !asCSV && !files {
+			return known.show(asJSON)
 		}
 		return notRead(err)
 	}
 	if err != nil {
 		p.warn(sentences(err.Error()))
 	}
-	files := o.html != "" || o.svg != ""
-	if o.csv && !files {
-		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
-	}
-	now := time.Now()
-	rep := analysis.Analyze(analysis.Input{Runs: runs, Slurm: slurmSays(runs, o.noSlurm), Now: now, Timeline: files})
-	render.Explain(rep, now)
-	if files {
-		if err := toFile(o.html, func(w io.Writer) error { return render.HTML(w, rep) }); err != nil {
+	if files || !asCSV {
+		now := time.Now()
+		rep := analysis.Analyze(analysis.Input{Runs: runs, Slurm: slurmSays(runs, noSlurm), Now: now, Timeline: files})
+		render.Explain(rep, now)
+		if err := toFile(html, func(w io.Writer) error { return render.HTML(w, rep) }); err != nil {
 			return err
 		}
-		if err := toFile(o.svg, func(w io.Writer) error { return render.SVG(w, rep) }); err != nil {
+		if err := toFile(svg, func(w io.Writer) error { return render.SVG(w, rep) }); err != nil {
 			return err
 		}
-		if !o.json && !o.csv {
+		switch {
+		case files && !asJSON && !asCSV:
 			return printed(p, func(w io.Writer) error {
 				_, err := fmt.Fprintln(w, oneLine(rep.Verdict))
 				return err
 			})
+		case !asCSV:
+			return show(p, asJSON, rep, func(w io.Writer, style text.Style) error { return render.Text(w, rep, style, c.Bool("full")) })
 		}
 	}
-	if o.csv {
-		return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
-	}
-	return show(p, o.json, rep, func(w io.Writer, style text.Style) error { return render.Text(w, rep, style, o.full) })
+	return printed(p, func(w io.Writer) error { return render.CSV(w, runs) })
 }
 
 // advise prints what all runs in the directories come to.
 func advise(p process, dirs []string, asJSON bool) error {
-	const hint = "name a directory in which runs have left records; with none named, rsswarden report --advise looks through those it knows"
-	for _, d := range dirs {
-		_, err := record.ReadDir(d)
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, nodedir.ErrLink) {
-			return notRead(fmt.Errorf("cannot read runs in %s: %w", d, errnoOf(err)))
-		}
-		if err != nil {
-			return usagef(hint, "cannot read runs in %s: %v", d, errnoOf(err))
-		}
-	}
-	named := len(dirs) > 0
-	if !named {
-		dirs = recordPlaces(p)
-	}
-	var places []string
-	for _, d := range dirs {
-		places = append(places, recordDirs(d)...)
+	named, places, err := placesOf(p, dirs)
+	if err != nil {
+		return err
 	}
 	runs, err := readRuns(record.Find(places...))
 	switch {
 	case len(runs) == 0 && err != nil:
 		return notRead(err)
-	case len(runs) == 0 && !named:
-		return usagef(hintNoRecord, "no run has left a record in %s", listed(dirs))
 	case len(runs) == 0:
-		return usagef(hint, "no run has left a record in %s", listed(dirs))
+		return usagef(hintNoRecord, "no run has left a record in %s", listed(named))
 	case err != nil:
 		p.warn(sentences(err.Error()))
 	}

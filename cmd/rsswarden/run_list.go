@@ -39,38 +39,27 @@ type listOptions struct {
 // runsKnown are the runs that left something in some directories.
 type runsKnown struct {
 	list  []analysis.ListedRun
-	found map[string]record.Found // by ID
-	bare  map[string]bool         // IDs of those without a line in an index
+	found []record.Found
+	bare  map[string]record.Found // those without a line in an index, by ID
 	index record.Index
 }
 
 // knownRuns finds runs by the names of files and the lines of indexes: of what has no line,
 // job, node and start alone.
 func knownRuns(dirs []string) runsKnown {
-	k := runsKnown{found: map[string]record.Found{}, bare: map[string]bool{}, index: record.ReadIndex(dirs...)}
-	entries := k.index.Entries
-	for i := range entries {
-		k.bare[entries[i].ID] = false
+	k := runsKnown{found: record.Find(dirs...), bare: map[string]record.Found{}, index: record.ReadIndex(dirs...)}
+	for _, f := range k.found {
+		k.bare[f.ID] = f
 	}
-	for _, f := range record.Find(dirs...) {
-		k.found[f.ID] = f
-		if _, listed := k.bare[f.ID]; !listed {
-			k.bare[f.ID] = true
-			entries = append(entries, record.EntryOfID(f.ID))
-		}
+	for i := range k.index.Entries {
+		delete(k.bare, k.index.Entries[i].ID)
+	}
+	entries := k.index.Entries
+	for id := range k.bare {
+		entries = append(entries, record.EntryOfID(id))
 	}
 	k.list = analysis.ListRuns(entries)
 	return k
-}
-
-// warn says what of the indexes could not be read.
-func (k *runsKnown) warn(p process) {
-	for _, d := range k.index.Damage {
-		p.warn(oneLine(d))
-	}
-	if k.index.Err != nil {
-		p.warn(sentences(k.index.Err.Error()))
-	}
 }
 
 // read reads the runs of some rows that have no line in an index. What cannot be read keeps
@@ -79,8 +68,8 @@ func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
 	var missing []record.Found
 	at := map[string]int{}
 	for i := range rows {
-		f, ok := k.found[rows[i].ID]
-		if !ok || !k.bare[f.ID] || len(missing) == mostRead {
+		f, ok := k.bare[rows[i].ID]
+		if !ok || len(missing) == mostRead {
 			continue
 		}
 		if f.Journal != "" {
@@ -113,40 +102,36 @@ func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
 
 // listRuns prints past runs: those of some directories, or all that are known here.
 func listRuns(p process, dirs []string, o listOptions) error {
-	places := recordPlaces(p)
-	if len(dirs) > 0 {
-		places = nil
-		for _, d := range dirs {
-			if err := checkListed(d); err != nil {
-				return err
-			}
-			places = append(places, recordDirs(d)...)
-		}
+	named, places, err := placesOf(p, dirs)
+	if err != nil {
+		return err
 	}
 	known := knownRuns(places)
-	if len(known.list) == 0 {
-		switch {
-		case known.index.Err != nil:
-			return notRead(known.index.Err)
-		case len(dirs) > 0:
-			return usagef("name a directory in which runs have left records: that of --record, or one with .rsswarden in it", "no run is listed in %s", listed(dirs))
-		}
-		return usagef("a run is listed when it ends: rsswarden run -- COMMAND", "no run is listed in %s", listed(places))
+	switch {
+	case len(known.list) > 0:
+	case known.index.Err != nil:
+		return notRead(known.index.Err)
+	default:
+		return usagef("a run is listed when it ends: rsswarden run -- COMMAND; or name a directory of --record, or one with .rsswarden in it", "no run is listed in %s", listed(named))
 	}
-	known.warn(p)
+	for _, d := range known.index.Damage {
+		p.warn(oneLine(d))
+	}
+	if known.index.Err != nil {
+		p.warn(sentences(known.index.Err.Error()))
+	}
 	now := time.Now()
 	rows := known.list
 	if o.since > 0 {
 		rows = slices.DeleteFunc(rows, func(r analysis.ListedRun) bool { return r.Start.Before(now.Add(-o.since)) })
 	}
-	total := len(rows)
 	if o.outcome != "" || o.by != "" {
 		known.read(p, rows)
 	}
 	if o.outcome != "" {
 		rows = slices.DeleteFunc(rows, func(r analysis.ListedRun) bool { return r.Outcome != o.outcome })
-		total = len(rows)
 	}
+	total := len(rows)
 	if o.by != "" {
 		fleet := analysis.FleetOf(rows, o.by)
 		return show(p, o.json, fleet, func(w io.Writer, style text.Style) error { return render.Fleet(w, fleet, style) })
@@ -159,16 +144,24 @@ func listRuns(p process, dirs []string, o listOptions) error {
 	return show(p, o.json, list, func(w io.Writer, style text.Style) error { return render.RunList(w, list, style, now) })
 }
 
-// checkListed refuses what is no directory, or may not be read.
-func checkListed(dir string) error {
-	_, err := record.ReadDir(dir)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, nodedir.ErrLink):
-		return notRead(fmt.Errorf("cannot read runs in %s: %w", dir, errnoOf(err)))
+// placesOf are the directories in and below those that a user names, which may be read; by none
+// all that are known here, which are the named ones then.
+func placesOf(p process, dirs []string) (named, places []string, err error) {
+	if len(dirs) == 0 {
+		places = recordPlaces(p)
+		return places, places, nil
 	}
-	return usagef("name directories in which runs have left records; one run is shown by rsswarden report ID", "cannot read runs in %s: %v", dir, errnoOf(err))
+	for _, dir := range dirs {
+		_, err := record.ReadDir(dir)
+		switch {
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, nodedir.ErrLink):
+			return nil, nil, notRead(fmt.Errorf("cannot read runs in %s: %w", dir, errnoOf(err)))
+		case err != nil:
+			return nil, nil, usagef("name directories in which runs have left records; one run is shown by rsswarden report ID", "cannot read runs in %s: %v", dir, errnoOf(err))
+		}
+		places = append(places, recordDirs(dir)...)
+	}
+	return dirs, places, nil
 }
 
 // parseSince reads a time back from now: "7d", "36h", "2w".

@@ -47,7 +47,7 @@ func loadRuns(p process, args []string, askSlurmToo bool) ([]*record.Run, error)
 var slurmOutput = regexp.MustCompile(`^slurm-([0-9]+(?:_[0-9]+)?)\.out$`)
 
 // findRuns finds what the arguments name. Those of one job belong together.
-func findRuns(p process, args []string, askSlurmToo bool) ([]record.Found, error) {
+func findRuns(p process, args []string, askSlurmToo bool) (found []record.Found, err error) {
 	if len(args) == 0 {
 		all := record.Find(recordPlaces(p)...)
 		if len(all) == 0 {
@@ -55,7 +55,6 @@ func findRuns(p process, args []string, askSlurmToo bool) ([]record.Found, error
 		}
 		return runsOfJob(all, all[0]), nil
 	}
-	var found []record.Found
 	for _, arg := range args {
 		some, err := findRun(p, arg, askSlurmToo)
 		if err != nil {
@@ -107,15 +106,29 @@ func findRun(p process, arg string, askSlurmToo bool) ([]record.Found, error) {
 	return nil, usagef(hint, "no record of %q in %s", arg, listed(recordPlaces(p)))
 }
 
-// findByName finds what one job, one step or one run has left.
-func findByName(p process, name string) []record.Found {
-	var list []record.Found
-	for _, f := range record.Find(recordPlaces(p)...) {
-		if f.Job != "" && (f.Job == name || strings.HasPrefix(name, f.Job+".")) || f.ID == name {
+// those are the found ones that are meant.
+func those(all []record.Found, meant func(record.Found) bool) (list []record.Found) {
+	for _, f := range all {
+		if meant(f) {
 			list = append(list, f)
 		}
 	}
 	return list
+}
+
+// runsNamed are what one job, one step or one run has left.
+func runsNamed(all []record.Found, name string) []record.Found {
+	return those(all, func(f record.Found) bool {
+		return f.Job != "" && (f.Job == name || strings.HasPrefix(name, f.Job+".")) || f.ID == name
+	})
+}
+
+// runsOfJob are the runs of one job, or one run outside Slurm.
+func runsOfJob(all []record.Found, one record.Found) []record.Found {
+	if one.Job == "" {
+		return []record.Found{one}
+	}
+	return those(all, func(f record.Found) bool { return f.Job == one.Job })
 }
 
 // findIn finds the newest job in a directory.
@@ -146,20 +159,6 @@ func withOthers(p process, list []record.Found) []record.Found {
 		o := others[list[i].ID]
 		list[i].Record = cmp.Or(list[i].Record, o.Record)
 		list[i].Journal = cmp.Or(list[i].Journal, o.Journal)
-	}
-	return list
-}
-
-// runsOfJob are the runs of one job, or one run outside Slurm.
-func runsOfJob(all []record.Found, one record.Found) []record.Found {
-	if one.Job == "" {
-		return []record.Found{one}
-	}
-	var list []record.Found
-	for _, f := range all {
-		if f.Job == one.Job {
-			list = append(list, f)
-		}
 	}
 	return list
 }
@@ -195,65 +194,44 @@ func ambiguous(word string, list []analysis.ListedRun) error {
 	return usagef("rsswarden report "+strings.Join(names, " or "), "%d runs have IDs that begin with %q", len(list), word)
 }
 
-// unrecorded is the error where runs are known by the list alone.
+// unrecorded is the error where there is no record to read, with what can be shown all the
+// same: lines of the list, or what Slurm says.
 type unrecorded struct {
 	*failure
-	known runsKnown
-	runs  []analysis.ListedRun
+	show func(asJSON bool) error
 }
 
 func (e *unrecorded) Unwrap() error { return e.failure }
 
-// show shows them: one as a report, more as a list.
-func (e *unrecorded) show(p process, asJSON bool) error {
-	e.known.read(p, e.runs)
-	list := analysis.RunList{V: analysis.Version, Total: len(e.runs), Runs: e.runs}
-	return show(p, asJSON, list, func(w io.Writer, style text.Style) error {
-		if len(e.runs) > 1 {
-			return render.RunList(w, list, style, time.Now())
-		}
-		return render.Listed(w, e.runs[0], style)
-	})
-}
-
-// unwrapped is the error where Slurm knows a job of which there is no record.
-type unwrapped struct {
-	*failure
-	job slurm.EndedJob
-}
-
-func (e *unwrapped) Unwrap() error { return e.failure }
-
-// show shows what Slurm says.
-func (e *unwrapped) show(p process, asJSON bool) error {
-	u := analysis.OfSlurm(e.job)
-	return show(p, asJSON, u, func(w io.Writer, style text.Style) error { return render.Unwrapped(w, u, recordPlaces(p), style) })
+// noRecord is that error.
+func noRecord(show func(asJSON bool) error, format string, args ...any) error {
+	return &unrecorded{&failure{error: fmt.Errorf(format, args...), hint: hintNoRecord, status: exitUsage}, show}
 }
 
 // findByWord finds what a word names that is no path: a job, a step, a run by its short name
 // or the last. It asks Slurm about a job of which nothing is here.
 func findByWord(p process, word string, askSlurmToo bool) ([]record.Found, error) {
-	if list := findByName(p, word); len(list) > 0 && word != lastRun {
+	known := knownRuns(recordPlaces(p))
+	if list := runsNamed(known.found, word); len(list) > 0 && word != lastRun {
 		return list, nil
 	}
-	known := knownRuns(recordPlaces(p))
 	runs, short := known.named(word)
 	if short && len(runs) > 1 {
 		return nil, ambiguous(word, runs)
 	}
 	var list []record.Found
 	for _, r := range runs {
+		name := r.ID
 		if r.Job != "" && r.Ranks > 1 {
-			list = append(list, findByName(p, r.Job)...)
-		} else if f, ok := known.found[r.ID]; ok {
-			list = append(list, f)
+			name = r.Job
 		}
+		list = append(list, runsNamed(known.found, name)...)
 	}
 	switch {
 	case len(list) > 0:
 		return list, nil
 	case len(runs) > 0:
-		return nil, &unrecorded{usagef(hintNoRecord, "run %s left no record", runs[0].Short).(*failure), known, runs}
+		return nil, noRecord(func(asJSON bool) error { return showListed(p, &known, runs, asJSON) }, "run %s left no record", runs[0].Short)
 	case !askSlurmToo:
 		return nil, nil
 	}
@@ -261,22 +239,28 @@ func findByWord(p process, word string, askSlurmToo bool) ([]record.Found, error
 	if err != nil {
 		return nil, nil
 	}
-	// Of an array task, 12_3, records have the number.
-	if list = append(findByName(p, job.ID), ofWorkDir(job)...); len(list) > 0 {
+	// Of an array task, 12_3, records have the number. The job may have run in another directory.
+	list = runsNamed(known.found, job.ID)
+	if filepath.IsAbs(job.Dir) {
+		list = append(list, those(record.Find(filepath.Join(job.Dir, ".rsswarden")), func(f record.Found) bool { return f.Job == job.ID })...)
+	}
+	if len(list) > 0 {
 		return list, nil
 	}
-	return nil, &unwrapped{usagef(hintNoRecord, "no record of job %s in %s; %s says that it is %s, exit code %s", word, listed(recordPlaces(p)), job.Source, job.State, job.ExitCode).(*failure), job}
+	return nil, noRecord(func(asJSON bool) error {
+		u := analysis.OfSlurm(job)
+		return show(p, asJSON, u, func(w io.Writer, style text.Style) error { return render.Unwrapped(w, u, recordPlaces(p), style) })
+	}, "no record of job %s in %s; %s says that it is %s, exit code %s", word, listed(recordPlaces(p)), job.Source, job.State, job.ExitCode)
 }
 
-// ofWorkDir finds what a job left in the directory that it ran in.
-func ofWorkDir(job slurm.EndedJob) (list []record.Found) {
-	if !filepath.IsAbs(job.Dir) {
-		return nil
-	}
-	for _, f := range record.Find(filepath.Join(job.Dir, ".rsswarden")) {
-		if f.Job == job.ID {
-			list = append(list, f)
+// showListed shows what the list has of runs: of one as a report, of more as a list.
+func showListed(p process, known *runsKnown, runs []analysis.ListedRun, asJSON bool) error {
+	known.read(p, runs)
+	list := analysis.RunList{V: analysis.Version, Total: len(runs), Runs: runs}
+	return show(p, asJSON, list, func(w io.Writer, style text.Style) error {
+		if len(runs) > 1 {
+			return render.RunList(w, list, style, time.Now())
 		}
-	}
-	return list
+		return render.Listed(w, runs[0], style)
+	})
 }

@@ -138,9 +138,7 @@ func (src *valueSources) warnUnknownVariables() {
 		if !ok || slices.ContainsFunc(known, func(name string) bool { return variableOf(name) == variable }) {
 			continue
 		}
-		if name := strings.ToLower(strings.ReplaceAll(rest, "_", "-")); removedOptions[name] != "" {
-			src.warnf("%s means nothing here: the option %s was removed; %s", variable, dashed(name), removedOptions[name])
-		} else if near := text.Similar(rest, known); near != "" {
+		if near := text.Similar(rest, known); near != "" {
 			src.warnf("%s means nothing here; did you mean %s?", variable, variableOf(near))
 		}
 	}

@@ -254,14 +254,11 @@ func unusable(file *config.File) (problems []*config.Problem) {
 	return problems
 }
 
-// keys are the options that a file may have, and those that were removed.
+// keys are the options that a file may have.
 func keys() []config.Key {
 	var all []config.Key
 	for _, o := range options {
 		all = append(all, config.Key{Name: o.name, Kind: o.kind})
-	}
-	for name, instead := range removedOptions {
-		all = append(all, config.Key{Name: name, Removed: instead})
 	}
 	return all
 }

@@ -222,9 +222,6 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	msg := err.Error()
 	if name, ok := strings.CutPrefix(msg, "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
-		if instead := removedOptions[name]; instead != "" {
-			return usagef(instead, "the option %s was removed", dashed(name))
-		}
 		if likely := suggestOption(c, flags, name); likely != "" {
 			hint = likely
 		}

@@ -23,13 +23,10 @@ const (
 	List
 )
 
-// Key is one option that a file may set, or one that former versions had.
+// Key is one option that a file may set.
 type Key struct {
 	Name string
 	Kind Kind
-	// Removed says what to do instead of an option that was removed; empty where
-	// the option exists.
-	Removed string
 }
 
 // LockKey names the keys whose values only the file decides: lock = ["trim-private"].

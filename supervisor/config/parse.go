@@ -2,8 +2,10 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,18 +32,8 @@ func Parse(path string, text []byte, keys []Key, locks bool) (f *File, problems 
 		return f, []*Problem{malformed(path, err)}
 	}
 	places := places(text)
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		pa, pb := places[a], places[b]
-		if pa.Line != pb.Line {
-			return pa.Line - pb.Line
-		}
-		return strings.Compare(a, b)
-	})
-	for _, name := range names {
+	inOrder := func(a, b string) int { return cmp.Or(places[a].Line-places[b].Line, strings.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(found), inOrder) {
 		problem := func(says, hint string) {
 			problems = append(problems, &Problem{Path: path, Place: places[name], Says: says, Hint: hint})
 		}
@@ -56,10 +48,6 @@ func Parse(path string, text []byte, keys []Key, locks bool) (f *File, problems 
 		i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
 		if i < 0 {
 			problem(fmt.Sprintf("unknown key %q", name), unknown(name, found[name], keys))
-			continue
-		}
-		if keys[i].Removed != "" {
-			problem(fmt.Sprintf("the option %s was removed", name), keys[i].Removed)
 			continue
 		}
 		values, hint := convert(found[name], keys[i])
@@ -80,14 +68,10 @@ func (f *File) lock(v any, keys []Key, problem func(says, hint string)) {
 		return
 	}
 	for _, name := range locked {
-		i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
-		switch {
-		case i < 0:
-			problem(fmt.Sprintf("unknown key %q in lock", name), unknown(name, nil, keys))
-		case keys[i].Removed != "":
-			problem(fmt.Sprintf("the option %s in lock was removed", name), keys[i].Removed)
-		default:
+		if slices.ContainsFunc(keys, func(k Key) bool { return k.Name == name }) {
 			f.Lock[name] = true
+		} else {
+			problem(fmt.Sprintf("unknown key %q in lock", name), unknown(name, nil, keys))
 		}
 	}
 }
@@ -157,9 +141,7 @@ func sortOf(v any) string {
 func unknown(name string, value any, keys []Key) string {
 	var names []string
 	for _, k := range keys {
-		if k.Removed == "" {
-			names = append(names, k.Name)
-		}
+		names = append(names, k.Name)
 	}
 	if near := text.Similar(name, names); near != "" {
 		return "did you mean " + near + "?"

@@ -30,8 +30,7 @@ type failure struct {
 var statusText = map[int]string{
 	200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
 	408: "Request Timeout", 409: "Conflict", 411: "Length Required", 413: "Content Too Large",
-	417: "Expectation Failed", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
-	503: "Service Unavailable", 505: "HTTP Version Not Supported",
+	431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }
 
 const (

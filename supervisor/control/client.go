@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -70,9 +69,8 @@ const (
 // Client asks one leader. Its methods may be called by several goroutines; each
 // call is a connection of its own.
 type Client struct {
-	dir  *os.File
-	name string
-	uid  uint32 // of the socket
+	dir *os.File
+	uid uint32 // of the socket
 
 	patience time.Duration // for the first line of an answer
 	leader   atomic.Int64  // PID of who listened last, 0 for unknown
@@ -82,38 +80,18 @@ type Client struct {
 // too; 0 where that is not known.
 func (c *Client) Leader() int { return int(c.leader.Load()) }
 
-// Dial finds the socket at path, or in the directory path, and makes sure that it
-// is this user's. Whether it has a listener is found out by the first call.
-func Dial(path string) (*Client, error) {
-	c, err := dial(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot ask %s: %w", path, err)
-	}
-	return c, nil
-}
-
-func dial(path string) (*Client, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, whyNot(err)
-	}
-	dir, name := path, SocketName
-	if !info.IsDir() {
-		dir, name = filepath.Split(filepath.Clean(path))
-		if dir == "" {
-			dir = "."
-		}
-	}
+// Dial finds the socket in a leader's directory, and makes sure that it is this user's.
+// Whether it has a listener is found out by the first call.
+func Dial(dir string) (*Client, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, whyNot(err)
-	}
-	c := &Client{dir: os.NewFile(uintptr(fd), dir), name: name, patience: askPatience}
-	if err := c.check(); err != nil {
+	if err == nil {
+		c := &Client{dir: os.NewFile(uintptr(fd), dir), patience: askPatience}
+		if err = c.check(); err == nil {
+			return c, nil
+		}
 		c.Close()
-		return nil, err
 	}
-	return c, nil
+	return nil, fmt.Errorf("cannot ask %s: %w", dir, whyNot(err))
 }
 
 // check says whether directory and socket are this user's alone. Root may ask any
@@ -121,16 +99,13 @@ func dial(path string) (*Client, error) {
 func (c *Client) check() error {
 	var d, s unix.Stat_t
 	fd := int(c.dir.Fd())
-	if err := unix.Fstat(fd, &d); err != nil {
-		return whyNot(err)
-	}
-	if err := unix.Fstatat(fd, c.name, &s, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return whyNot(err)
+	if err := errors.Join(unix.Fstat(fd, &d), unix.Fstatat(fd, SocketName, &s, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
+		return err
 	}
 	me := uint32(os.Geteuid())
 	switch {
 	case s.Mode&unix.S_IFMT != unix.S_IFSOCK:
-		return fmt.Errorf("%w: %s is no socket", ErrForeign, c.name)
+		return fmt.Errorf("%w: %s is no socket", ErrForeign, SocketName)
 	case me != 0 && d.Uid != me || d.Uid != s.Uid:
 		return fmt.Errorf("%w: it belongs to another user", ErrForeign)
 	case d.Mode&0o022 != 0:
@@ -161,8 +136,8 @@ func whyNot(err error) error {
 // connect makes a connection. A leader that is stopped, by scontrol suspend, or
 // that has too much to do accepts none.
 func (c *Client) connect(ctx context.Context) (*os.File, error) {
-	conn, err := socket.Dial(c.dir, c.name)
-	for until := time.Now().Add(connectPatience); err != nil; conn, err = socket.Dial(c.dir, c.name) {
+	conn, err := socket.Dial(c.dir, SocketName)
+	for until := time.Now().Add(connectPatience); err != nil; conn, err = socket.Dial(c.dir, SocketName) {
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) || time.Now().After(until) {
 			return nil, whyNot(err)
 		}

@@ -14,6 +14,7 @@ package control
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,11 +67,9 @@ type Server struct {
 	// toWrite and toAsk are the patience with clients and with the source.
 	toWrite, toAsk time.Duration
 
-	mu     sync.Mutex
-	open   map[*os.File]struct{}
-	served int
-	forced bool // no deadline is put off any more
-	closed bool
+	mu    sync.Mutex
+	open  map[*os.File]struct{}
+	ended sync.Once
 }
 
 // Listen answers on the socket NAME in a directory until [Server.Close]. The
@@ -94,32 +93,26 @@ func Listen(dir *os.File, name string, source Source) (*Server, error) {
 // Close ends all that goes on and removes the socket. What the source has given
 // by now is still written for up to 80 ms.
 func (s *Server) Close() {
-	s.mu.Lock()
-	was := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if was {
-		return
-	}
-	close(s.closing)
-	s.at.Close()
-	ended := make(chan struct{})
-	go func() {
-		s.all.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(endPatience):
-	}
-	s.cancel()
-	s.mu.Lock()
-	s.forced = true
-	for c := range s.open {
-		_ = c.SetDeadline(time.Unix(1, 0))
-	}
-	s.mu.Unlock()
-	<-ended
+	s.ended.Do(func() {
+		close(s.closing)
+		s.at.Close()
+		all := make(chan struct{})
+		go func() {
+			s.all.Wait()
+			close(all)
+		}()
+		select {
+		case <-all:
+		case <-time.After(endPatience):
+		}
+		s.cancel()
+		s.mu.Lock()
+		for c := range s.open {
+			c.Close()
+		}
+		s.mu.Unlock()
+		<-all
+	})
 }
 
 func (s *Server) accept() {
@@ -151,72 +144,50 @@ func (s *Server) accept() {
 func (s *Server) begin(c *os.File) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	select {
+	case <-s.closing:
 		c.Close()
 		return false
+	default:
 	}
 	s.open[c] = struct{}{}
-	turned := s.served >= maxServed
-	if !turned {
-		s.served++
-	}
+	turned := len(s.room) > maxServed
 	s.all.Go(func() {
-		defer s.end(c, turned)
 		s.answer(c, turned)
+		c.Close()
+		s.mu.Lock()
+		delete(s.open, c)
+		s.mu.Unlock()
+		<-s.room
 	})
 	return true
 }
 
-func (s *Server) end(c *os.File, turned bool) {
-	c.Close()
-	s.mu.Lock()
-	delete(s.open, c)
-	if !turned {
-		s.served--
-	}
-	s.mu.Unlock()
-	<-s.room
-}
-
-var errClosing = errors.New("the server ends")
-
-// allow gives a connection more time, to read or to write.
-func (s *Server) allow(set func(time.Time) error, d time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.forced {
-		return errClosing
-	}
-	if d == 0 {
-		return set(time.Time{})
-	}
-	return set(time.Now().Add(d))
-}
-
 // write writes all of b, or gives the client up.
 func (s *Server) write(c *os.File, b []byte) error {
-	if err := s.allow(c.SetWriteDeadline, s.toWrite); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(s.toWrite)); err != nil {
 		return err
 	}
 	_, err := c.Write(b)
 	return err
 }
 
-// answer is one connection, from its request to the last byte.
+// answer is one connection, from its request to the last byte; turned says that there are too
+// many.
 func (s *Server) answer(c *os.File, turned bool) {
-	method := "GET"
-	p := s.heard(c, turned, &method)
-	if p == nil {
+	method, p := s.heard(c, turned)
+	if p == nil || s.write(c, p.whole(method)) != nil {
 		return
 	}
-	if s.write(c, p.whole(method)) == nil {
-		socket.Finish(c)
-		s.drain(c)
+	socket.Finish(c)
+	// What the client has still to say is read, that it may read the answer.
+	if c.SetReadDeadline(time.Now().Add(turnPatience)) == nil {
+		_, _ = io.CopyN(io.Discard, c, 2*maxBody)
 	}
 }
 
 // heard reads the request and answers it, or says why not.
-func (s *Server) heard(c *os.File, turned bool, method *string) (p *problem) {
+func (s *Server) heard(c *os.File, turned bool) (method string, p *problem) {
 	defer func() {
 		if r := recover(); r != nil {
 			p = &problem{status: 500, text: fmt.Sprintf("internal error: %v", r)}
@@ -224,58 +195,48 @@ func (s *Server) heard(c *os.File, turned bool, method *string) (p *problem) {
 	}()
 	pid, uid, err := socket.Peer(c)
 	if err != nil || uid != 0 && uid != os.Geteuid() {
-		return &problem{status: 403, text: "this is another user's"}
+		return "", &problem{status: 403, text: "this is another user's"}
 	}
 	patience := readPatience
 	if turned {
 		patience = turnPatience
 	}
-	if s.allow(c.SetReadDeadline, patience) != nil {
-		return nil
+	if c.SetReadDeadline(time.Now().Add(patience)) != nil {
+		return "", nil
 	}
-	q, err := readRequest(c, func() error { return s.write(c, []byte("HTTP/1.1 100 Continue\r\n\r\n")) })
-	if q.method != "" {
-		*method = q.method
-	}
+	q, err := readRequest(c)
 	switch {
 	case turned && !errors.Is(err, errGone):
-		return &problem{status: 503, text: fmt.Sprintf("%d are being answered already", maxServed), hint: "ask again in a moment"}
+		return q.method, &problem{status: 503, text: fmt.Sprintf("%d are being answered already", maxServed), hint: "ask again in a moment"}
 	case errors.As(err, &p):
-		return p
+		return q.method, p
 	case err != nil:
-		return nil
+		return "", nil
 	}
-	a, p := route(q)
-	if p != nil {
-		return p
+	name, command, p := route(q)
+	if p == nil {
+		command.By = pid
+		p = s.serve(c, name, command)
 	}
-	a.command.By = pid
-	return s.serve(c, a)
+	return q.method, p
 }
 
-// drain reads what the client has still to say, that it may read the answer.
-func (s *Server) drain(c *os.File) {
-	if s.allow(c.SetReadDeadline, turnPatience) == nil {
-		_, _ = io.CopyN(io.Discard, c, 2*maxBody)
-	}
-}
-
-func (s *Server) serve(c *os.File, a asked) *problem {
+func (s *Server) serve(c *os.File, name string, command Command) *problem {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	s.all.Go(func() { s.untilGone(c, cancel) })
-	switch {
-	case a.status:
+	s.all.Go(func() { untilGone(c, cancel) })
+	switch name {
+	case "status":
 		st, release, p := ask(ctx, s, s.source.Status, func(*Status) {})
 		if p != nil {
 			return p
 		}
 		release()
 		return s.status(c, st)
-	case a.events:
+	case "events":
 		return stream(ctx, c, s, s.source.Events, func(line []byte) ([]byte, error) { return line, nil })
 	}
-	do := func(ctx context.Context) (<-chan Result, error) { return s.source.Do(ctx, a.command) }
+	do := func(ctx context.Context) (<-chan Result, error) { return s.source.Do(ctx, command) }
 	return stream(ctx, c, s, do, func(r Result) ([]byte, error) {
 		line, err := json.Marshal(r)
 		return text.JSON(line), err
@@ -353,12 +314,11 @@ func ask[T any](ctx context.Context, s *Server, call func(context.Context) (T, e
 		v   T
 		err error
 	}
-	silent := &problem{status: 503, text: "the watcher does not answer", hint: "ask again in a moment"}
 	var none T
 	select {
 	case s.calls <- struct{}{}:
 	default:
-		return none, nil, silent
+		return none, nil, silent()
 	}
 	release := func() { <-s.calls }
 	answered, left := make(chan answer), make(chan struct{})
@@ -387,7 +347,7 @@ func ask[T any](ctx context.Context, s *Server, call func(context.Context) (T, e
 	case <-patience.C:
 	}
 	close(left)
-	return none, nil, silent
+	return none, nil, silent()
 }
 
 // guarded makes an error of a panic: the watcher must not end by a question.
@@ -400,17 +360,17 @@ func guarded[T any](ctx context.Context, call func(context.Context) (T, error)) 
 	return call(ctx)
 }
 
+func silent() *problem {
+	return &problem{status: 503, text: "the watcher does not answer", hint: "ask again in a moment"}
+}
+
 func refusal(err error) *problem {
 	var refused *Refused
 	switch {
 	case errors.As(err, &refused):
-		text := refused.Detail
-		if text == "" {
-			text = string(refused.Reason)
-		}
-		return &problem{status: 409, text: text, hint: refused.Hint, reason: refused.Reason}
+		return &problem{status: 409, text: cmp.Or(refused.Detail, string(refused.Reason)), hint: refused.Hint, reason: refused.Reason}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return &problem{status: 503, text: "the watcher does not answer", hint: "ask again in a moment"}
+		return silent()
 	}
 	return &problem{status: 500, text: err.Error()}
 }
@@ -418,15 +378,12 @@ func refusal(err error) *problem {
 // untilGone reads what the client says on, which is nothing, until it has gone or
 // the connection is closed. One that has only said its last word, as nc does, is
 // still there.
-func (s *Server) untilGone(c *os.File, cancel func()) {
-	if s.allow(c.SetReadDeadline, 0) != nil {
+func untilGone(c *os.File, cancel func()) {
+	if c.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
 	_, err := io.CopyN(io.Discard, c, maxBody)
-	if errors.Is(err, io.EOF) && !socket.HungUp(c) {
-		return
-	}
-	if err != nil && !errors.Is(err, os.ErrClosed) {
+	if err != nil && !errors.Is(err, os.ErrClosed) && (!errors.Is(err, io.EOF) || socket.HungUp(c)) {
 		cancel()
 	}
 }

@@ -43,8 +43,8 @@ func TestStatusAnswer(t *testing.T) {
 			t.Errorf("no %s in %s", want, body)
 		}
 	}
-	// Absolute paths, and HTTP/1.0 without Host, as RFC 9112 has them.
-	for _, q := range []string{get("GET", "http://rsswarden/v1/status"), "GET /v1/status HTTP/1.0\r\n\r\n", "\r\nGET /v1/status HTTP/1.1\nHost: x\n\n"} {
+	// HTTP/1.0, and line breaks as RFC 9112 tolerates them.
+	for _, q := range []string{"GET /v1/status HTTP/1.0\r\n\r\n", "\r\nGET /v1/status HTTP/1.1\nHost: x\n\n"} {
 		if said := s.say(q); !strings.HasPrefix(said, "HTTP/1.1 200 ") {
 			t.Errorf("%q: %s", q, said)
 		}
@@ -65,14 +65,10 @@ func TestBadRequests(t *testing.T) {
 		says    string // in the body
 	}{
 		"no HTTP":             {"hello\r\n\r\n", 400, "not that of an HTTP/1.1 request"},
-		"binary":              {"\x16\x03\x01\x02\x00\x01\x00\n\n", 400, "control character"},
-		"HTTP/2":              {"PRI * HTTP/2.0\r\n\r\n", 505, "HTTP/2.0"},
+		"HTTP/2":              {"PRI * HTTP/2.0\r\n\r\n", 400, ""},
 		"no version":          {"GET /v1/status\r\n\r\n", 400, ""},
-		"no host":             {"GET /v1/status HTTP/1.1\r\n\r\n", 400, "one Host"},
-		"two hosts":           {"GET /v1/status HTTP/1.1\r\n" + host + host + "\r\n", 400, "one Host"},
 		"folded header":       {"GET /v1/status HTTP/1.1\r\n" + host + " folded\r\n\r\n", 400, "header line"},
 		"space before colon":  {"GET /v1/status HTTP/1.1\r\nHost : x\r\n\r\n", 400, "header line"},
-		"carriage return":     {"GET /v1/status HTTP/1.1\r\nHost: x\ry\r\n\r\n", 400, "control character"},
 		"parameters":          {get("POST", "/v1/trim?pid=5"), 400, "no parameters"},
 		"another version":     {get("GET", "/v2/status"), 404, "the only version is v1"},
 		"no such path":        {get("GET", "/v1/nothing"), 404, "/v1/recycle"},
@@ -87,8 +83,6 @@ func TestBadRequests(t *testing.T) {
 		"two lengths":         {"POST /v1/gc HTTP/1.1\r\n" + host + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400, "Content-Length"},
 		"long line":           {"GET /" + strings.Repeat("x", 9000) + " HTTP/1.1\r\n\r\n", 431, "8 KiB"},
 		"long head":           {"GET /v1/status HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", 9000) + "\r\n\r\n", 431, "8 KiB"},
-		"many headers":        {"GET /v1/status HTTP/1.1\r\n" + host + strings.Repeat("X: y\r\n", 64) + "\r\n", 431, "64 header lines"},
-		"other expectation":   {"POST /v1/gc HTTP/1.1\r\n" + host + "Expect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417, ""},
 		"body of a GET":       {"GET /v1/status HTTP/1.1\r\n" + host + "Content-Length: 2\r\n\r\n{}", 400, "no body"},
 		"unknown field":       {post("/v1/recycle", `{"pid":[5]}`), 400, `unknown field \"pid\"`},
 		"no object":           {post("/v1/recycle", `[5]`), 400, "no JSON object"},
@@ -129,10 +123,7 @@ func TestBadRequests(t *testing.T) {
 	if b, err := io.ReadAll(c); err != nil || len(b) > 0 {
 		t.Errorf("%q, %v", b, err)
 	}
-	c = s.connect()
-	if _, err := io.WriteString(c, "GET /v1/sta"); err != nil {
-		t.Fatal(err)
-	}
+	c = s.send("GET /v1/sta")
 	socket.Finish(c)
 	if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 400 ") {
 		t.Errorf("%q, %v", b, err)
@@ -143,22 +134,6 @@ func TestBadRequests(t *testing.T) {
 func TestSlowRequest(t *testing.T) {
 	s := serve(t, source{})
 	if said := s.say("GET /v1/status HTT"); !strings.HasPrefix(said, "HTTP/1.1 408 ") {
-		t.Errorf("%q", said)
-	}
-}
-
-func TestContinue(t *testing.T) {
-	s := serve(t, source{do: results(Result{Done: true, OK: true})})
-	c := s.connect()
-	if _, err := io.WriteString(c, "POST /v1/gc HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	const told = "HTTP/1.1 100 Continue\r\n\r\n"
-	b := make([]byte, len(told))
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != told {
-		t.Fatalf("%q, %v", b, err)
-	}
-	if said := hear(t, c, "{}"); !strings.HasPrefix(said, "HTTP/1.1 200 ") {
 		t.Errorf("%q", said)
 	}
 }
@@ -216,20 +191,13 @@ func TestClose(t *testing.T) {
 	s := serve(t, source{
 		events: func(context.Context) (<-chan []byte, error) { return lines, nil },
 		do: func(ctx context.Context, _ Command) (<-chan Result, error) {
-			ch := make(chan Result)
-			context.AfterFunc(ctx, func() { close(ch) })
 			close(began)
-			return ch, nil
+			return until[Result](ctx, func() {})
 		},
 	})
-	stuck, silent, events := s.connect(), s.connect(), s.connect()
-	if _, err := io.WriteString(stuck, get("POST", "/v1/recycle")); err != nil {
-		t.Fatal(err)
-	}
+	stuck, silent := s.send(get("POST", "/v1/recycle")), s.connect()
 	<-began
-	if _, err := io.WriteString(events, get("GET", "/v1/events")); err != nil {
-		t.Fatal(err)
-	}
+	events := s.send(get("GET", "/v1/events"))
 	lines <- []byte(`{"event":"exit"}`)
 	close(lines)
 	begun := time.Now()
@@ -252,57 +220,6 @@ func TestClose(t *testing.T) {
 	}
 	if _, err := connectIn(s.dir); err == nil {
 		t.Error("the socket still listens")
-	}
-}
-
-// TestSocketFile: of mode 0600 whatever the umask is, in a directory of any depth;
-// only a socket is replaced, and only one's own removed.
-func TestSocketFile(t *testing.T) {
-	for _, mask := range []int{0, 0o022, 0o777} {
-		old := unix.Umask(mask)
-		dir, err := os.MkdirTemp(t.TempDir(), "x")
-		if err == nil {
-			err = os.Chmod(dir, 0o700)
-		}
-		wardentest.NoError(t, err)
-		serveIn(t, dir, source{})
-		unix.Umask(old)
-		info, err := os.Lstat(filepath.Join(dir, SocketName))
-		if err != nil || info.Mode() != os.ModeSocket|0o600 {
-			t.Errorf("umask %#o: %v, %v", mask, info.Mode(), err)
-		}
-	}
-
-	deep := t.TempDir()
-	for range 12 {
-		deep = filepath.Join(deep, "a-directory-with-a-long-name")
-	}
-	wardentest.NoError(t, os.MkdirAll(deep, 0o700))
-	src := source{status: func(context.Context) (*Status, error) { return &Status{Node: "deep"}, nil }}
-	first := serveIn(t, deep, src)
-	if st, err := first.client().Status(t.Context()); err != nil || st.Node != "deep" {
-		t.Errorf("%v, %v", st, err)
-	}
-	second := serveIn(t, deep, src) // a leader that takes over
-	first.Close()
-	if st, err := second.client().Status(t.Context()); err != nil || st.Node != "deep" {
-		t.Errorf("the end of the old leader took the new one's socket along: %v, %v", st, err)
-	}
-
-	for name, make := range map[string]func(path string) error{
-		"a file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
-		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
-		"a link":      func(path string) error { return os.Symlink(filepath.Join(t.TempDir(), "aim"), path) },
-	} {
-		dir := t.TempDir()
-		wardentest.NoError(t, make(filepath.Join(dir, SocketName)))
-		f, err := os.Open(dir)
-		wardentest.NoError(t, err)
-		if s, err := Listen(f, SocketName, source{}); err == nil {
-			s.Close()
-			t.Errorf("%s was replaced", name)
-		}
-		f.Close()
 	}
 }
 
@@ -346,26 +263,29 @@ func (s source) Events(ctx context.Context) (<-chan []byte, error) {
 	return s.events(ctx)
 }
 
-// results is a command that comes to these at once.
-func results(all ...Result) func(context.Context, Command) (<-chan Result, error) {
-	return func(context.Context, Command) (<-chan Result, error) {
-		ch := make(chan Result, len(all))
-		for _, r := range all {
-			ch <- r
-		}
-		close(ch)
-		return ch, nil
+// closed is a channel with these in it and no more.
+func closed[T any](all ...T) (<-chan T, error) {
+	ch := make(chan T, len(all))
+	for _, v := range all {
+		ch <- v
 	}
+	close(ch)
+	return ch, nil
 }
 
-// until waits for something to come true.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within 10 s\n%s", what, ourGoroutines())
-		}
-	}
+// until is a channel that nothing comes of, and that is closed when ctx ends.
+func until[T any](ctx context.Context, end func()) (<-chan T, error) {
+	ch := make(chan T)
+	context.AfterFunc(ctx, func() {
+		end()
+		close(ch)
+	})
+	return ch, nil
+}
+
+// results is a command that comes to these at once.
+func results(all ...Result) func(context.Context, Command) (<-chan Result, error) {
+	return func(context.Context, Command) (<-chan Result, error) { return closed(all...) }
 }
 
 // ourGoroutines are the stacks that have a function of this package that
@@ -409,7 +329,7 @@ func serveIn(t *testing.T, dir string, src source, change ...func(*Server)) *sta
 		c(s)
 	}
 	if _, twice := looked.LoadOrStore(t, true); !twice {
-		t.Cleanup(func() { until(t, "no goroutine is left", func() bool { return ourGoroutines() == "" }) })
+		t.Cleanup(func() { wardentest.Until(t, "no goroutine left", func() bool { return ourGoroutines() == "" }) })
 	}
 	t.Cleanup(s.Close)
 	return &stand{s, t, dir}
@@ -439,24 +359,23 @@ func connectIn(dir string) (*os.File, error) {
 	}
 }
 
+// send is a client that has written a request.
+func (s *stand) send(request string) *os.File {
+	s.t.Helper()
+	c := s.connect()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err := io.WriteString(c, request)
+	wardentest.NoError(s.t, err)
+	return c
+}
+
 // say writes a request and returns all that is answered.
 func (s *stand) say(request string) string {
 	s.t.Helper()
-	c := s.connect()
+	c := s.send(request)
 	defer c.Close()
-	return hear(s.t, c, request)
-}
-
-func hear(t *testing.T, c *os.File, request string) string {
-	t.Helper()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
 	b, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatalf("after %q: %v", b, err)
-	}
+	wardentest.NoError(s.t, err)
 	return string(b)
 }
 
@@ -482,9 +401,7 @@ func (s *stand) client() *Client {
 // runStranger runs this binary as another user's client of the socket in dir.
 func runStranger(t *testing.T, dir string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become another user")
-	}
+	wardentest.NeedRoot(t, "needs root, to become another user")
 	exe := filepath.Join(t.TempDir(), "client")
 	b, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
@@ -527,25 +444,17 @@ func TestTooMany(t *testing.T) {
 	var open atomic.Int32
 	s := serve(t, source{
 		events: func(ctx context.Context) (<-chan []byte, error) {
-			ch := make(chan []byte)
 			open.Add(1)
-			context.AfterFunc(ctx, func() {
-				open.Add(-1)
-				close(ch)
-			})
-			return ch, nil
+			return until[[]byte](ctx, func() { open.Add(-1) })
 		},
 		status: func(context.Context) (*Status, error) { return &Status{}, nil },
 	})
 	var all []*os.File
 	for range maxServed {
-		c := s.connect()
-		if _, err := io.WriteString(c, get("GET", "/v1/events")); err != nil {
-			t.Fatal(err)
-		}
+		c := s.send(get("GET", "/v1/events"))
 		all = append(all, c)
 	}
-	until(t, "all are served", func() bool { return open.Load() == maxServed })
+	wardentest.Until(t, "all are served", func() bool { return open.Load() == maxServed })
 	for range 2 * maxHeard {
 		if said := s.say(get("GET", "/v1/status")); !strings.HasPrefix(said, "HTTP/1.1 503 ") || !strings.Contains(said, "Retry-After: 1\r\n") {
 			t.Fatalf("%q", said)
@@ -559,7 +468,7 @@ func TestTooMany(t *testing.T) {
 		t.Errorf("%q", said)
 	}
 	all[3].Close()
-	until(t, "there is room again", func() bool { return strings.HasPrefix(s.say(get("GET", "/v1/status")), "HTTP/1.1 200 ") })
+	wardentest.Until(t, "there is room again", func() bool { return strings.HasPrefix(s.say(get("GET", "/v1/status")), "HTTP/1.1 200 ") })
 	if n := open.Load(); n != maxServed-1 {
 		t.Errorf("%d streams are open", n)
 	}
@@ -568,71 +477,53 @@ func TestTooMany(t *testing.T) {
 // TestClientLeaves: the source learns of it, and what it still sends is taken. A
 // client that has only ended its request, as nc does, has not left.
 func TestClientLeaves(t *testing.T) {
-	called, over := make(chan context.Context, 1), make(chan struct{})
-	s := serve(t, source{do: func(ctx context.Context, _ Command) (<-chan Result, error) {
-		ch := make(chan Result)
-		go func() {
-			defer close(over)
-			defer close(ch)
-			ch <- Result{PID: 1}
-			<-ctx.Done()
-			for range 100 { // of what had begun
-				ch <- Result{PID: 2}
+	for _, answered := range []bool{true, false} {
+		called, over := make(chan context.Context, 1), make(chan struct{})
+		s := serve(t, source{do: func(ctx context.Context, _ Command) (<-chan Result, error) {
+			ch := make(chan Result)
+			go func() {
+				defer close(over)
+				defer close(ch)
+				if answered {
+					ch <- Result{PID: 1}
+				}
+				<-ctx.Done()
+				for range 100 { // of what had begun
+					ch <- Result{PID: 2}
+				}
+			}()
+			called <- ctx
+			return ch, nil
+		}})
+		c := s.send(get("POST", "/v1/recycle"))
+		ctx := <-called
+		if answered {
+			socket.Finish(c)
+			said := ""
+			for b := make([]byte, 1<<10); !strings.Contains(said, `"pid":1`); {
+				n, err := c.Read(b)
+				wardentest.NoError(t, err)
+				said += string(b[:n])
 			}
-		}()
-		called <- ctx
-		return ch, nil
-	}})
-	c := s.connect()
-	if _, err := io.WriteString(c, get("POST", "/v1/recycle")); err != nil {
-		t.Fatal(err)
-	}
-	ctx := <-called
-	socket.Finish(c)
-	b := make([]byte, 1<<10)
-	for !strings.Contains(string(b), `"pid":1`) {
-		n, err := c.Read(b[:cap(b)])
-		if b = b[:n]; err != nil {
-			t.Fatal(err)
+			if ctx.Err() != nil {
+				t.Fatal("a client that ended its request was taken for gone")
+			}
 		}
-	}
-	if ctx.Err() != nil {
-		t.Fatal("a client that ended its request was taken for gone")
-	}
-	c.Close()
-	s.Close() // what comes after that is taken too
-	select {
-	case <-over:
-	case <-time.After(10 * time.Second):
-		t.Error("the source is stuck")
+		c.Close()
+		if answered {
+			s.Close() // what comes after that is taken too
+		}
+		within(t, over, "the source is stuck")
 	}
 }
 
-func TestClientHangsUp(t *testing.T) {
-	called, over := make(chan struct{}), make(chan struct{})
-	s := serve(t, source{do: func(ctx context.Context, _ Command) (<-chan Result, error) {
-		ch := make(chan Result)
-		go func() {
-			defer close(over)
-			defer close(ch)
-			<-ctx.Done()
-			for range 100 {
-				ch <- Result{PID: 2}
-			}
-		}()
-		close(called)
-		return ch, nil
-	}})
-	c := s.connect()
-	if _, err := io.WriteString(c, get("POST", "/v1/recycle")); err != nil {
-		t.Fatal(err)
-	}
-	<-called
-	c.Close()
+// within waits for the end of something.
+func within(t *testing.T, end <-chan struct{}, why string) {
+	t.Helper()
 	select {
-	case <-over:
+	case <-end:
 	case <-time.After(10 * time.Second):
-		t.Error("the source is stuck")
+		t.Error(why)
 	}
 }
 
@@ -657,20 +548,13 @@ func TestSlowClient(t *testing.T) {
 		},
 		status: func(context.Context) (*Status, error) { return &Status{}, nil },
 	}, func(s *Server) { s.toWrite = 200 * time.Millisecond })
-	slow := s.connect()
-	if _, err := io.WriteString(slow, get("GET", "/v1/events")); err != nil {
-		t.Fatal(err)
-	}
+	s.send(get("GET", "/v1/events")) // which is not read
 	for range 20 {
 		if said := s.say(get("GET", "/v1/status")); !strings.HasPrefix(said, "HTTP/1.1 200 ") {
 			t.Fatal(said)
 		}
 	}
-	select {
-	case <-dropped:
-	case <-time.After(10 * time.Second):
-		t.Error("a client that reads nothing is still served")
-	}
+	within(t, dropped, "a client that reads nothing is still served")
 }
 
 // TestSilentSource: a watcher that hangs gives an error, and neither gathers callers
@@ -683,10 +567,7 @@ func TestSilentSource(t *testing.T) {
 		events: func(context.Context) (<-chan []byte, error) {
 			calls.Add(1)
 			<-hang
-			ch := make(chan []byte, 1)
-			ch <- []byte("late")
-			close(ch)
-			return ch, nil
+			return closed([]byte("late"))
 		},
 	}, func(s *Server) { s.toAsk = 20 * time.Millisecond })
 	defer close(hang)
@@ -716,10 +597,7 @@ func TestCurl(t *testing.T) {
 		status: func(context.Context) (*Status, error) { return &Status{Node: "n1"}, nil },
 		do:     results(Result{PID: 5, OK: true}, Result{Task: -1, OK: true, Done: true}),
 		events: func(context.Context) (<-chan []byte, error) {
-			ch := make(chan []byte, 1)
-			ch <- []byte(`{"event":"exit"}`)
-			close(ch)
-			return ch, nil
+			return closed([]byte(`{"event":"exit"}`))
 		},
 	})
 	ask := func(args ...string) (string, error) {
@@ -736,7 +614,6 @@ func TestCurl(t *testing.T) {
 		"recycle":   {[]string{"-f", "-X", "POST", at + "/v1/recycle"}, `{"pid":5,"task":0,"ok":true}` + "\n" + `{"task":-1,"ok":true,"done":true}`},
 		"of a PID":  {[]string{"-f", "-d", `{"pids":[5]}`, at + "/v1/recycle"}, `"done":true`},
 		"events":    {[]string{"-f", "-N", at + "/v1/events"}, `{"event":"exit"}`},
-		"continued": {[]string{"-f", "-H", "Expect: 100-continue", "-d", "{}", at + "/v1/gc"}, `"done":true`},
 		"a mistake": {[]string{"-d", `{"pid":5}`, at + "/v1/recycle"}, `unknown field \"pid\"`},
 		"no path":   {[]string{"-w", "%{http_code}", at + "/v1/x"}, "404"},
 		"huge":      {[]string{"-w", "%{http_code}", "-d", strings.Repeat("x", 100<<10), at + "/v1/recycle"}, "413"},

@@ -1,4 +1,4 @@
-package nodedir
+package nodedir_test
 
 import (
 	"errors"
@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestWriteRenamed: a file is written whole or not at all, below a descriptor as well, and
@@ -24,7 +27,7 @@ func TestWriteRenamed(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir, err := os.Open(t.TempDir())
-			must(t, err)
+			wardentest.NoError(t, err)
 			defer dir.Close()
 			path := filepath.Join(dir.Name(), "file")
 			holds := func(want string) {
@@ -39,8 +42,8 @@ func TestWriteRenamed(t *testing.T) {
 				fd         int
 				part, path string
 			}{{unix.AT_FDCWD, path + ".tmp", path}, {int(dir.Fd()), "file.tmp", "file"}} {
-				must(t, plant(path+".tmp"))
-				err := WriteRenamed(at.fd, at.part, at.path, 0o600, func(f *os.File) error {
+				wardentest.NoError(t, plant(path+".tmp"))
+				err := nodedir.WriteRenamed(at.fd, at.part, at.path, 0o600, func(f *os.File) error {
 					_, err := f.WriteString("whole")
 					return err
 				})
@@ -49,7 +52,7 @@ func TestWriteRenamed(t *testing.T) {
 				}
 				holds("whole")
 				full := errors.New("no room")
-				if err := WriteRenamed(at.fd, at.part, at.path, 0o600, func(f *os.File) error {
+				if err := nodedir.WriteRenamed(at.fd, at.part, at.path, 0o600, func(f *os.File) error {
 					_, _ = f.WriteString("ha")
 					return full
 				}); !errors.Is(err, full) {
@@ -63,7 +66,7 @@ func TestWriteRenamed(t *testing.T) {
 		})
 	}
 	none := filepath.Join(t.TempDir(), "none", "file")
-	err := WriteRenamed(unix.AT_FDCWD, none+".tmp", none, 0o600, func(*os.File) error { return nil })
+	err := nodedir.WriteRenamed(unix.AT_FDCWD, none+".tmp", none, 0o600, func(*os.File) error { return nil })
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
@@ -73,16 +76,16 @@ func TestWriteRenamed(t *testing.T) {
 func TestWithoutPath(t *testing.T) {
 	dir := t.TempDir()
 	none := filepath.Join(dir, "none")
-	_, open := OpenPath(none)
+	_, open := nodedir.OpenPath(none)
 	for _, err := range []error{open, os.Rename(none, dir), fs.ErrNotExist} {
-		if got := WithoutPath(err); !errors.Is(got, fs.ErrNotExist) || strings.Contains(got.Error(), none) {
+		if got := nodedir.WithoutPath(err); !errors.Is(got, fs.ErrNotExist) || strings.Contains(got.Error(), none) {
 			t.Errorf("%v of %v", got, err)
 		}
 	}
-	f, err := OpenPath(dir)
-	must(t, err)
+	f, err := nodedir.OpenPath(dir)
+	wardentest.NoError(t, err)
 	defer f.Close()
-	if entries, err := os.ReadDir(FDPath(f)); err != nil || len(entries) != 0 {
+	if entries, err := os.ReadDir(nodedir.FDPath(f)); err != nil || len(entries) != 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
 }

@@ -1,4 +1,4 @@
-package nodedir
+package nodedir_test
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestResolve: a path is used only where root or this user owns each directory and each
@@ -63,9 +65,9 @@ func TestResolve(t *testing.T) {
 				t.Skip("only root can give files away")
 			}
 			in, err := filepath.EvalSymlinks(t.TempDir())
-			must(t, err)
-			must(t, c.make(in))
-			got, err := Resolve(in + "/way/dir")
+			wardentest.NoError(t, err)
+			wardentest.NoError(t, c.make(in))
+			got, err := nodedir.Resolve(in + "/way/dir")
 			switch {
 			case c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)):
 				t.Errorf("resolved to %s, %v; want an error with %q", got, err, c.why)
@@ -80,15 +82,15 @@ func TestResolve(t *testing.T) {
 // the umask is.
 func TestMakeAll(t *testing.T) {
 	in, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	if at, err := MakeAll(in+"/a/b/c", 2, 0o700); !errors.Is(err, fs.ErrNotExist) {
+	wardentest.NoError(t, err)
+	if at, err := nodedir.MakeAll(in+"/a/b/c", 2, 0o700); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("made %s, %v", at, err)
 	}
 	if _, err := os.Stat(in + "/a"); err == nil {
 		t.Error("made a part of what has too many levels")
 	}
 	defer syscall.Umask(syscall.Umask(0o777))
-	if at, err := MakeAll(in+"/a/b/c", math.MaxInt, 0o755); err != nil || at != in+"/a/b/c" {
+	if at, err := nodedir.MakeAll(in+"/a/b/c", math.MaxInt, 0o755); err != nil || at != in+"/a/b/c" {
 		t.Errorf("made %s, %v", at, err)
 	}
 	for _, dir := range []string{"/a", "/a/b", "/a/b/c"} {
@@ -100,18 +102,18 @@ func TestMakeAll(t *testing.T) {
 
 func TestProcFile(t *testing.T) {
 	id := rss.ProcID{PID: 4194304, Start: 18446744073709551615}
-	name := FileOf("rank", id)
+	name := nodedir.FileOf("rank", id)
 	if name != "rank.4194304.18446744073709551615" {
 		t.Errorf("named %q", name)
 	}
-	if got, ok := ProcOf(name, "rank"); !ok || got != id {
+	if got, ok := nodedir.ProcOf(name, "rank"); !ok || got != id {
 		t.Errorf("read %v, %v", got, ok)
 	}
 	for _, other := range []string{
 		"", "rank", "rank.", "rank.1", "rank.1.", "rank..2", "rank.0.2", "rank.-1.2", "rank.+1.2", "rank.01.2", "rank.1.02",
 		"rank.1.2.3", "rank.1.2.tmp", "rank.1.-2", "rank.4294967297.2", "rank.1.18446744073709551616", "order.1.2", "ranks.1.2", "rank.1.2\n",
 	} {
-		if got, ok := ProcOf(other, "rank"); ok || got != (rss.ProcID{}) {
+		if got, ok := nodedir.ProcOf(other, "rank"); ok || got != (rss.ProcID{}) {
 			t.Errorf("%q is of %v", other, got)
 		}
 	}
@@ -121,12 +123,12 @@ func TestProcFile(t *testing.T) {
 // space, by name or by a link.
 func TestUnserved(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	wardentest.NoError(t, err)
 	for _, name := range []string{"disk/deep", "home/user", "with space"} {
-		must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+		wardentest.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	for name, to := range map[string]string{"link": dir + "/home/user", "disk/up": "../home", "disk/round": "round"} {
-		must(t, os.Symlink(to, filepath.Join(dir, name)))
+		wardentest.NoError(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	info := "22 1 0:21 / / rw - nfs4 server:/root rw\n" +
 		"23 22 8:1 / " + dir + "/disk rw,relatime shared:1 - ext4 /dev/sda1 rw\n" +
@@ -137,21 +139,13 @@ func TestUnserved(t *testing.T) {
 		dir + "/home": false, dir + "/home/user/.cache": false, dir + "/link/.cache": false, dir + "/disk/up/user": false,
 		dir + "/with space/a": false, dir + "/disk/round": false, "relative": false,
 	} {
-		if got := Unserved([]byte(info), path); got != want {
+		if got := nodedir.Unserved([]byte(info), path); got != want {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
 	}
 	for _, broken := range []string{"", "22 1 0:21 / / rw ext4\n"} {
-		if Unserved([]byte(broken), dir) {
+		if nodedir.Unserved([]byte(broken), dir) {
 			t.Errorf("%q says that nothing is served", broken)
 		}
-	}
-}
-
-// must ends the test where a step of its own preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

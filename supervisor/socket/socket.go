@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// address is that of a socket in a directory, however long its path is: an
-// address has room for 108 bytes.
-func address(dir *os.File, name string) *unix.SockaddrUnix {
-	return &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name}
+// address is that of a file below a descriptor, however long its path is: an address has
+// room for 108 bytes.
+func address(fd int, below string) *unix.SockaddrUnix {
+	return &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(fd) + below}
 }
 
 // Listener is a socket that listens, and which file it is.
@@ -25,45 +25,39 @@ type Listener struct {
 	dir  *os.File // our own descriptor
 	name string
 	l    *os.File
-	dev  uint64
-	ino  uint64
+	file unix.Stat_t
 }
 
 // Listen makes the socket, of mode 0600, and listens on it. A leftover socket is replaced;
 // anything else of that name is an error. The listener has its own descriptor of dir.
-func Listen(dir *os.File, name string, backlog int) (b *Listener, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("cannot listen on %s/%s: %w", dir.Name(), name, err)
-		}
-	}()
+func Listen(dir *os.File, name string, backlog int) (*Listener, error) {
 	own, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	b = &Listener{dir: os.NewFile(uintptr(own), dir.Name()), name: name}
-	if err := b.removeOld(); err != nil {
+	if err == nil {
+		b := &Listener{dir: os.NewFile(uintptr(own), dir.Name()), name: name}
+		if err = b.listen(own, backlog); err == nil {
+			return b, nil
+		}
 		b.dir.Close()
-		return nil, err
+	}
+	return nil, fmt.Errorf("cannot listen on %s/%s: %w", dir.Name(), name, err)
+}
+
+func (b *Listener) listen(dir, backlog int) error {
+	if err := b.removeOld(); err != nil {
+		return err
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		b.dir.Close()
-		return nil, err
+		return err
 	}
 	// Linux gives the file the mode of the socket, less the umask. What that took away is
 	// put back before listen(2), from which on others can connect.
-	err = unix.Fchmod(fd, 0o600)
-	if err == nil {
-		err = unix.Bind(fd, address(b.dir, name))
+	if err = unix.Fchmod(fd, 0o600); err == nil {
+		err = unix.Bind(fd, address(dir, "/"+b.name))
 	}
 	made := err == nil
-	if err == nil {
-		err = unix.Fchmodat(own, name, 0o600, 0)
-	}
-	var st unix.Stat_t
-	if err == nil {
-		err = unix.Fstatat(own, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if made {
+		err = errors.Join(unix.Fchmodat(dir, b.name, 0o600, 0), unix.Fstatat(dir, b.name, &b.file, unix.AT_SYMLINK_NOFOLLOW))
 	}
 	if err == nil {
 		err = unix.Listen(fd, backlog)
@@ -71,13 +65,12 @@ func Listen(dir *os.File, name string, backlog int) (b *Listener, err error) {
 	if err != nil {
 		unix.Close(fd)
 		if made {
-			_ = unix.Unlinkat(own, name, 0)
+			_ = unix.Unlinkat(dir, b.name, 0)
 		}
-		b.dir.Close()
-		return nil, err
+		return err
 	}
-	b.l, b.dev, b.ino = os.NewFile(uintptr(fd), name), uint64(st.Dev), st.Ino
-	return b, nil
+	b.l = os.NewFile(uintptr(fd), b.name)
+	return nil
 }
 
 func (b *Listener) removeOld() error {
@@ -99,7 +92,7 @@ func (b *Listener) removeOld() error {
 func (b *Listener) Close() {
 	var st unix.Stat_t
 	dir := int(b.dir.Fd())
-	if err := unix.Fstatat(dir, b.name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && uint64(st.Dev) == b.dev && st.Ino == b.ino {
+	if err := unix.Fstatat(dir, b.name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Dev == b.file.Dev && st.Ino == b.file.Ino {
 		_ = unix.Unlinkat(dir, b.name, 0)
 	}
 	b.l.Close()
@@ -144,7 +137,7 @@ func Dial(dir *os.File, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(at)}); err != nil {
+	if err := unix.Connect(fd, address(at, "")); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}

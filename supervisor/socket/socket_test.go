@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
 	dir, err := os.Open(path)
-	must(t, err)
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { dir.Close() })
 	return dir
 }
@@ -22,13 +24,18 @@ func open(t *testing.T, path string) *os.File {
 // TestTalk: both ends of a socket, in a directory whose path no address has room for.
 func TestTalk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
-	must(t, os.Mkdir(path, 0o700))
+	wardentest.NoError(t, os.Mkdir(path, 0o700))
 	dir := open(t, path)
-	defer unix.Umask(unix.Umask(0o277))
-	l, err := Listen(dir, "s", 4)
-	must(t, err)
-	if info, err := os.Lstat(filepath.Join(path, "s")); err != nil || info.Mode() != os.ModeSocket|0o600 {
-		t.Fatalf("%v, %v", info, err)
+	var l *Listener
+	for _, mask := range []int{0, 0o777, 0o277} {
+		old := unix.Umask(mask)
+		var err error
+		l, err = Listen(dir, "s", 4)
+		unix.Umask(old)
+		wardentest.NoError(t, err)
+		if info, err := os.Lstat(filepath.Join(path, "s")); err != nil || info.Mode() != os.ModeSocket|0o600 {
+			t.Fatalf("umask %#o: %v, %v", mask, info, err)
+		}
 	}
 	got := make(chan string)
 	go func() {
@@ -42,7 +49,7 @@ func TestTalk(t *testing.T) {
 		got <- string(b)
 	}()
 	c, err := Dial(dir, "s")
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer c.Close()
 	if pid, uid, err := Peer(c); err != nil || pid != os.Getpid() || uid != os.Geteuid() {
 		t.Errorf("%d of user %d listens, %v", pid, uid, err)
@@ -72,9 +79,9 @@ func TestNames(t *testing.T) {
 	path := t.TempDir()
 	dir := open(t, path)
 	first, err := Listen(dir, "s", 1)
-	must(t, err)
+	wardentest.NoError(t, err)
 	second, err := Listen(dir, "s", 1)
-	must(t, err)
+	wardentest.NoError(t, err)
 	first.Close()
 	c, err := Dial(dir, "s")
 	if err != nil {
@@ -92,23 +99,16 @@ func TestNames(t *testing.T) {
 	second.Close()
 
 	file := filepath.Join(path, "file")
-	must(t, os.WriteFile(file, []byte("mine"), 0o600))
-	must(t, os.Symlink(file, filepath.Join(path, "link")))
-	for _, name := range []string{"file", "link"} {
+	wardentest.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
+	wardentest.NoError(t, os.Symlink(file, filepath.Join(path, "link")))
+	wardentest.NoError(t, os.Mkdir(filepath.Join(path, "directory"), 0o700))
+	for _, name := range []string{"file", "link", "directory"} {
 		if l, err := Listen(dir, name, 1); err == nil {
 			l.Close()
 			t.Errorf("listens in place of a %s", name)
 		}
-		if b, err := os.ReadFile(filepath.Join(path, name)); err != nil || string(b) != "mine" {
-			t.Errorf("the %s: %q, %v", name, b, err)
-		}
 	}
-}
-
-// must ends the test where a step of its own preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	if b, err := os.ReadFile(filepath.Join(path, "link")); err != nil || string(b) != "mine" {
+		t.Errorf("behind the link: %q, %v", b, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,18 +18,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/rsswarden/rsswarden/supervisor/wake"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// until waits for what another goroutine does.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
-}
+var (
+	must  = wardentest.NoError
+	until = wardentest.Until
+)
 
 func list(t *testing.T, dir string) []string {
 	t.Helper()
@@ -284,15 +282,8 @@ func TestSweep(t *testing.T) {
 	must(t, os.Symlink("/dev/null", filepath.Join(dir, link.String())))
 	want = append(want, link.String())
 	sweep(dir, me, "/proc", os.Geteuid(), time.Now())
-	kept := map[string]bool{}
-	for _, name := range list(t, dir) {
-		kept[name] = true
-	}
-	wanted := map[string]bool{}
-	for _, name := range want {
-		wanted[name] = true
-	}
-	if diff := cmp.Diff(wanted, kept); diff != "" {
+	slices.Sort(want)
+	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
 		t.Errorf("what is left differs:\n%s", diff)
 	}
 }
@@ -300,26 +291,16 @@ func TestSweep(t *testing.T) {
 // TestSweepInPieces: in a directory that all may write, the number of files is
 // others' choice.
 func TestSweepInPieces(t *testing.T) {
-	dir := t.TempDir()
-	const files = 3*pieceNames + 7
-	me := self("46")
+	dir, me := t.TempDir(), self("46")
 	dead := me
 	dead.Start++
-	for i := range files {
+	for i := range 3*pieceNames + 7 {
 		dead.Job = strconv.Itoa(i)
 		must(t, os.WriteFile(filepath.Join(dir, dead.String()), nil, 0o644))
 	}
 	sweep(dir, me, "/proc", os.Geteuid(), time.Now())
 	if left := list(t, dir); len(left) > 0 {
-		t.Errorf("%d of %d files are left", len(left), files)
-	}
-}
-
-// must ends the test where a step of its own preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%d files are left", len(left))
 	}
 }
 
