@@ -60,8 +60,7 @@ func (k *leaks) judge(s *State, role rss.Role) {
 	if role == rss.RoleTrainer && !s.loads {
 		confidence = event.Possible
 	}
-	evidence := []string{fmt.Sprintf("RssAnon of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
-		text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(&g))}
+	evidence := []string{g.grows("RssAnon", role)}
 	if private.n > 0 {
 		evidence = append(evidence, fmt.Sprintf("Private_Dirty grew with it, by %v: it is new memory and no copy of what a fork shared (smaps_rollup of %s)",
 			private.sum, whose(&private)))
@@ -82,10 +81,7 @@ func (k *leaks) judge(s *State, role rss.Role) {
 	if role == rss.RoleWorker {
 		finding, advice = event.FindingWorkerLeak, workerAdvice(s)
 	}
-	s.tell(event.Diagnosis{
-		Finding: finding, Confidence: confidence, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Rate: g.bytesPerSecond(),
-		Evidence: evidence, Advice: advice,
-	})
+	s.tell(g.leak(finding, confidence, role, evidence, advice...))
 }
 
 // kept finds batches that a trainer keeps in the shared memory in which workers sent them.
@@ -102,17 +98,24 @@ func (k *leaks) kept(s *State, role rss.Role) {
 	if g.n == 0 || g.sum < s.matters() {
 		return
 	}
-	s.tell(event.Diagnosis{
-		Finding: event.FindingTrainerLeak, Confidence: event.Likely, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Rate: g.bytesPerSecond(),
-		Evidence: []string{
-			fmt.Sprintf("RssShmem of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
-				text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(&g)),
-			"with it grew what /dev/shm holds: batches as workers sent them (statvfs of /dev/shm, mappings of the trainer)",
-		},
-		Advice: []string{
-			"a batch that is kept keeps its shared memory: append x.clone() or x.item(), not x, to lists that outlive the step, and del what is not needed",
-		},
-	})
+	s.tell(g.leak(event.FindingTrainerLeak, event.Likely, role, []string{
+		g.grows("RssShmem", role),
+		"with it grew what /dev/shm holds: batches as workers sent them (statvfs of /dev/shm, mappings of the trainer)",
+	}, "a batch that is kept keeps its shared memory: append x.clone() or x.item(), not x, to lists that outlive the step, and del what is not needed"))
+}
+
+// grows is the evidence that a number of these processes grows without an end.
+func (g *group) grows(what string, role rss.Role) string {
+	return fmt.Sprintf("%s of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
+		what, text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(g))
+}
+
+// leak is a finding that these processes grow.
+func (g *group) leak(f event.Finding, c event.Confidence, role rss.Role, evidence []string, advice ...string) event.Diagnosis {
+	return event.Diagnosis{
+		Finding: f, Confidence: c, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Rate: g.bytesPerSecond(),
+		Evidence: evidence, Advice: advice,
+	}
 }
 
 // given is what malloc_trim(3) gave back in one process, the last time.

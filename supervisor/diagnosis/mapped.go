@@ -16,7 +16,7 @@ type share struct {
 	// all is what files of data have, most is the largest of them, private and arrow are the
 	// parts of them that are mapped privately, and named as Arrow's.
 	all            rss.Bytes
-	most           File
+	most           rss.MappedFile
 	private, arrow float64
 	// named and batches are what of the shared memory is no file, and batches
 	// that workers sent.
@@ -36,13 +36,9 @@ func (f *mappedFiles) take(s *State, read *Files) {
 		return
 	}
 	h := share{pid: read.ID.PID}
-	sums := read.Sums
-	if sums == nil {
-		sums = read.Files
-	}
 	var data, private, arrows, shm rss.Bytes
-	for _, m := range sums {
-		switch kind := kindOf(&m); kind {
+	for _, m := range read.Sums {
+		switch m.Kind {
 		case rss.FileLibrary, rss.FileDevice:
 		case rss.FileShm:
 			shm += m.RSS
@@ -50,25 +46,23 @@ func (f *mappedFiles) take(s *State, read *Files) {
 			data += m.RSS
 			if !m.Shared {
 				private += m.RSS
-				if kind == rss.FileArrow {
+				if m.Kind == rss.FileArrow {
 					arrows += m.RSS
 				}
 			}
 		}
 	}
-	for _, m := range read.Files {
-		switch kindOf(&m) {
-		case rss.FileLibrary, rss.FileDevice:
-		case rss.FileShm:
-			if unnamed(m.Path) {
-				h.unnamed += m.RSS
-			} else if batch(m.Path) {
-				h.batches += m.RSS
-			}
-		default:
+	for _, m := range read.Largest {
+		switch {
+		case m.Kind == rss.FileLibrary, m.Kind == rss.FileDevice:
+		case m.Kind != rss.FileShm:
 			if m.RSS > h.most.RSS {
 				h.most = m
 			}
+		case unnamed(m.Path):
+			h.unnamed += m.RSS
+		case batch(m.Path):
+			h.batches += m.RSS
 		}
 	}
 	// What is not listed is taken to be as what is.

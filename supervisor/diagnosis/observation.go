@@ -39,15 +39,8 @@ type Parts struct {
 type Files struct {
 	ID rss.ProcID
 	At time.Duration
-	// Files are the largest, or all.
-	Files []File
-	// Sums are all files, added up by how they are mapped, without a Path; nil
-	// where Files are all.
-	Sums []File
+	rss.MappedFiles
 }
-
-// File is all mappings of one file in one way. Where its Kind is empty the path tells.
-type File = rss.MappedFile
 
 // Shm is what one /dev/shm has, at one moment; one entry for each mount. Used
 // alone is cheap and may come with each look.
@@ -128,14 +121,6 @@ func loads(comm, parent string) bool {
 
 func isPython(comm string) bool { return strings.HasPrefix(comm, "python") }
 
-// program says that a mapped file is one of a program and its libraries: they are
-// read as they are first used, and then no more.
-func program(file string) bool {
-	name := path.Base(strings.TrimSuffix(file, " (deleted)"))
-	return strings.HasSuffix(name, ".so") || strings.Contains(name, ".so.") || strings.Contains(file, "/bin/") ||
-		strings.Contains(file, "/locale/") || name == "gconv-modules.cache"
-}
-
 // unnamed says that shared memory is no file of /dev/shm: what MAP_ANONYMOUS
 // makes, which the kernel shows as /dev/zero. So does pinned memory of CUDA.
 func unnamed(file string) bool {
@@ -144,33 +129,3 @@ func unnamed(file string) bool {
 
 // batch says that shared memory is a tensor that torch sent to another process.
 func batch(file string) bool { return strings.HasPrefix(path.Base(file), "torch_") }
-
-// inMemory says that what is mapped is no file of a disk.
-func inMemory(file string) bool {
-	return unnamed(file) || batch(file) || !strings.HasPrefix(file, "/") ||
-		strings.HasPrefix(file, "/dev/") || strings.HasPrefix(file, "/memfd:")
-}
-
-// arrow says that a file is one of Apache Arrow's, by its name.
-func arrow(file string) bool {
-	switch path.Ext(strings.TrimSuffix(file, " (deleted)")) {
-	case ".arrow", ".feather", ".arrows", ".ipc":
-		return true
-	}
-	return false
-}
-
-// kindOf is what a file is.
-func kindOf(f *File) string {
-	switch {
-	case f.Kind != "":
-		return f.Kind
-	case inMemory(f.Path):
-		return rss.FileShm
-	case program(f.Path):
-		return rss.FileLibrary
-	case arrow(f.Path):
-		return rss.FileArrow
-	}
-	return rss.FileOther
-}

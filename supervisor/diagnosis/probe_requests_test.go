@@ -12,14 +12,14 @@ import (
 // reads serves what a state wants, and notes when.
 type reads map[Reading][]time.Duration
 
-func (r reads) serve(l *Look, s *State, parts func(Parts) Parts, files []File) {
+func (r reads) serve(l *Look, s *State, parts func(Parts) Parts, files []rss.MappedFile) {
 	for _, w := range s.Wants() {
 		r[w.Reading] = append(r[w.Reading], l.At)
 		switch w.Reading {
 		case WantParts:
 			l.Parts = append(l.Parts, parts(Parts{ID: w.ID, Parts: rss.Parts{At: l.At}}))
 		case WantFiles:
-			l.Files = append(l.Files, Files{ID: w.ID, At: l.At, Files: files})
+			l.Files = append(l.Files, Files{ID: w.ID, At: l.At, MappedFiles: rss.MappedFiles{Largest: files, Sums: files}})
 		case WantSpace, WantShm:
 			l.Shm = append(l.Shm, Shm{ID: w.ID, At: l.At, Used: rss.GiB, Size: 8 * rss.GiB, Read: w.Reading == WantShm})
 		}
@@ -134,22 +134,20 @@ func TestFilesTell(t *testing.T) {
 	const much = 400 * rss.MiB
 	for _, c := range []struct {
 		name string
-		file File
+		file rss.MappedFile
 		want event.Finding
 	}{
-		{"LMDB", File{Path: "/data/train/data.mdb", Shared: true, RSS: much}, event.FindingMapped},
-		{"arrow", File{Path: "/data/train-00000-of-00002.arrow", RSS: much}, event.FindingArrow},
-		{"arrow, mapped shared", File{Path: "/data/train.arrow", Shared: true, RSS: much}, event.FindingMapped},
-		{"another file, mapped privately", File{Path: "/data/train.bin", RSS: much}, event.FindingMapped},
-		{"of a given kind", File{Path: "/data/train.parquet", Kind: "arrow", RSS: much}, event.FindingArrow},
-		{"a given device", File{Path: "/dev/infiniband/uverbs0", Kind: "device", Shared: true, RSS: much}, ""},
-		{"libraries", File{Path: "/usr/lib/libtorch_cuda.so.2", RSS: much}, ""},
-		{"a conda library", File{Path: "/home/u/miniconda3/lib/libcublasLt.so.12", RSS: much}, ""},
+		{"LMDB", rss.MappedFile{Path: "/data/train/data.mdb", Kind: rss.FileOther, Shared: true, RSS: much}, event.FindingMapped},
+		{"arrow", rss.MappedFile{Path: "/data/train-00000-of-00002.arrow", Kind: rss.FileArrow, RSS: much}, event.FindingArrow},
+		{"arrow, mapped shared", rss.MappedFile{Path: "/data/train.arrow", Kind: rss.FileArrow, Shared: true, RSS: much}, event.FindingMapped},
+		{"another file, mapped privately", rss.MappedFile{Path: "/data/train.bin", Kind: rss.FileOther, RSS: much}, event.FindingMapped},
+		{"a device", rss.MappedFile{Path: "/dev/infiniband/uverbs0", Kind: rss.FileDevice, Shared: true, RSS: much}, ""},
+		{"libraries", rss.MappedFile{Path: "/usr/lib/libtorch_cuda.so.2", Kind: rss.FileLibrary, RSS: much}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sc := scene{end: 3 * time.Minute, actors: with(job(), func(a []actor) { a[1].file = ramp(40, 10, 50, 10) })}
 			sc.more = func(l *Look, s *State) {
-				reads{}.serve(l, s, func(p Parts) Parts { return p }, []File{c.file})
+				reads{}.serve(l, s, func(p Parts) Parts { return p }, []rss.MappedFile{c.file})
 			}
 			_, last, _ := sc.play(t)
 			if c.want == "" && len(last) == 0 {

@@ -132,7 +132,7 @@ func (a *smapsQuestion) read(tree *proctree.Reader, proc string) (r smapsAnswer)
 		m, cost, err := tree.MappedFiles(a.want.ID)
 		r.cost = cost
 		if err == nil {
-			r.files = &diagnosis.Files{ID: a.want.ID, At: a.now, Files: m.Largest, Sums: m.Sums}
+			r.files = &diagnosis.Files{ID: a.want.ID, At: a.now, MappedFiles: m}
 		}
 	case diagnosis.WantSpace, diagnosis.WantShm:
 		r.shm, r.cost = a.segments(proc)

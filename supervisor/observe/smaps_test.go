@@ -128,7 +128,7 @@ func TestSmapsOfThisProcess(t *testing.T) {
 				t.Errorf("%+v", r.parts)
 			}
 		case diagnosis.WantFiles:
-			if len(r.files.Files) == 0 || r.files.At != time.Second {
+			if len(r.files.Largest) == 0 || r.files.At != time.Second {
 				t.Errorf("%+v", r.files)
 			}
 		}
