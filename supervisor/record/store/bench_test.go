@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,72 +78,52 @@ func BenchmarkFull(b *testing.B) {
 	if dir == "" || err != nil {
 		b.Skip(envFull + " is not the hours of a run and a directory")
 	}
-	samples := hours * 3600
+	samples, m := hours*3600, testMeta()
+	m.Start, m.Job, m.MaxMapCount, m.MaxFDs = fullStart, &record.Job{ID: "12", Step: "0", Tasks: ranks, Nodes: 1}, 65530, 1024
 	for b.Loop() {
-		must(b, os.MkdirAll(dir, 0o700))
-		must(b, os.RemoveAll(filepath.Join(dir, record.DataFile)))
-		k, c := newTaker(b, dir, fullSize), sceneOf(ranks*every, every, false)
-		b.Cleanup(k.s.close)
-		log := newEventLog(b, dir)
-		for i, p := range c.look.Sample.Procs {
-			if i%every == 0 {
-				log.add(0, event.NameRank, &event.Rank{What: event.RankJoined, Task: i / every, Step: "0", Node: "node", PID: p.ID.PID})
-			}
+		must(b, os.RemoveAll(dir))
+		r := New(Options{Meta: m, AtOnce: true, Places: record.Places{Records: []string{dir}, Journals: []string{b.TempDir()}, Chosen: true}})
+		head := func(n int, name event.Name) event.Head {
+			return event.Head{V: event.Version, Time: fullStart.Add(time.Duration(n) * time.Second), Seq: r.events, Event: name}
+		}
+		c := sceneOf(ranks*every, every, false)
+		r.Event(event.NameStart, event.Start{Head: head(0, event.NameStart), Command: m.Command, PID: 1001})
+		for i := range ranks {
+			pid := c.look.Sample.Procs[i*every].ID.PID
+			r.Event(event.NameRank, event.Rank{Head: head(0, event.NameRank), What: event.RankJoined, Task: i, Step: "0", Node: "node", PID: pid})
 		}
 		for n := range samples {
-			at := time.Duration(n) * time.Second
 			if n%2 == 0 {
-				log.add(at, event.NameLoader, &event.LoaderSaid{What: event.LoaderTrimmed, Count: 1, Freed: 6 * rss.MiB, PID: 1002 + n%12})
+				r.Event(event.NameLoader, event.LoaderSaid{Head: head(n, event.NameLoader), What: event.LoaderTrimmed, Count: 1, Freed: 6 * rss.MiB, PID: 1002 + n%12})
 			}
 			if n%replaceEvery == replaceEvery-1 {
 				id := uint64(n / replaceEvery)
-				log.add(at, event.NameDecision, &event.Decision{ID: id, Rule: "90%:recycle", Action: event.ActionRecycle, Limit: event.LimitCgroup, Used: 1160 * rss.GiB, LimitSize: 1280 * rss.GiB})
-				log.add(at, event.NameOutcome, &event.Outcome{Decision: id, OK: true, Freed: 100 * rss.MiB, Duration: 0.5, Paused: 0.01})
+				r.Event(event.NameDecision, event.Decision{
+					Head: head(n, event.NameDecision), ID: id, Rule: "90%:recycle", Action: event.ActionRecycle, Limit: event.LimitCgroup, Used: 1160 * rss.GiB, LimitSize: 1280 * rss.GiB,
+				})
+				r.Event(event.NameOutcome, event.Outcome{Head: head(n, event.NameOutcome), Decision: id, OK: true, Freed: 100 * rss.MiB, Duration: 0.5, Paused: 0.01})
 			}
-			items := k.items(c.at(at), nil)
-			if n%atOnce != atOnce-1 && n != samples-1 {
-				items = items[:len(items)-1] // the block that grows
-			}
-			if log.items = append(log.items, items...); n%atOnce == atOnce-1 {
-				commit(b, k.s, log.take()...)
+			r.Sample(c.at(time.Duration(n) * time.Second))
+			for n%atOnce == atOnce-1 && r.waits() {
+				time.Sleep(100 * time.Microsecond)
 			}
 		}
 		code := 0
-		log.add(time.Duration(samples)*time.Second, event.NameExit, &event.Exit{By: "command", Code: &code})
-		commit(b, k.s, log.take()...)
+		r.Event(event.NameExit, event.Exit{Head: head(samples, event.NameExit), By: "command", Code: &code})
+		r.Close(time.Minute)
+		if r.lost > 0 {
+			b.Fatalf("%d parts are lost", r.lost)
+		}
+		b.ReportMetric(float64(fileSize(b, filepath.Join(dir, m.ID)))/(1<<20), "MiB")
 	}
 	b.ReportMetric(float64(samples), "samples")
-	b.ReportMetric(float64(fileSize(b, dir))/(1<<20), "MiB")
 }
 
-// eventLog is what a record gets next, events among it.
-type eventLog struct {
-	b     *testing.B
-	items []record.Item
-	n     uint64
-}
-
-func newEventLog(b *testing.B, dir string) *eventLog {
-	return &eventLog{b: b, items: firstItems(b, dir), n: 1<<40 + 1}
-}
-
-// add appends an event of package event, by pointer.
-func (l *eventLog) add(at time.Duration, name event.Name, v any) {
-	l.n++
-	reflect.ValueOf(v).Elem().FieldByName("Head").Set(reflect.ValueOf(event.Head{V: event.Version, Time: fullStart.Add(at), Seq: l.n, Event: name}))
-	value, err := json.Marshal(v)
-	must(l.b, err)
-	it := record.Item{Kind: record.KindEvent, N: l.n, Value: value}
-	if record.Routine(name, v) {
-		it.Kind = record.KindRoutine
-	}
-	l.items = append(l.items, it)
-}
-
-func (l *eventLog) take() []record.Item {
-	items := l.items
-	l.items = nil
-	return items
+// waits says that the writer has something to take.
+func (r *Recorder) waits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting.items) > 0
 }
 
 // fillUp goes on for a while beyond the first that is thinned: from then on a
@@ -186,21 +164,6 @@ func loaderSays(b testing.TB, n int) record.Item {
 	return record.Item{Kind: record.KindRoutine, N: 1<<40 + 2 + uint64(n/2), Value: value}
 }
 
-// firstItems are the run and its first event.
-func firstItems(b *testing.B, dir string) []record.Item {
-	m := testMeta()
-	m.V, m.Record, m.MaxMapCount, m.MaxFDs = record.Version, dir, 65530, 1024
-	m.Start, m.Job = fullStart, &record.Job{ID: "12", Step: "0", Tasks: 64, Nodes: 1}
-	first := event.Start{Head: event.Head{V: event.Version, Time: m.Start, Event: event.NameStart}, Command: m.Command, PID: 1001}
-	items := []record.Item{{Kind: record.KindMeta}, {Kind: record.KindEvent, N: 1<<40 + 1}}
-	for i, v := range []any{m, first} {
-		value, err := json.Marshal(v)
-		must(b, err)
-		items[i].Value = value
-	}
-	return items
-}
-
 // idleRecorder is one without a writer: what it queues is thrown away.
 func idleRecorder() *Recorder {
 	r := New(Options{Meta: testMeta()})
@@ -209,7 +172,7 @@ func idleRecorder() *Recorder {
 }
 
 // BenchmarkSample is what the watcher's loop waits for, and beside it what it
-// would take to write the same as text.
+// would take to write the same as JSON.
 func BenchmarkSample(b *testing.B) {
 	for _, procs := range []int{16, 64} {
 		for _, still := range []bool{false, true} {
@@ -230,29 +193,27 @@ func BenchmarkSample(b *testing.B) {
 				b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(n), "µs/sample")
 			})
 		}
-		for name, line := range map[string]func([]byte, *record.Look) []byte{"json": jsonLine, "text": textLine} {
-			b.Run(fmt.Sprintf("%s/%d/moving", name, procs), func(b *testing.B) {
-				f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
-				must(b, err)
-				defer f.Close()
-				c := newScene(procs, false)
-				b.ReportAllocs()
-				var took time.Duration
-				var buf []byte
-				n := 0
-				for b.Loop() {
-					l := c.at(time.Duration(n) * time.Second)
-					began := time.Now()
-					buf = line(buf[:0], l)
-					if _, err := f.Write(buf); err != nil {
-						b.Fatal(err)
-					}
-					took += time.Since(began)
-					n++
+		b.Run(fmt.Sprintf("json/%d/moving", procs), func(b *testing.B) {
+			f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
+			must(b, err)
+			defer f.Close()
+			c := newScene(procs, false)
+			b.ReportAllocs()
+			var took time.Duration
+			var buf []byte
+			n := 0
+			for b.Loop() {
+				l := c.at(time.Duration(n) * time.Second)
+				began := time.Now()
+				buf = jsonLine(buf[:0], l)
+				if _, err := f.Write(buf); err != nil {
+					b.Fatal(err)
 				}
-				b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(n), "µs/sample")
-			})
-		}
+				took += time.Since(began)
+				n++
+			}
+			b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(n), "µs/sample")
+		})
 	}
 }
 
@@ -305,17 +266,6 @@ func jsonLine(b []byte, l *record.Look) []byte {
 		panic(err)
 	}
 	return append(append(b, text...), '\n')
-}
-
-// textLine is what loops over ps leave: time, PID and RSS in MB, a line a process.
-func textLine(b []byte, l *record.Look) []byte {
-	for i := range l.Sample.Procs {
-		p := &l.Sample.Procs[i]
-		b = strconv.AppendFloat(b, l.At.Seconds(), 'f', 3, 64)
-		b = append(strconv.AppendInt(append(b, ' '), int64(p.ID.PID), 10), ' ')
-		b = append(strconv.AppendFloat(b, p.RSS.Of(rss.MiB), 'f', 3, 64), '\n')
-	}
-	return b
 }
 
 // scene is a training as benchmarks have it: a trainer for every 16 processes, twelve
@@ -426,121 +376,34 @@ func (c *scene) at(at time.Duration) *record.Look {
 	return l
 }
 
-// BenchmarkCommit is what the writer takes for one sample, alone and while a
-// large file is written to the same disk, beside a line of JSON in a file.
-func BenchmarkCommit(b *testing.B) {
-	for _, busy := range []bool{false, true} {
-		name := "idle"
-		if busy {
-			name = "busy"
-		}
-		b.Run("record/64/"+name, func(b *testing.B) {
-			k, c := newTaker(b, b.TempDir(), fullSize), newScene(64, false)
-			b.Cleanup(k.s.close)
-			defer load(b, busy)()
-			timed(b, func(n int) time.Duration {
-				items := k.items(c.at(time.Duration(n)*time.Second), nil)
-				began := time.Now()
-				must(b, k.s.commit(items))
-				return time.Since(began)
-			})
-		})
-		b.Run("json/64/"+name, func(b *testing.B) {
-			f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
-			must(b, err)
-			defer f.Close()
-			c := newScene(64, false)
-			defer load(b, busy)()
-			timed(b, func(n int) time.Duration {
-				line := jsonLine(nil, c.at(time.Duration(n)*time.Second))
-				began := time.Now()
-				if _, err := f.Write(line); err != nil {
-					b.Fatal(err)
-				}
-				return time.Since(began)
-			})
-		})
-	}
-}
-
-// timed calls f with pauses, so that what the kernel writes back gets its turn,
-// and tells how its times are spread.
-func timed(b *testing.B, f func(n int) time.Duration) {
-	var all []time.Duration
-	for b.Loop() {
-		all = append(all, f(len(all)))
-		time.Sleep(time.Millisecond)
-	}
-	slices.Sort(all)
-	for name, q := range map[string]float64{"p50": 0.5, "p99": 0.99, "max": 1} {
-		b.ReportMetric(float64(all[int(q*float64(len(all)-1))].Nanoseconds())/1e3, name+"-µs")
-	}
-}
-
-// load writes a large file over and over until the function that it returns is called.
-func load(b *testing.B, busy bool) func() {
-	if !busy {
-		return func() {}
-	}
-	f, err := os.Create(filepath.Join(b.TempDir(), "large"))
-	must(b, err)
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer f.Close()
-		part := make([]byte, 1<<20)
-		for n := int64(0); ; n++ {
-			select {
-			case <-end:
-				return
-			default:
-			}
-			_, err := f.WriteAt(part, n%512<<20)
-			if n%64 == 63 && err == nil {
-				err = f.Sync()
-			}
-			if err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	}()
-	return func() {
-		close(end)
-		<-ended
-	}
-}
-
 // BenchmarkHour tells how large an hour at a sample a second is: by how much the file grows
-// from its fifth minute on, what blocks are made of, and the same as text.
+// from its fifth minute on, what blocks are made of, and the same as JSON.
 func BenchmarkHour(b *testing.B) {
 	const samples, from = 3600, 300
 	for _, procs := range []int{16, 64} {
 		b.Run(fmt.Sprint(procs), func(b *testing.B) {
-			var file, encoded, asJSON, asText float64
+			var file, encoded, asJSON float64
 			for b.Loop() {
 				dir := b.TempDir()
 				k, c := newTaker(b, dir, fullSize), newScene(procs, false)
 				b.Cleanup(k.s.close)
 				var first int64
-				lines := [2]int{}
+				lines := 0
 				for n := range samples {
 					l := c.at(time.Duration(n) * time.Second)
 					commit(b, k.s, k.items(l, nil)...)
-					lines[0] += len(jsonLine(nil, l))
-					lines[1] += len(textLine(nil, l))
+					lines += len(jsonLine(nil, l))
 					if n == from {
 						first = fileSize(b, dir)
 					}
 				}
 				file = float64(fileSize(b, dir)-first) / float64((samples-from)*procs)
 				all := float64(samples * procs)
-				encoded, asJSON, asText = float64(k.encoded)/all, float64(lines[0])/all, float64(lines[1])/all
+				encoded, asJSON = float64(k.encoded)/all, float64(lines)/all
 			}
 			b.ReportMetric(file, "B/record")
 			b.ReportMetric(encoded, "B/blocks")
 			b.ReportMetric(asJSON, "B/json")
-			b.ReportMetric(asText, "B/text")
 		})
 	}
 }
@@ -549,35 +412,4 @@ func fileSize(b *testing.B, dir string) int64 {
 	info, err := os.Stat(filepath.Join(dir, record.DataFile))
 	must(b, err)
 	return info.Size()
-}
-
-// BenchmarkSamples is one pass over two hours of 16 processes, of which a report
-// makes some.
-func BenchmarkSamples(b *testing.B) {
-	const procs, samples = 16, 7200
-	k, c := newTaker(b, b.TempDir(), fullSize), newScene(procs, false)
-	b.Cleanup(k.s.close)
-	l := record.NewAssembly()
-	for n := range samples {
-		for _, it := range k.items(c.at(time.Duration(n)*time.Second), nil) {
-			// The block that grows comes again when it is full.
-			if it.Kind != record.KindBlock || n == samples-1 || it.N != uint64(k.blockAt/time.Millisecond) {
-				_ = l.Add(it.Key(), it.Sealed())
-			}
-		}
-	}
-	l.Found = true
-	run, err := l.Run("bench")
-	must(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		n := 0
-		for s := range run.Samples() {
-			n += len(s.Procs)
-		}
-		if n != samples*procs {
-			b.Fatalf("%d of %d were read", n, samples*procs)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(samples*procs), "ns/process")
 }
