@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -48,42 +47,6 @@ func (p *partsTrack) ownGrowth() (rss.Bytes, bool) {
 	return min(up, grown), p.n > 1 && grown >= slight && up >= grown/2
 }
 
-// pssTrack is the first and the last PSS of a worker, which a record has where
-// smaps_rollup was not read.
-type pssTrack struct {
-	first, last pssPoint
-	n           int
-}
-
-type pssPoint struct {
-	at                     time.Duration
-	pss, rss, anon, others rss.Bytes
-	workers                int
-}
-
-func (p *pssTrack) add(q *rss.Proc, workers int) {
-	v := pssPoint{q.PSS.At, q.PSS.PSS, q.PSS.RSS, q.Anon, q.File + q.Shmem, workers}
-	if p.n > 0 && v.at == p.last.at && v.pss == p.last.pss {
-		return
-	}
-	// Another number of workers shares the same pages otherwise.
-	if p.n == 0 || v.workers != p.first.workers {
-		p.first = v
-		p.n = 0
-	}
-	p.last = v
-	p.n++
-}
-
-// copied is by how much PSS grew while nothing else did.
-func (p *pssTrack) copied() (rss.Bytes, bool) {
-	if p.n < 2 || p.last.at-p.first.at < settle {
-		return 0, false
-	}
-	moved := p.last.anon.Sub(p.first.anon) + p.last.others.Sub(p.first.others) + p.first.others.Sub(p.last.others)
-	return p.last.pss.Sub(p.first.pss).Sub(moved), true
-}
-
 // leastCopied is what each worker must have copied: the interpreter's own objects
 // and torch's, which every worker touches, come to half of it.
 const leastCopied = 32 * rss.MiB
@@ -91,39 +54,22 @@ const leastCopied = 32 * rss.MiB
 // copyOnWrite finds pages that a fork had shared and workers write to: reference
 // counts are in the objects themselves.
 func copyOnWrite(s *State) {
-	var g, byPSS group
+	var g group
 	workers := 0
 	for t := range s.of(rss.RoleWorker) {
 		workers++
 		if v, ok := t.parts.copied(); ok {
 			g.add(t, v, t.parts.last.At-t.parts.first.At)
-		} else if v, ok := t.pss.copied(); ok {
-			byPSS.add(t, v, t.pss.last.at-t.pss.first.at)
 		}
 	}
-	confidence, evidence := event.Likely, ""
-	switch {
-	case g.n > 0:
-		if g.sum/rss.Bytes(g.n) < leastCopied {
-			return
-		}
-		p := &g.most.parts
-		evidence = fmt.Sprintf("process %d: Private_Dirty from %v to %v and Shared_Dirty from %v to %v in %s, with its anonymous memory at %v before and %v after (smaps_rollup)",
-			g.most.id.PID, p.first.PrivateDirty, p.last.PrivateDirty, p.first.SharedDirty, p.last.SharedDirty, text.About(g.over.Seconds()), p.first.Anonymous, p.last.Anonymous)
-		if p.n > 2 {
-			confidence = event.Certain
-		}
-	case byPSS.n > 0:
-		g = byPSS
-		if g.sum/rss.Bytes(g.n) < leastCopied {
-			return
-		}
-		p := &g.most.pss
-		confidence = event.Possible
-		evidence = fmt.Sprintf("process %d: PSS from %v to %v in %s, with RssAnon at %v before and %v after, among as many workers (smaps_rollup, status)",
-			g.most.id.PID, p.first.pss, p.last.pss, text.About(g.over.Seconds()), p.first.anon, p.last.anon)
-	default:
+	if g.n == 0 || g.sum/rss.Bytes(g.n) < leastCopied {
 		return
+	}
+	p, confidence := &g.most.parts, event.Likely
+	evidence := fmt.Sprintf("process %d: Private_Dirty from %v to %v and Shared_Dirty from %v to %v in %s, with its anonymous memory at %v before and %v after (smaps_rollup)",
+		g.most.id.PID, p.first.PrivateDirty, p.last.PrivateDirty, p.first.SharedDirty, p.last.SharedDirty, text.About(g.over.Seconds()), p.first.Anonymous, p.last.Anonymous)
+	if p.n > 2 {
+		confidence = event.Certain
 	}
 	total := g.sum / rss.Bytes(g.n) * rss.Bytes(workers)
 	if total < s.matters() {

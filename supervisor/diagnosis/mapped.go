@@ -124,9 +124,7 @@ func (f *mappedFiles) judge(s *State, role rss.Role) {
 			continue
 		}
 		g.add(t, gain, over)
-		if t.pss.n > 0 {
-			pss, whole = pss+t.pss.last.pss, whole+t.pss.last.rss
-		}
+		pss, whole = pss+t.pss.PSS, whole+t.pss.RSS
 	}
 	if max(g.sum, dropped.sum) < s.matters() {
 		return

@@ -224,7 +224,7 @@ type track struct {
 	rss    rss.Bytes
 	series series
 	parts  partsTrack
-	pss    pssTrack
+	pss    rss.PSS // of a worker, as it was read last
 	counts countTrack
 
 	// base is what it had when its work began, where based: points of a series are

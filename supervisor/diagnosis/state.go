@@ -190,7 +190,7 @@ func (s *State) follow(p *rss.Proc) {
 	if t.role == rss.RoleWorker {
 		s.startLoading()
 		if p.PSS != nil && p.PSS.PSS > 0 {
-			t.pss.add(p, s.count(rss.RoleWorker))
+			t.pss = *p.PSS
 		}
 	}
 }

@@ -132,9 +132,6 @@ func TestGuilty(t *testing.T) {
 		{"mapped file, within a budget", scene{end: 15 * time.Second, actors: job(), tell: []event.LoaderSaid{
 			{What: event.LoaderTrimmed, PID: 11, Worker: 11, Freed: 40 * rss.MiB}, {What: event.LoaderTrimmed, PID: 12, Worker: 12, Freed: 80 * rss.MiB, Count: 2},
 		}}, event.FindingMapped, event.Certain, rss.RoleWorker, 0},
-		{"copy-on-write by PSS alone", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) {
-			a[1].pss, a[2].pss = ramp(120, 10, 70, 3), ramp(120, 10, 70, 3)
-		})}, event.FindingCopyOnWrite, event.Possible, rss.RoleWorker, time.Minute},
 		{"pinned, VmPin", scene{end: 10 * time.Minute, actors: with(job(), func(a []actor) {
 			a[0].pin, a[0].anon = line(0, 20, 1), line(300, 20, 1)
 		})}, event.FindingPinned, event.Certain, rss.RoleTrainer, 3 * time.Minute},

@@ -81,7 +81,7 @@ type Journal struct {
 	known   map[limitKey]bool        // limits whose sources were written
 	kinds   map[string]time.Duration // when an event of a kind was written last
 	decided uint64                   // the last decision that was written
-	filter  journalFilter
+	counts  map[string]int           // events of a kind of which only some are written
 
 	mu     sync.Mutex
 	lines  [][]byte
@@ -97,54 +97,52 @@ type Journal struct {
 func NewJournal(places []string, m Meta, fault func(error)) *Journal {
 	return &Journal{
 		places: places, meta: m, fault: fault, wake: wake.New(), done: make(chan struct{}),
-		known: map[limitKey]bool{}, kinds: map[string]time.Duration{},
-		filter: journalFilter{told: map[string]bool{}, cures: map[string]int{}},
+		known: map[limitKey]bool{}, kinds: map[string]time.Duration{}, counts: map[string]int{},
 	}
 }
 
 func (j *Journal) Event(name event.Name, v any, line []byte) {
 	warns := false // what may end the run in a moment is not one of many
+	kind, most := kindOf(name, v), 0
 	switch e := v.(type) {
 	case event.LoaderSaid:
-		warns = j.filter.pickling(&e)
-		if e.What != event.LoaderOff && e.What != event.LoaderRefused && e.What != event.LoaderHello && e.What != event.LoaderUnreached && !warns {
+		switch e.What {
+		case event.LoaderPickling:
+			warns, most = true, mostPickling
+		case event.LoaderOff, event.LoaderRefused, event.LoaderHello, event.LoaderUnreached:
+		default:
 			return
 		}
 	case event.Diagnosis:
-		if !j.filter.diagnosis(&e, len(line)) {
-			return
+		if j.counts[string(name)]++; j.counts[string(name)] > mostFindings {
+			most = 1
 		}
 	case event.Cure:
-		key := string(e.Remedy) + "/" + strconv.FormatBool(e.OK)
-		if j.filter.cures[key]++; j.filter.cures[key] > mostCures {
-			return
-		}
+		most = mostCures
 	case event.Help, event.Judged, event.Handover: // the ones are often, the last may be large
 		return
 	}
+	if j.counts[kind]++; most > 0 && j.counts[kind] > most {
+		return
+	}
 	size := j.written()
-	if Routine(name, v) && !warns && size > softJournal/4 || size > softJournal && !j.seldom(name, v) {
+	if Routine(name, v) && !warns && size > softJournal/4 || size > softJournal && !j.seldom(kind, v) {
 		return
 	}
 	if d, ok := v.(event.Decision); ok {
 		j.decided = d.ID
 	}
-	most := mostJournal - lastRoom
+	room := mostJournal - lastRoom
 	if name == event.NameExit {
-		most = mostJournal
+		room = mostJournal
 	}
-	j.put(line, most, name == event.NameDecision || name == event.NameExit)
+	j.put(line, room, name == event.NameDecision || name == event.NameExit)
 }
 
-// seldom says that no event of this kind was written for long, by how long the
-// run is. Of a decision that was written the outcome is written too.
-func (j *Journal) seldom(name event.Name, v any) bool {
+// kindOf is the kind of an event: what is bounded is so for each.
+func kindOf(name event.Name, v any) string {
 	kind := string(name)
 	switch e := v.(type) {
-	case event.Exit:
-		return true
-	case event.Outcome:
-		return e.Decision == j.decided
 	case event.Decision:
 		kind += e.Rule
 	case event.Signal:
@@ -154,11 +152,25 @@ func (j *Journal) seldom(name event.Name, v any) bool {
 	case event.Diagnosis:
 		kind += string(e.Finding) + string(e.Role)
 	case event.Cure:
-		kind += string(e.Remedy)
+		kind += string(e.Remedy) + strconv.FormatBool(e.OK)
 	case event.Rank:
 		kind += string(e.What)
 	case event.Found:
 		kind += string(e.Name)
+	case event.LoaderSaid:
+		kind += string(e.What)
+	}
+	return kind
+}
+
+// seldom says that no event of this kind was written for long, by how long the
+// run is. Of a decision that was written the outcome is written too.
+func (j *Journal) seldom(kind string, v any) bool {
+	switch e := v.(type) {
+	case event.Exit:
+		return true
+	case event.Outcome:
+		return e.Decision == j.decided
 	}
 	at := time.Duration(0)
 	if e, ok := v.(interface{ When() time.Time }); ok {
@@ -402,13 +414,11 @@ func openAppend(path string, mode fs.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// Bounds of what a journal keeps of findings and remedies. Each line is a kilobyte of
-// sentences, and a leak that goes on for days is reported each time it has doubled.
+// Bounds of what a journal keeps of findings, remedies and warnings. A line is up to a kilobyte
+// of sentences, and a leak that goes on for days is reported each time it has doubled.
 const (
-	// mostWhy is the bytes of findings in a journal, mostAgain those after which
-	// only what is new is written.
-	mostWhy   = 40 << 10
-	mostAgain = 20 << 10
+	// mostFindings is after how many findings only what is new is written.
+	mostFindings = 18
 	// mostCures bounds what was changed, of each remedy: recycling makes workers
 	// by the thousand.
 	mostCures = 8
@@ -416,34 +426,6 @@ const (
 	// come with each epoch, and the first is mostly the last.
 	mostPickling = 32
 )
-
-// journalFilter counts findings, remedies and warnings that were written.
-type journalFilter struct {
-	told   map[string]bool // findings, by role
-	size   int
-	cures  map[string]int // by remedy, and whether it was done
-	warned int
-}
-
-// diagnosis says whether a finding is written, in a line of so many bytes.
-func (f *journalFilter) diagnosis(d *event.Diagnosis, size int) bool {
-	key := string(d.Finding) + "/" + string(d.Role)
-	if f.size+size > mostWhy || f.size > mostAgain && f.told[key] {
-		return false
-	}
-	f.told[key] = true
-	f.size += size
-	return true
-}
-
-// pickling says whether a report of the loader's is such a warning, and written.
-func (f *journalFilter) pickling(s *event.LoaderSaid) bool {
-	if s.What != event.LoaderPickling {
-		return false
-	}
-	f.warned++
-	return f.warned <= mostPickling
-}
 
 // Routine says that an event is one of many of its kind: reports of workers, what the ladder
 // was given, and outcomes of mild actions.
