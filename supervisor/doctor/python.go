@@ -79,49 +79,51 @@ func pythonChecks(f pythonFacts) []Check {
 			Do: "name the Python of the training, where there is one: rsswarden doctor -- PYTHON", gain: "no Python is there",
 		}}
 	}
-	checks := make([]Check, len(f.Pythons))
-	served, torches := make([]bool, len(f.Pythons)), false
-	for i := range f.Pythons {
-		checks[i], served[i] = f.Pythons[i].check()
-		torches = torches || f.Pythons[i].hasTorch()
-	}
-	f.judge(checks, served, torches)
-	return checks
-}
-
-// judge says which Pythons decide about the job: all that were named, or one of PATH,
-// with torch if any has it.
-func (f *pythonFacts) judge(checks []Check, served []bool, torches bool) {
-	good := -1
-	for i := range checks {
-		p := &f.Pythons[i]
-		switch {
-		case served[i] && (good < 0 || p.Torch != "") && (!torches || f.Asked || p.hasTorch()):
-			good = i
-		case !served[i] && f.Asked:
-			checks[i].part = checks[i].Found
-		}
-	}
+	checks, served, good, bad := f.decide()
 	switch {
 	case good >= 0 && f.Pythons[good].Torch != "":
 		checks[good].gain = fmt.Sprintf("the loader hook works with torch %s", f.Pythons[good].Torch)
 	case good >= 0:
 		checks[good].gain = "the loader hook is loaded, in no Python with torch so far"
-	case !f.Asked:
-		i := 0
-		for n := range checks {
-			if f.Pythons[n].hasTorch() {
-				i = n
-			}
-		}
-		checks[i].part = checks[i].Found
 	}
+	for i := range checks {
+		if i == bad || f.Asked && !served[i] {
+			checks[i].part = checks[i].Found
+		}
+	}
+	return checks
+}
+
+// decide checks each Python, and says which of them decide about the job, -1 for none: good
+// can be served, bad is the first that cannot. Where the user named none one of PATH is enough,
+// with torch if any has it.
+func (f *pythonFacts) decide() (checks []Check, served []bool, good, bad int) {
+	torches := slices.ContainsFunc(f.Pythons, func(p Python) bool { return p.hasTorch() })
+	good, bad = -1, -1
+	for i := range f.Pythons {
+		p := &f.Pythons[i]
+		c, ok := p.check()
+		checks, served = append(checks, c), append(served, ok)
+		switch {
+		case ok && (good < 0 || p.Torch != "") && (!torches || f.Asked || p.hasTorch()):
+			good = i
+		case !ok && (bad < 0 || !f.Asked && p.hasTorch() && !f.Pythons[bad].hasTorch()):
+			bad = i
+		}
+	}
+	if good >= 0 && !f.Asked {
+		bad = -1
+	}
+	return checks, served, good, bad
 }
 
 // unable says why the hook can do nothing, or cannot recycle, empty where it can or that is
 // not known.
 func (f *pythonFacts) unable() (hook, recycle string) {
-	p := f.failing()
+	var p *Python
+	if _, _, _, bad := f.decide(); bad >= 0 {
+		p = &f.Pythons[bad]
+	}
 	switch {
 	case f.NoLoader != "":
 		hook = "the loader hook is off"
@@ -136,21 +138,6 @@ func (f *pythonFacts) unable() (hook, recycle string) {
 		recycle = "not before a trial with this PyTorch"
 	}
 	return hook, cmp.Or(recycle, hook)
-}
-
-// failing is the Python that decides about the job where the hook cannot do all in it.
-func (f *pythonFacts) failing() (p *Python) {
-	torches := slices.ContainsFunc(f.Pythons, func(p Python) bool { return p.hasTorch() })
-	for i := range f.Pythons {
-		q := &f.Pythons[i]
-		switch _, served := q.check(); {
-		case served && !f.Asked && (!torches || q.hasTorch()):
-			return nil
-		case !served && (p == nil || !f.Asked && q.hasTorch() && !p.hasTorch()):
-			p = q
-		}
-	}
-	return p
 }
 
 func (p *Python) hasTorch() bool { return p.Torch != "" || p.Broken != "" }

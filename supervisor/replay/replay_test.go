@@ -50,8 +50,9 @@ func TestSeedAsRecorded(t *testing.T) {
 		t.Errorf("least %+v, want the first whole MiB above 5.39 GB", l)
 	}
 	epochs := map[int]rss.Bytes{}
-	for _, p := range recordtest.SeedPrints() {
-		epochs[p.Epoch] = max(epochs[p.Epoch], p.Sum)
+	for s := range recordtest.SeedRun().Samples() {
+		epoch := int(s.At / recordtest.PerEpoch)
+		epochs[epoch] = max(epochs[epoch], s.Limits[0].Used)
 	}
 	if gb(epochs[0]) != "4.95" || gb(epochs[1]) != "5.26" || gb(epochs[2]) != "5.39" {
 		t.Errorf("peaks by epoch %v", epochs)
