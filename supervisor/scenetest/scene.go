@@ -2,12 +2,8 @@
 package scenetest
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -93,7 +89,6 @@ var (
 	}
 	LimitUser = event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Enforcer: "rsswarden's rules alone", LimitSource: "--limit"}
 	LimitSHM  = event.Limit{Name: event.LimitSHM, Scope: event.ScopeNode, Enforcer: "SIGBUS", LimitSource: "statvfs /dev/shm"}
-	limitMap  = event.Limit{Name: event.LimitMaps, Scope: event.ScopeProcess, Enforcer: "ENOMEM", LimitSource: "vm.max_map_count"}
 	LimitTask = event.Limit{Name: event.LimitTasks, Scope: event.ScopeJob, Enforcer: "kernel, by EAGAIN of fork", Level: "/sys/fs/cgroup/job_12", LimitSource: "/sys/fs/cgroup/slurm/job_12/pids.max"}
 	LimitAddr = event.Limit{Name: event.LimitAS, Scope: event.ScopeProcess, Enforcer: "kernel, by ENOMEM of mmap and brk", LimitSource: "soft RLIMIT_AS of /proc/PID/limits"}
 	LimitLock = event.Limit{Name: event.LimitMemlock, Scope: event.ScopeProcess, Enforcer: "kernel, by ENOMEM of mlock and of drivers", LimitSource: "soft RLIMIT_MEMLOCK of /proc/PID/limits"}
@@ -192,78 +187,26 @@ func Signalled(at time.Duration, name string) record.Entry {
 func AsJournal(t *testing.T, r *record.Run) *record.Run {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "journal")
-	var out []byte
-	put := func(at time.Duration, name event.Name, v any) {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var line map[string]any
-		if err := json.Unmarshal(b, &line); err != nil {
-			t.Fatal(err)
-		}
-		line["v"], line["event"], line["time"] = 1, name, r.Wall(at)
-		if b, err = json.Marshal(line); err != nil {
-			t.Fatal(err)
-		}
-		out = append(append(out, b...), '\n')
-	}
-	put(0, "run", map[string]any{"run": r.Meta})
 	before := map[int]float64{}
-	for s := range r.Samples() {
+	err := recordtest.WriteJournal(path, r, func(s *record.Sample) bool {
 		moved := s.At%(2*time.Minute) == 0
 		for _, l := range s.Limits {
-			moved = moved || math.Abs(l.Ratio()-before[l.Limit]) >= 0.1 || l.Ratio() >= 0.8 && math.Abs(l.Ratio()-before[l.Limit]) >= 0.01
-		}
-		if !moved {
-			continue
+			off := math.Abs(l.Ratio() - before[l.Limit])
+			moved = moved || off >= 0.1 || l.Ratio() >= 0.8 && off >= 0.01
 		}
 		for _, l := range s.Limits {
-			before[l.Limit] = l.Ratio()
-		}
-		limits := []event.Limit{}
-		for _, reading := range s.Limits {
-			l := r.Limits[reading.Limit]
-			l.Used, l.UsedMax, l.Limit, l.Charged, l.WorkingSet, l.Binding = reading.Used, reading.UsedMax, reading.Size, reading.Charged, reading.WorkingSet, reading.Binding
-			limits = append(limits, l)
-		}
-		roles := map[rss.Role]*record.RoleSum{}
-		for _, u := range s.Procs {
-			p := r.Procs[u.Proc]
-			if u.Maps > 0 && uint64(u.Maps) > r.Meta.MaxMapCount/2 {
-				l := limitMap
-				l.Used, l.Limit = rss.Bytes(u.Maps), rss.Bytes(r.Meta.MaxMapCount)
-				limits = append(limits, l)
+			if moved {
+				before[l.Limit] = l.Ratio()
 			}
-			if p.Extra {
-				continue
-			}
-			if roles[p.Role] == nil {
-				roles[p.Role] = &record.RoleSum{Role: p.Role}
-			}
-			sum := roles[p.Role]
-			sum.Count++
-			sum.Anon, sum.File, sum.Shmem, sum.RSS = sum.Anon+u.Anon, sum.File+u.File, sum.Shmem+u.Shmem, sum.RSS+u.RSS()
 		}
-		list := []record.RoleSum{}
-		for _, sum := range roles {
-			list = append(list, *sum)
-		}
-		slices.SortFunc(list, func(a, b record.RoleSum) int { return strings.Compare(string(a.Role), string(b.Role)) })
-		put(s.At, event.NameSample, map[string]any{"limits": limits, "roles": list})
-	}
-	for _, e := range r.Events {
-		put(e.At, e.Name, e.Value)
-	}
-	if err := os.WriteFile(path, out, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	j, err := record.ReadJournal(path)
+		return moved
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(j.Damage) > 0 {
-		t.Fatalf("journal of the test is damaged: %v", j.Damage)
+	j, err := record.ReadJournal(path)
+	if err != nil || len(j.Damage) > 0 {
+		t.Fatal(err, j)
 	}
 	j.Sources, j.Live = nil, r.Live
 	return j

@@ -2,9 +2,6 @@ package recordtest
 
 import (
 	"cmp"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -217,66 +214,4 @@ func (d *Ranks) gone(task int, at time.Duration) bool {
 		}
 	}
 	return false
-}
-
-// SaveJournal writes a journal into dir, with a sample each minute, and returns its
-// file: it is what other nodes see of a record on a node's own disk.
-func (d Ranks) SaveJournal(dir string) (string, error) {
-	r := d.Run()
-	next := time.Duration(0)
-	var out []byte
-	var failed error
-	put := func(v any) {
-		line, err := json.Marshal(v)
-		if err != nil {
-			failed = err
-		}
-		out = append(append(out, line...), '\n')
-	}
-	head := func(at time.Duration, name event.Name) event.Head {
-		return event.Head{V: event.Version, Time: r.Wall(at), Event: name}
-	}
-	put(struct {
-		event.Head
-		Run record.Meta `json:"run"`
-	}{head(0, record.NameRun), r.Meta})
-	for s := range r.Samples() {
-		if s.At < next {
-			continue
-		}
-		next = s.At + time.Minute
-		sums := map[rss.Role]*record.RoleSum{}
-		line := struct {
-			event.Head
-			Limits []event.Limit     `json:"limits"`
-			Roles  []*record.RoleSum `json:"roles"`
-		}{Head: head(s.At, event.NameSample)}
-		for _, x := range s.Limits {
-			l := r.Limits[x.Limit]
-			l.Used, l.Limit, l.Charged, l.WorkingSet, l.Binding = x.Used, x.Size, x.Charged, x.WorkingSet, x.Binding
-			line.Limits = append(line.Limits, l)
-		}
-		for _, u := range s.Procs {
-			p := &r.Procs[u.Proc]
-			if p.Extra {
-				continue
-			}
-			if sums[p.Role] == nil {
-				sums[p.Role] = &record.RoleSum{Role: p.Role}
-				line.Roles = append(line.Roles, sums[p.Role])
-			}
-			sum := sums[p.Role]
-			sum.Count++
-			sum.Anon, sum.RSS = sum.Anon+u.Anon, sum.RSS+u.RSS()
-		}
-		put(line)
-	}
-	for _, e := range r.Events {
-		put(e.Value)
-	}
-	path := filepath.Join(dir, r.Meta.ID+".jsonl")
-	if failed == nil {
-		failed = os.WriteFile(path, out, 0o600)
-	}
-	return path, failed
 }
