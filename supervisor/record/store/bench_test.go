@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -86,7 +85,7 @@ func BenchmarkFull(b *testing.B) {
 		head := func(n int, name event.Name) event.Head {
 			return event.Head{V: event.Version, Time: fullStart.Add(time.Duration(n) * time.Second), Seq: r.events, Event: name}
 		}
-		c := sceneOf(ranks*every, every, false)
+		c := newScene(ranks*every, every)
 		r.Event(event.NameStart, event.Start{Head: head(0, event.NameStart), Command: m.Command, PID: 1001})
 		for i := range ranks {
 			pid := c.look.Sample.Procs[i*every].ID.PID
@@ -130,7 +129,7 @@ func (r *Recorder) waits() bool {
 // record stays as full as it is.
 func fillUp(b testing.TB, k *taker) (samples int) {
 	const procs, atOnce = 16, 16
-	c := newScene(procs, false)
+	c := newScene(procs, trainerEvery)
 	for end := 0; end == 0 || samples < end; {
 		var items []record.Item
 		for range atOnce {
@@ -164,120 +163,14 @@ func loaderSays(b testing.TB, n int) record.Item {
 	return record.Item{Kind: record.KindRoutine, N: 1<<40 + 2 + uint64(n/2), Value: value}
 }
 
-// idleRecorder is one without a writer: what it queues is thrown away.
-func idleRecorder() *Recorder {
-	r := New(Options{Meta: testMeta()})
-	r.begun = true
-	return r
-}
-
-// BenchmarkSample is what the watcher's loop waits for, and beside it what it
-// would take to write the same as JSON.
-func BenchmarkSample(b *testing.B) {
-	for _, procs := range []int{16, 64} {
-		for _, still := range []bool{false, true} {
-			b.Run(fmt.Sprintf("record/%d/%s", procs, moves(still)), func(b *testing.B) {
-				r, c := idleRecorder(), newScene(procs, still)
-				b.ReportAllocs()
-				var took time.Duration
-				n := 0
-				for b.Loop() {
-					l := c.at(time.Duration(n) * time.Second)
-					began := time.Now()
-					r.Sample(l)
-					took += time.Since(began)
-					if n++; n%64 == 0 {
-						r.waiting = waiting{}
-					}
-				}
-				b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(n), "µs/sample")
-			})
-		}
-		b.Run(fmt.Sprintf("json/%d/moving", procs), func(b *testing.B) {
-			f, err := os.Create(filepath.Join(b.TempDir(), "lines"))
-			must(b, err)
-			defer f.Close()
-			c := newScene(procs, false)
-			b.ReportAllocs()
-			var took time.Duration
-			var buf []byte
-			n := 0
-			for b.Loop() {
-				l := c.at(time.Duration(n) * time.Second)
-				began := time.Now()
-				buf = jsonLine(buf[:0], l)
-				if _, err := f.Write(buf); err != nil {
-					b.Fatal(err)
-				}
-				took += time.Since(began)
-				n++
-			}
-			b.ReportMetric(float64(took.Nanoseconds())/1e3/float64(n), "µs/sample")
-		})
-	}
-}
-
-func moves(still bool) string {
-	if still {
-		return "still"
-	}
-	return "moving"
-}
-
-// jsonLine is the same sample as one line of JSON.
-func jsonLine(b []byte, l *record.Look) []byte {
-	type proc struct {
-		PID   int       `json:"pid"`
-		Anon  rss.Bytes `json:"anon"`
-		File  rss.Bytes `json:"file"`
-		Shmem rss.Bytes `json:"shmem,omitempty"`
-		PSS   rss.Bytes `json:"pss,omitempty"`
-		Maps  int       `json:"maps,omitempty"`
-		FDs   int       `json:"fds,omitempty"`
-	}
-	type limit struct {
-		Name  string    `json:"limit"`
-		Used  rss.Bytes `json:"used"`
-		Limit rss.Bytes `json:"of"`
-		ETA   *float64  `json:"eta_s,omitempty"`
-	}
-	line := struct {
-		At     float64 `json:"t"`
-		Limits []limit `json:"limits"`
-		Procs  []proc  `json:"procs"`
-	}{At: l.At.Seconds()}
-	for i := range l.Limits {
-		m := &l.Limits[i]
-		line.Limits = append(line.Limits, limit{string(m.Name), m.Used, m.Limit, m.ETA})
-	}
-	for i := range l.Sample.Procs {
-		p := &l.Sample.Procs[i]
-		o := proc{PID: p.ID.PID, Anon: p.Anon, File: p.File, Shmem: p.Shmem}
-		if p.PSS != nil {
-			o.PSS = p.PSS.PSS
-		}
-		if l.Counts != nil {
-			o.Maps, o.FDs = l.Counts(p.ID)
-		}
-		line.Procs = append(line.Procs, o)
-	}
-	text, err := json.Marshal(line)
-	if err != nil {
-		panic(err)
-	}
-	return append(append(b, text...), '\n')
-}
-
 // scene is a training as benchmarks have it: a trainer for every 16 processes, twelve
 // loader workers each, and others that sleep. Workers map a data set and give it back, one
 // is replaced now and then; PSS and counts are read seldom, as the watcher reads them.
 type scene struct {
-	rnd  *rand.Rand
-	n    int // looks so far
-	look record.Look
-	next int // PID
-	// still has nothing move at all.
-	still bool
+	rnd   *rand.Rand
+	n     int // looks so far
+	look  record.Look
+	next  int // PID
 	every int // processes of a trainer
 }
 
@@ -287,10 +180,8 @@ const (
 	replaceEvery = 300
 )
 
-func newScene(procs int, still bool) *scene { return sceneOf(procs, trainerEvery, still) }
-
-func sceneOf(procs, every int, still bool) *scene {
-	c := &scene{rnd: rand.New(rand.NewPCG(1, uint64(procs))), still: still, next: 1000, every: every}
+func newScene(procs, every int) *scene {
+	c := &scene{rnd: rand.New(rand.NewPCG(1, uint64(procs))), next: 1000, every: every}
 	c.look.Sample = &rss.Sample{}
 	for i := range procs {
 		c.look.Sample.Procs = append(c.look.Sample.Procs, c.proc(i))
@@ -322,9 +213,6 @@ func (c *scene) proc(i int) rss.Proc {
 }
 
 func (c *scene) counts(id rss.ProcID) (maps, fds int) {
-	if c.still {
-		return 400, 30
-	}
 	return 400 + c.n/10%7 + id.PID%50, 30
 }
 
@@ -336,9 +224,6 @@ func (c *scene) at(at time.Duration) *record.Look {
 	l := &c.look
 	l.At = at
 	c.n++
-	if c.still && c.n > 1 {
-		return l
-	}
 	var sum rss.Bytes
 	procs := l.Sample.Procs
 	for i := range procs {
@@ -374,38 +259,6 @@ func (c *scene) at(at time.Duration) *record.Look {
 	}
 	l.Limits[3].Used = rss.Bytes(430 + c.n%20)
 	return l
-}
-
-// BenchmarkHour tells how large an hour at a sample a second is: by how much the file grows
-// from its fifth minute on, what blocks are made of, and the same as JSON.
-func BenchmarkHour(b *testing.B) {
-	const samples, from = 3600, 300
-	for _, procs := range []int{16, 64} {
-		b.Run(fmt.Sprint(procs), func(b *testing.B) {
-			var file, encoded, asJSON float64
-			for b.Loop() {
-				dir := b.TempDir()
-				k, c := newTaker(b, dir, fullSize), newScene(procs, false)
-				b.Cleanup(k.s.close)
-				var first int64
-				lines := 0
-				for n := range samples {
-					l := c.at(time.Duration(n) * time.Second)
-					commit(b, k.s, k.items(l, nil)...)
-					lines += len(jsonLine(nil, l))
-					if n == from {
-						first = fileSize(b, dir)
-					}
-				}
-				file = float64(fileSize(b, dir)-first) / float64((samples-from)*procs)
-				all := float64(samples * procs)
-				encoded, asJSON = float64(k.encoded)/all, float64(lines)/all
-			}
-			b.ReportMetric(file, "B/record")
-			b.ReportMetric(encoded, "B/blocks")
-			b.ReportMetric(asJSON, "B/json")
-		})
-	}
 }
 
 func fileSize(b *testing.B, dir string) int64 {

@@ -171,7 +171,6 @@ type taker struct {
 	enc     record.Encoder
 	into    record.Sample
 	blockAt time.Duration
-	encoded int // bytes of blocks that are full
 }
 
 func newTaker(t testing.TB, dir string, size int64) *taker {
@@ -188,9 +187,7 @@ func (k *taker) items(l *record.Look, each func(*record.Sample)) (items []record
 		each(&k.into)
 	}
 	if k.enc.Full() {
-		it := record.BlockItem(k.blockAt, k.enc.Block(0))
-		k.encoded += len(it.Key()) + len(it.Sealed())
-		items = append(items, it)
+		items = append(items, record.BlockItem(k.blockAt, k.enc.Block(0)))
 	}
 	if k.enc.Empty() {
 		k.blockAt = l.At
