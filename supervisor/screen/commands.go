@@ -31,11 +31,9 @@ type order struct {
 	question string // without "?"
 	name     string // "recycle of 4242 on n1"
 	since    time.Time
-	until    time.Time // zero while it is going on
-	results  int
-	failed   int
-	freed    rss.Bytes
-	text     string // of the newest result
+	until    time.Time        // zero while it is going on
+	results  []control.Result // of processes
+	refused  string           // why nothing was done at all
 }
 
 // kept is how long an order that has ended is shown.
@@ -73,53 +71,46 @@ func (k *known) orderFor(r *row, action event.Action) (*order, string) {
 		return nil, n.Node + " did not answer: nothing can be asked of it"
 	}
 	o := &order{Order: Order{Job: n.Job, Node: n.Node, Leader: n.Leader, Command: control.Command{Do: action}, Rank: -1}}
-	where := " on " + n.Node
-	target, verb := "", action.Row().Command
+	where, asked := " on "+n.Node, action.Row().Asked
+	target := ""
 	switch {
+	case action == event.ActionSignal && r.rank == nil:
+		return nil, fmt.Sprintf("process %d belongs to no rank: it cannot write a checkpoint", r.pid)
 	case action == event.ActionSignal:
-		if r.rank == nil {
-			return nil, fmt.Sprintf("process %d belongs to no rank: it cannot write a checkpoint", r.pid)
-		}
-		target = k.forRank(o, r.rank)
+		target = k.forRank(o, r)
 		o.question = fmt.Sprintf("have %s%s write a checkpoint", target, where)
+	case r.proc != nil && !can(r.proc, action):
+		return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid, r.role, asked, r.why())
 	case r.proc != nil:
-		if !can(r.proc, action) {
-			return nil, fmt.Sprintf("process %d (%s) cannot be %s%s", r.pid, r.proc.Role, action.Row().Asked, r.why())
-		}
-		o.Command.PIDs = []int{r.proc.PID}
-		target = fmt.Sprintf("%s %d%s", r.proc.Role, r.proc.PID, ofRank(r.rank))
-		o.question = fmt.Sprintf("%s %s%s (%v)", action, target, where, r.proc.RSS)
-		target = strconv.Itoa(r.proc.PID)
+		o.Command.PIDs = []int{r.pid}
+		target = strconv.Itoa(r.pid)
+		o.question = fmt.Sprintf("%s %s %s%s%s (%v)", action, r.role, target, ofRank(r.rank), where, r.proc.RSS)
 	default:
-		o.Command.PIDs = k.able(r, action)
+		o.Command.PIDs = k.of(r, func(p *control.Proc) bool { return can(p, action) })
+		if len(o.Command.PIDs) == 0 {
+			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, asked, r.why())
+		}
 		if k.unambiguous(o, r.rank) {
 			o.Rank = r.rank.Task
-		}
-		if len(o.Command.PIDs) == 0 {
-			return nil, fmt.Sprintf("no process%s%s can be %s%s", ofRank(r.rank), where, action.Row().Asked, r.why())
 		}
 		target = text.Count(len(o.Command.PIDs), "process") + ofRank(r.rank)
 		o.question = fmt.Sprintf("%s %s%s: %s", action, target, where, text.List(o.Command.PIDs, 20))
 	}
-	o.name = fmt.Sprintf("%s of %s%s", verb, target, where)
+	o.name = fmt.Sprintf("%s of %s%s", action.Row().Command, target, where)
 	return o, ""
 }
 
 // forRank narrows an order to one rank, and names it. Where ranks of several steps have its
 // number, its trainers are named instead.
-func (k *known) forRank(o *order, r *control.Rank) string {
-	if k.unambiguous(o, r) {
-		o.Rank = r.Task
-		o.Command.Ranks = []int{r.Task}
-		return fmt.Sprintf("rank %d (process %d)", r.Task, r.PID)
+func (k *known) forRank(o *order, r *row) string {
+	if k.unambiguous(o, r.rank) {
+		o.Rank = r.rank.Task
+		o.Command.Ranks = []int{o.Rank}
+		return fmt.Sprintf("rank %d (process %d)", o.Rank, r.rank.PID)
 	}
-	for i := range k.procs {
-		if p := &k.procs[i]; p.rank == r && p.proc.Role == rss.RoleTrainer {
-			o.Command.PIDs = append(o.Command.PIDs, p.proc.PID)
-		}
-	}
+	o.Command.PIDs = k.of(r, func(p *control.Proc) bool { return p.Role == rss.RoleTrainer })
 	if len(o.Command.PIDs) == 0 {
-		o.Command.PIDs = []int{r.PID}
+		o.Command.PIDs = []int{r.rank.PID}
 	}
 	if len(o.Command.PIDs) == 1 {
 		return fmt.Sprintf("process %d", o.Command.PIDs[0])
@@ -143,15 +134,11 @@ func can(p *control.Proc, a event.Action) bool {
 	return a == event.ActionTrim && p.CanTrim || a == event.ActionRecycle && p.CanRecycle
 }
 
-// able lists the processes of a rank that an action may name.
-func (k *known) able(r *row, action event.Action) (pids []int) {
+// of lists the processes of a rank that are of some kind.
+func (k *known) of(r *row, kind func(*control.Proc) bool) (pids []int) {
 	for i := range k.procs {
-		p := &k.procs[i]
-		if p.rank != r.rank || p.node != r.node {
-			continue
-		}
-		if can(p.proc, action) {
-			pids = append(pids, p.proc.PID)
+		if p := &k.procs[i]; p.rank == r.rank && p.node == r.node && kind(p.proc) {
+			pids = append(pids, p.pid)
 		}
 	}
 	slices.Sort(pids)
@@ -217,23 +204,20 @@ func (o orders) with(id int, change func(*order)) orders {
 
 func (o orders) said(s Said) orders {
 	return o.with(s.ID, func(o *order) {
-		r := s.Result
-		if r.Done && r.PID == 0 {
-			if !r.OK && o.failed == 0 {
-				o.failed, o.text = 1, reason(r.Reason, r.Detail)
-			}
-			return
-		}
-		o.results++
-		if !r.OK {
-			o.failed++
-		}
-		o.freed += r.Freed
-		o.text = resultText(r)
-		if len(o.Command.PIDs) == 1 || len(o.Command.Ranks) == 1 && o.Command.PIDs == nil {
-			_, o.text, _ = strings.Cut(o.text, " ") // its name has the PID
+		switch r := s.Result; {
+		case !r.Done || r.PID != 0:
+			o.results = append(slices.Clip(o.results), r)
+		case !r.OK && o.failed() == 0:
+			o.refused = reason(r.Reason, r.Detail)
 		}
 	})
+}
+
+func (o *order) failed() (n int) {
+	for i := range o.results {
+		n += yes(!o.results[i].OK)
+	}
+	return n
 }
 
 func resultText(r control.Result) string {
@@ -263,8 +247,7 @@ func (o orders) ended(e Ended, now time.Time) orders {
 	return o.with(e.ID, func(o *order) {
 		o.until = now
 		if e.Err != nil {
-			o.failed++
-			o.text = strings.Join(strings.Fields(e.Err.Error()), " ")
+			o.refused = strings.Join(strings.Fields(e.Err.Error()), " ")
 		}
 	})
 }
@@ -276,18 +259,27 @@ func (o orders) expired(now time.Time) orders {
 
 // progress says how an order goes.
 func (o *order) progress(now time.Time) string {
-	text := ": " + o.text
-	switch {
-	case o.until.IsZero() && o.text == "":
-		text = ": no answer yet, " + since(now, o.since)
-	case o.until.IsZero(), o.results == 1, o.failed > 0 && o.results == 0:
-	case o.failed > 0:
-		text = fmt.Sprintf(": %d of %d not done, the last: %s", o.failed, o.results, o.text)
-	default:
-		text = ": done"
-		if o.freed > 0 {
-			text += fmt.Sprintf(", freed %v", o.freed)
+	last, failed := o.refused, o.failed()+yes(o.refused != "")
+	if n := len(o.results); n > 0 && last == "" {
+		last = resultText(o.results[n-1])
+		if len(o.Command.PIDs) == 1 || len(o.Command.Ranks) == 1 && o.Command.PIDs == nil {
+			_, last, _ = strings.Cut(last, " ") // its name has the PID
 		}
 	}
-	return o.name + text
+	switch {
+	case o.until.IsZero() && last == "":
+		last = "no answer yet, " + since(now, o.since)
+	case o.until.IsZero(), len(o.results) == 1, failed > 0 && len(o.results) == 0:
+	case failed > 0:
+		last = fmt.Sprintf("%d of %d not done, the last: %s", failed, len(o.results), last)
+	default:
+		var freed rss.Bytes
+		for i := range o.results {
+			freed += o.results[i].Freed
+		}
+		if last = "done"; freed > 0 {
+			last += fmt.Sprintf(", freed %v", freed)
+		}
+	}
+	return o.name + ": " + last
 }

@@ -27,7 +27,6 @@ const (
 type pane struct {
 	kind paneKind
 	row  *row // the last that was known of it
-	gone bool
 	top  int
 }
 
@@ -45,37 +44,27 @@ func (m Model) inspect() Model {
 	return m.open(&pane{kind: rowPane, row: r})
 }
 
-// current is the pane with the row as it is now.
-func (m *Model) current() pane {
-	p := *m.pane
-	if p.row == nil {
-		return p
+// current is the row as it is now; gone says that it was not there in the last answer.
+func (m *Model) current(r *row) (_ *row, gone bool) {
+	for _, rows := range [][]row{m.ranks, m.procs} {
+		if i := slices.IndexFunc(rows, func(x row) bool { return x.id() == r.id() }); i >= 0 {
+			return &rows[i], false
+		}
 	}
-	rows := m.ranks
-	if p.row.proc != nil {
-		rows = m.procs
-	}
-	id := p.row.id()
-	if i := slices.IndexFunc(rows, func(r row) bool { return r.id() == id }); i >= 0 {
-		p.row = &rows[i]
-	} else {
-		p.gone = true
-	}
-	return p
+	return r, true
 }
 
 // paneLines are the lines of the open pane: its title first, then its text, broken
 // to the width.
 func (m *Model) paneLines() []string {
-	p := m.current()
 	var text []string
-	switch p.kind {
+	switch m.pane.kind {
 	case limitsPane:
 		text = m.limitsText()
 	case helpPane:
 		text = helpText
 	default:
-		text = m.rowText(&p)
+		text = m.rowText(m.current(m.pane.row))
 	}
 	var lines []string
 	for _, t := range text {
@@ -143,13 +132,12 @@ func (f *facts) add(name, value string) {
 
 func (f *facts) addf(name, format string, args ...any) { f.add(name, fmt.Sprintf(format, args...)) }
 
-func (m *Model) rowText(p *pane) []string {
-	r := p.row
+func (m *Model) rowText(r *row, gone bool) []string {
 	f := facts{fmt.Sprintf("%s on %s, process %d", rankTitle(r.rank), r.node.Node, r.pid)}
 	if r.proc != nil {
 		f[0] = fmt.Sprintf("process %d on %s, %s", r.pid, r.node.Node, r.proc.Comm)
 	}
-	if p.gone {
+	if gone {
 		f = append(f, "  It has ended; this is the last that was known.")
 	}
 	f = append(f, "")
@@ -199,15 +187,13 @@ func (m *Model) rankText(f *facts, r *row) {
 	*f = append(*f, "", "its processes")
 	for _, role := range roles {
 		var sum rss.Bytes
-		var pids []int
-		for i := range m.procs {
-			if p := &m.procs[i]; p.rank == k && p.node == r.node && p.role == role {
-				sum += p.proc.RSS
-				pids = append(pids, p.pid)
+		pids := m.of(r, func(p *control.Proc) bool {
+			if p.Role == role {
+				sum += p.RSS
 			}
-		}
+			return p.Role == role
+		})
 		if len(pids) > 0 {
-			slices.Sort(pids)
 			f.addf(string(role), "%d, RSS %v: %s", len(pids), sum, text.List(pids, 4))
 		}
 	}
