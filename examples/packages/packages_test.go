@@ -25,18 +25,14 @@ const version = "1.2.3"
 var scratch string
 
 func TestMain(m *testing.M) {
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "rsswarden-packages-")
-	if err != nil {
+	var err error
+	if scratch, err = os.MkdirTemp("", "rsswarden-packages-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	defer os.RemoveAll(dir)
-	scratch = dir
-	return m.Run()
+	status := m.Run()
+	os.RemoveAll(scratch)
+	os.Exit(status)
 }
 
 // copied makes a copy of the source in a directory of that name.
@@ -84,11 +80,16 @@ func needBuilt(t *testing.T) string {
 // unpacked is where the archive was unpacked.
 func unpacked(t *testing.T) string {
 	t.Helper()
+	return unpack(t, filepath.Join(needBuilt(t), "rsswarden-"+version+"-linux-amd64.tar.gz"))
+}
+
+func unpack(t *testing.T, archive string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("tar", "-xzf", filepath.Join(needBuilt(t), "rsswarden-"+version+"-linux-amd64.tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "-xzf", archive, "-C", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return filepath.Join(dir, "rsswarden-"+version+"-linux-amd64")
+	return filepath.Join(dir, strings.TrimSuffix(filepath.Base(archive), ".tar.gz"))
 }
 
 // TestReleaseNeedsNothing: no program asks for an interpreter or a library, and none
@@ -109,9 +110,7 @@ func TestReleaseNeedsNothing(t *testing.T) {
 			}
 		}
 		f.Close()
-		b, err := os.ReadFile(file)
-		wardentest.NoError(t, err)
-		if bytes.Contains(b, []byte(scratch)) {
+		if bytes.Contains(wardentest.ReadFile(t, file), []byte(scratch)) {
 			t.Errorf("%s has the path it was built in", name)
 		}
 		out, err := exec.Command(file, "--version").Output()
@@ -123,8 +122,7 @@ func TestReleaseNeedsNothing(t *testing.T) {
 
 // TestLicences: the programs come with the terms of all that is linked.
 func TestLicences(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(unpacked(t), "share/doc/rsswarden/copyright"))
-	wardentest.NoError(t, err)
+	terms := string(wardentest.ReadFile(t, filepath.Join(unpacked(t), "share/doc/rsswarden/copyright")))
 	out, err := exec.Command("go", "list", "-deps", "-tags", "urfave_cli_no_docs", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "../../cmd/rsswarden", "../../cmd/rsswardend").Output()
 	wardentest.NoError(t, err)
 	modules := strings.Fields(string(out))
@@ -132,7 +130,7 @@ func TestLicences(t *testing.T) {
 		t.Fatalf("only %q", modules)
 	}
 	for _, m := range append(modules, "rsswarden", "Go, its standard library", "The OpenLDAP Public License", "In rsswarden alone: the GNU C Library") {
-		if !strings.Contains(string(b), "\n"+m) && !strings.Contains(string(b), m+"\n") {
+		if !strings.Contains(terms, "\n"+m) && !strings.Contains(terms, m+"\n") {
 			t.Errorf("no licence of %s", m)
 		}
 	}
@@ -166,9 +164,7 @@ func TestLinksInPackage(t *testing.T) {
 	inSource := regexp.MustCompile(`\.go$|^(slurm|supervisor|examples/packages|examples/train)/|^(CONTRIBUTING|CHANGELOG)\.md$`)
 	found := 0
 	for _, name := range append(documents, doc+"/README.md") {
-		text, err := os.ReadFile(name)
-		wardentest.NoError(t, err)
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range link.FindAllStringSubmatch(string(wardentest.ReadFile(t, name)), -1) {
 			to := filepath.Join(filepath.Dir(name), m[1])
 			if rel, _ := filepath.Rel(doc, to); inSource.MatchString(rel) {
 				continue
@@ -237,10 +233,8 @@ func TestDebianPackage(t *testing.T) {
 }
 
 // TestOldKernel: the static program runs where there is no C library at all.
-func TestOldKernel(t *testing.T) { runOn(t, "5.10") }
-
-func runOn(t *testing.T, kernel string) {
-	t.Helper()
+func TestOldKernel(t *testing.T) {
+	const kernel = "5.10"
 	out, exit := guest.Run(t, guest.Options{
 		Kernel: kernel, Binary: filepath.Join(unpacked(t), "bin/rsswarden"),
 		Args: []string{"run", "--limit", "100M", "--", "/bin/sh", "-c", "uname -r; exit 7"},
@@ -263,11 +257,8 @@ func TestModulefile(t *testing.T) {
 		t.Skip("no Environment Modules")
 	}
 	root, dir := unpacked(t), t.TempDir()
-	text, err := os.ReadFile("modulefile")
-	wardentest.NoError(t, err)
-	text = regexp.MustCompile(`(?m)^set root .*`).ReplaceAll(text, []byte("set root "+root))
-	wardentest.NoError(t, os.Mkdir(filepath.Join(dir, "rsswarden"), 0o755))
-	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "rsswarden", version), text, 0o644))
+	text := regexp.MustCompile(`(?m)^set root .*`).ReplaceAllString(string(wardentest.ReadFile(t, "modulefile")), "set root "+root)
+	wardentest.Write(t, filepath.Join(dir, "rsswarden", version), text)
 	script := `module() { eval "$("$0" bash "$@")"; }
 before=$(env | grep -E '^(PATH|MANPATH)=' | sort)
 module load rsswarden
@@ -310,7 +301,7 @@ print(*[f for f in space["sanity_check_paths"]["files"]])
 // TestRecipes: they have make do what the Makefile can, and what they look for
 // afterwards is there.
 func TestRecipes(t *testing.T) {
-	out, err := exec.Command("/usr/bin/python3", "-c", recipes).CombinedOutput()
+	out, err := exec.Command(wardentest.Python, "-c", recipes).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

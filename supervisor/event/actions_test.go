@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/rsswarden/rsswarden/rss"
 )
 
 // TestActionRows: every action has the words that its kind needs.
@@ -48,25 +46,15 @@ func TestActionRows(t *testing.T) {
 	}
 }
 
-// TestSkipped: the words for an action that was not tried name the signal, and no program,
-// which may be long.
-func TestSkipped(t *testing.T) {
-	for rule, want := range map[string]string{
-		"90%:recycle":           "recycle skipped",
-		"90%:signal=USR2@rank0": "signal=USR2@rank0 skipped",
-		"90%:exec=/bin/true":    "exec skipped",
-		"90%:requeue=12G":       "requeue skipped",
-	} {
-		r, err := ParseRule(rule)
-		if err != nil || r.Action.Skipped(r.Arg) != want {
-			t.Errorf("%s: %q, want %q (%v)", rule, r.Action.Skipped(r.Arg), want, err)
-		}
-	}
-}
-
-// TestReasonsForPeople: where a detail says all, it stands in the place of the reason.
-func TestReasonsForPeople(t *testing.T) {
-	for _, c := range []struct{ got, want string }{
+// TestWordsForPeople: the words for an action that was not tried name the signal, and no program,
+// which may be long; where a detail says all, it stands in the place of the reason.
+func TestWordsForPeople(t *testing.T) {
+	skipped := func(text string) string { r := rule(t, text); return r.Action.Skipped(r.Arg) }
+	for _, c := range [][2]string{
+		{skipped("90%:recycle"), "recycle skipped"},
+		{skipped("90%:signal=USR2@rank0"), "signal=USR2@rank0 skipped"},
+		{skipped("90%:exec=/bin/true"), "exec skipped"},
+		{skipped("90%:requeue=12G"), "requeue skipped"},
 		{ActionTrim.Why(ReasonNoHelp), "mapped pages do not count in this limit"},
 		{ActionSignal.Why(ReasonNoHelp), "it does not lower this limit"},
 		{ActionRecycle.Why(ReasonNoWorker), "no DataLoader workers found"},
@@ -74,21 +62,8 @@ func TestReasonsForPeople(t *testing.T) {
 		{ReasonNoWorker.With("process 7: conda"), "no DataLoader workers found (process 7: conda)"},
 		{ReasonTimeout.With(""), "no answer in time"},
 	} {
-		if c.got != c.want {
-			t.Errorf("got %q, want %q", c.got, c.want)
-		}
-	}
-}
-
-// TestWorth: of a recycle one worker's part is enough, of a trim what is left for certain.
-func TestWorth(t *testing.T) {
-	l := Limit{Used: 95 * rss.GiB, UsedMax: 100*rss.GiB - 20*rss.MiB, Limit: 100 * rss.GiB}
-	for rule, want := range map[string]rss.Bytes{
-		"85%:gc": 768 * rss.MiB, "85%:trim": 20 * rss.MiB, "85%:recycle": 16 * rss.MiB,
-	} {
-		r, err := ParseRule(rule)
-		if got := r.Worth(&l); err != nil || got != want {
-			t.Errorf("%s: %v, want %v (%v)", rule, got, want, err)
+		if c[0] != c[1] {
+			t.Errorf("got %q, want %q", c[0], c[1])
 		}
 	}
 }

@@ -93,11 +93,7 @@ func TestSignals(t *testing.T) {
 		t.Errorf("SignalName(99) = %q", got)
 	}
 	for in, want := range map[string]bool{"90%:signal=USR2@rank0": true, "90%:signal=USR2": false} {
-		r, err := ParseRule(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sig, rank0, ok := r.Signal(); sig != syscall.SIGUSR2 || rank0 != want || !ok {
+		if sig, rank0, ok := rule(t, in).Signal(); sig != syscall.SIGUSR2 || rank0 != want || !ok {
 			t.Errorf("%q sends %v, rank0 %v, %v", in, sig, rank0, ok)
 		}
 	}
@@ -106,60 +102,52 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestMinRecycle: what is worth a recycle is less where the limit is small.
-func TestMinRecycle(t *testing.T) {
-	for limit, want := range map[rss.Bytes]rss.Bytes{400 * rss.MiB: 2 * rss.MiB, 2000 * rss.MiB: 10 * rss.MiB, 3200 * rss.MiB: 16 * rss.MiB, rss.TiB: 16 * rss.MiB} {
-		if got := MinRecycle(&Limit{Limit: limit}); got != want {
-			t.Errorf("of %v: %v, want %v", limit, got, want)
-		}
-	}
-}
-
-// TestWorthOfATrim: what is wanted may be much more than what is left, and of a trim as
-// much is enough as that is.
-func TestWorthOfATrim(t *testing.T) {
-	r, err := ParseRule("85%:trim")
+func rule(t *testing.T, text string) Rule {
+	t.Helper()
+	r, err := ParseRule(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const size = 8000 * rss.MiB
-	for _, c := range []struct{ used, most, want rss.Bytes }{ // in MiB
-		{7000, 7000, 30}, // 5 % of what is wanted, down to 80 %
-		{7600, 7600, 60},
-		{7960, 7960, 40},
-		{7600, 7990, 16}, // no better value is known
-		{7999, 7999, 16},
+	return r
+}
+
+// TestWorth: of a recycle one worker's part is enough, which is less where the limit is small; of
+// a trim as much as is left for certain, where much more may be wanted.
+func TestWorth(t *testing.T) {
+	for _, c := range []struct {
+		rule                    string
+		used, most, limit, want rss.Bytes // in MiB
+	}{
+		{"85%:gc", 97280, 102380, 102400, 768},
+		{"85%:trim", 97280, 102380, 102400, 20},
+		{"85%:recycle", 97280, 102380, 102400, 16},
+		{"85%:recycle", 0, 0, 1 << 20, 16},
+		{"85%:recycle", 0, 0, 3200, 16},
+		{"85%:recycle", 0, 0, 2000, 10},
+		{"85%:recycle", 0, 0, 400, 2},
+		{"85%:trim", 7000, 7000, 8000, 30}, // 5 % of what is wanted, down to 80 %
+		{"85%:trim", 7600, 7600, 8000, 60},
+		{"85%:trim", 7960, 7960, 8000, 40},
+		{"85%:trim", 7600, 7990, 8000, 16}, // no better value is known
+		{"85%:trim", 7999, 7999, 8000, 16},
 	} {
-		l := Limit{Limit: size, Used: c.used * rss.MiB, UsedMax: c.most * rss.MiB}
-		if got := r.Worth(&l); got != c.want*rss.MiB {
-			t.Errorf("at %v, %v at most: %v, want %d MiB", l.Used, l.UsedMax, got, c.want)
+		l := Limit{Used: c.used * rss.MiB, UsedMax: c.most * rss.MiB, Limit: c.limit * rss.MiB}
+		if got := rule(t, c.rule).Worth(&l); got != c.want*rss.MiB {
+			t.Errorf("%s at %v, %v at most, of %v: %v, want %d MiB", c.rule, l.Used, l.UsedMax, l.Limit, got, c.want)
 		}
 	}
 }
 
 func TestMore(t *testing.T) {
-	for _, c := range []struct {
-		rule string
-		want More
-	}{
-		{"97%:requeue", More{Share: 0.25}},
-		{"97%:requeue=+25%", More{Share: 0.25}},
-		{"97%:requeue=+7.5%", More{Share: 0.075}},
-		{"free<1G:requeue=12G", More{Size: 12 * rss.GiB}},
-		{"97%:requeue=600", More{Size: 600 * rss.MiB}},
-		{"slurm 97%:requeue=advice", More{Advice: true}},
+	for text, want := range map[string]More{
+		"97%:requeue": {Share: 0.25}, "97%:requeue=+25%": {Share: 0.25}, "97%:requeue=+7.5%": {Share: 0.075},
+		"free<1G:requeue=12G": {Size: 12 * rss.GiB}, "97%:requeue=600": {Size: 600 * rss.MiB}, "slurm 97%:requeue=advice": {Advice: true},
 	} {
-		r, err := ParseRule(c.rule)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, ok := r.More(); got != c.want || !ok {
-			t.Errorf("%s: %+v, %v; want %+v", c.rule, got, ok, c.want)
+		if got, ok := rule(t, text).More(); got != want || !ok {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, ok, want)
 		}
 	}
-	if r, _ := ParseRule("97%:stop"); r.Arg != "" {
-		t.Error(r)
-	} else if m, ok := r.More(); ok {
+	if m, ok := rule(t, "97%:stop").More(); ok {
 		t.Errorf("stop: %+v", m)
 	}
 }

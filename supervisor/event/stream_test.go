@@ -2,6 +2,7 @@ package event
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -26,17 +27,16 @@ func TestStreamWritesWhatWasPut(t *testing.T) {
 	s.Put(NameExit, Exit{Head: head(4, NameExit), By: "command", Code: &code})
 	s.Close(time.Minute)
 
-	f, err := os.Open(path)
+	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	var seqs []uint64
 	var names []Name
-	for sc := bufio.NewScanner(f); sc.Scan(); {
+	for line := range bytes.Lines(b) {
 		var h Head
-		if err := json.Unmarshal(sc.Bytes(), &h); err != nil {
-			t.Fatalf("%q: %v", sc.Text(), err)
+		if err := json.Unmarshal(line, &h); err != nil {
+			t.Fatalf("%q: %v", line, err)
 		}
 		seqs, names = append(seqs, h.Seq), append(names, h.Event)
 	}
