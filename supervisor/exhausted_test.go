@@ -6,6 +6,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 )
 
 // TestExhausted is the verdict where something else than memory ran out, or could
@@ -20,7 +21,7 @@ func TestExhausted(t *testing.T) {
 			Maps: 5000, MaxMaps: 65530, FDs: n, MaxFDs: most, HardFDs: most, Sent: sent, MaxSent: maxSent}
 	}
 	told := func(s *stand, x *event.Sharing) {
-		s.tell.Sum.Sharing(theCommand, x, s.now())
+		s.tell.Sum.Loader(s.now(), &loader.Said{LoaderSaid: event.LoaderSaid{What: event.LoaderPickling, PID: theCommand, Sharing: x}})
 	}
 	for _, c := range []struct {
 		name  string

@@ -19,7 +19,7 @@ func textfileStand(t *testing.T) (s *stand, dir string) {
 	s = opened(t, func(o *Options) {
 		o.Settings.Textfile, o.Settings.RunID, o.Settings.Version = dir, "run-7", "v1"
 	})
-	t.Cleanup(func() { s.tell.Textfile.Close(); <-s.tell.Textfile.Removed() })
+	t.Cleanup(func() { s.tell.Textfile.Close(); <-s.tell.Textfile.Removed })
 	return s, dir
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -15,7 +14,6 @@ import (
 // Clients are those who follow the events by the control socket. They come and go by
 // goroutines of the server.
 type Clients struct {
-	some   atomic.Bool
 	mu     sync.Mutex
 	all    []chan []byte
 	closed bool
@@ -37,7 +35,6 @@ func (c *Clients) Add(ctx context.Context) (<-chan []byte, error) {
 	}
 	lines := make(chan []byte, clientRoom)
 	c.all = append(c.all, lines)
-	c.some.Store(true)
 	context.AfterFunc(ctx, func() { c.remove(lines) })
 	return lines, nil
 }
@@ -47,13 +44,16 @@ func (c *Clients) remove(lines chan []byte) {
 	defer c.mu.Unlock()
 	if i := slices.Index(c.all, lines); i >= 0 {
 		c.all = slices.Delete(c.all, i, i+1)
-		c.some.Store(len(c.all) > 0)
 		close(lines)
 	}
 }
 
 // Takes says whether there is one.
-func (c *Clients) Takes() bool { return c.some.Load() }
+func (c *Clients) Takes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all) > 0
+}
 
 // open has clients come again.
 func (c *Clients) open() {
@@ -71,7 +71,6 @@ func (c *Clients) Close() {
 		close(lines)
 	}
 	c.all = nil
-	c.some.Store(false)
 }
 
 // Event gives an event to all that have room for it.

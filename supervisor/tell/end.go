@@ -52,7 +52,10 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	counted := f.Textfile.Ended(out.Outcome)
 	closing.Go(func() {
 		late := time.After(flush)
-		for _, done := range []<-chan struct{}{f.Textfile.Removed(), counted} {
+		for _, done := range []<-chan struct{}{f.Textfile.Removed, counted} {
+			if done == nil {
+				continue
+			}
 			select {
 			case <-done:
 			case <-late:
@@ -98,10 +101,7 @@ func leftLine(left []event.Left) string {
 		if l.Role == rss.RoleOther {
 			what = "process"
 		}
-		part := fmt.Sprintf("%s with %v RSS (PID", text.Count(l.Procs, what), l.RSS)
-		for _, pid := range l.PIDs {
-			part += fmt.Sprintf(" %d", pid)
-		}
+		part := fmt.Sprintf("%s with %v RSS (PID %s", text.Count(l.Procs, what), l.RSS, strings.Trim(fmt.Sprint(l.PIDs), "[]"))
 		if l.Procs > len(l.PIDs) {
 			part += " …"
 		}

@@ -2,7 +2,9 @@ package tell
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,8 +95,8 @@ func (f *Fan) Signal(now time.Duration, e event.Signal, limits []event.Limit, pe
 	if !f.signals.fresh(now, e) {
 		return
 	}
-	if e.Sender > 0 {
-		e.Comm = commOf(f.Run.Proc, e.Sender)
+	if e.Sender > 0 { // nothing makes the read wait; proc_pid_comm(5)
+		e.Comm = firstLine(filepath.Join(f.Run.Proc, strconv.Itoa(e.Sender), "comm"))
 	}
 	if slices.Contains(endSignals, e.Signal) {
 		f.Sum.asked, f.Sum.askedAt = e.Signal, now

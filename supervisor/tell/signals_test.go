@@ -24,7 +24,7 @@ func TestSignalsAreToldAgain(t *testing.T) {
 			t.Fatalf("the one of sender %d was not told", i)
 		}
 	}
-	if len(s.last) > mostSignals {
-		t.Errorf("%d are remembered", len(s.last))
+	if len(s) > mostSignals {
+		t.Errorf("%d are remembered", len(s))
 	}
 }

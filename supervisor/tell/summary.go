@@ -94,27 +94,13 @@ type sharing struct {
 	at   time.Duration
 }
 
-// Sharing takes in that a DataLoader is about to send so much.
-func (s *Summary) Sharing(pid int, what *event.Sharing, now time.Duration) {
-	s.sharing = sharing{what, pid, now}
-}
-
-// Shared takes in that a DataLoader has sent what it was about to.
-func (s *Summary) Shared(pid int) {
-	if s.sharing.pid == pid {
-		s.sharing.what = nil
-	}
-}
-
-// Loader takes in what a loader said.
+// Loader takes in what a loader said: that it is about to send something, or has.
 func (s *Summary) Loader(now time.Duration, r *loader.Said) {
-	switch r.What {
-	case event.LoaderIter:
-		s.Shared(r.PID)
-	case event.LoaderPickling:
-		if r.Sharing != nil {
-			s.Sharing(r.PID, r.Sharing, now)
-		}
+	switch {
+	case r.What == event.LoaderIter && s.sharing.pid == r.PID:
+		s.sharing.what = nil
+	case r.What == event.LoaderPickling && r.Sharing != nil:
+		s.sharing = sharing{r.Sharing, r.PID, now}
 	}
 }
 

@@ -31,7 +31,7 @@ type Textfile struct {
 	some  bool          // a text was put
 	at    time.Duration // of the last that was due by its time
 
-	removed <-chan struct{} // once it was closed
+	Removed <-chan struct{} // is closed when [Textfile.Close] has come to an end; nil before it
 }
 
 // Open begins the file, if any. attached is what [Run.Place] takes.
@@ -96,20 +96,19 @@ func (x *Textfile) Metrics(l *Look, kills []limit.Kills, costs []event.Cost) *me
 // Close has the file removed.
 func (x *Textfile) Close() {
 	if x.file != nil {
-		x.removed = x.file.Close()
+		x.Removed = x.file.Close()
 		x.file = nil
 	}
 }
 
 // Ended counts the run among those that have ended, in a file that stays. It returns a
-// channel that is closed when that is done.
+// channel that is closed when that is done, nil where nothing is.
 func (x *Textfile) Ended(o event.RunOutcome) <-chan struct{} {
-	done := make(chan struct{})
 	dir, uid := x.out.set.Textfile, os.Geteuid()
 	if dir == "" || o == event.RunRunning {
-		close(done)
-		return done
+		return nil
 	}
+	done := make(chan struct{})
 	// Files of two users must not have the same series.
 	at := metrics.Place{Node: x.place.Node, Run: record.Label("user " + strconv.Itoa(uid))}
 	probe.Run(func() {
@@ -119,16 +118,6 @@ func (x *Textfile) Ended(o event.RunOutcome) <-chan struct{} {
 		})
 	})
 	return done
-}
-
-// Removed returns a channel that is closed when [Textfile.Close] has come to an end.
-func (x *Textfile) Removed() <-chan struct{} {
-	if x.removed == nil {
-		none := make(chan struct{})
-		close(none)
-		return none
-	}
-	return x.removed
 }
 
 // look has the file hold what a look has, where that is due or something was decided.

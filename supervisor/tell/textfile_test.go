@@ -60,7 +60,7 @@ func TestTextfileDue(t *testing.T) {
 		}
 	}
 	s.Textfile.Close()
-	<-s.Textfile.Removed()
+	<-s.Textfile.Removed
 	if s.Textfile.look(looked(time.Hour), true, kills, costs); made != 4 {
 		t.Error("made after the end")
 	}
