@@ -113,17 +113,10 @@ var actions = []ActionRow{
 
 // Actions lists every action of a rule, from mild to hard, and RecordedActions those
 // that a record may have, of former versions too.
-var Actions, RecordedActions = actionNames()
-
-func actionNames() (rules, recorded []Action) {
-	for i := range actions {
-		recorded = append(recorded, actions[i].name)
-		if !actions[i].former {
-			rules = append(rules, actions[i].name)
-		}
-	}
-	return rules, recorded
-}
+var (
+	RecordedActions = listed(actions, func(r *ActionRow) Action { return r.name })
+	Actions         = slices.DeleteFunc(slices.Clone(RecordedActions), func(a Action) bool { return a.row().former })
+)
 
 // noAction is what is taken for granted of an action that a newer version recorded.
 var noAction ActionRow

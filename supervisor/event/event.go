@@ -518,12 +518,15 @@ const (
 	NameExit      Name = "exit"
 )
 
-// kinds are the events, in the order in which a run meets them.
-var kinds = []struct {
+// nameRow is what is known of an event by its name.
+type nameRow struct {
 	name Name
 	says string
 	make func() any
-}{
+}
+
+// kinds are the events, in the order in which a run meets them.
+var kinds = []nameRow{
 	{NameStart, "The watch began: command, options and where each came from, limits.", func() any { return &Start{} }},
 	{NameLimit, "A limit was found or has changed.", func() any { return &Found{} }},
 	{NameSample, "The use of the limits, at most one an interval.", func() any { return &Sample{} }},
@@ -543,34 +546,24 @@ var kinds = []struct {
 }
 
 // Names lists every event in the order in which a run meets them.
-func Names() []Name {
-	list := make([]Name, len(kinds))
-	for i, k := range kinds {
-		list[i] = k.name
+func Names() []Name { return listed(kinds, func(k *nameRow) Name { return k.name }) }
+
+// row is what is known of the event: nothing of one that this version does not have.
+func (n Name) row() nameRow {
+	for _, k := range kinds {
+		if k.name == n {
+			return k
+		}
 	}
-	return list
+	return nameRow{make: func() any { return nil }}
 }
 
 // Says is a sentence for people: what the event means.
-func (n Name) Says() string {
-	for _, k := range kinds {
-		if k.name == n {
-			return k.says
-		}
-	}
-	return ""
-}
+func (n Name) Says() string { return n.row().says }
 
 // New returns a pointer to an empty event of that name, nil for a name that this version
 // does not know.
-func (n Name) New() any {
-	for _, k := range kinds {
-		if k.name == n {
-			return k.make()
-		}
-	}
-	return nil
-}
+func (n Name) New() any { return n.row().make() }
 
 // RankNews is what happened to one rank of a job, the field "what" of a rank event.
 type RankNews string

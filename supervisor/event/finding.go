@@ -38,15 +38,7 @@ const (
 
 // Trust is what a confidence is worth where findings are compared.
 func (c Confidence) Trust() float64 {
-	switch c {
-	case Certain:
-		return 1
-	case Likely:
-		return 0.8
-	case Possible:
-		return 0.4
-	}
-	return 0
+	return map[Confidence]float64{Certain: 1, Likely: 0.8, Possible: 0.4}[c]
 }
 
 // Diagnosis says why something grows, what speaks for it, and what to change.

@@ -121,14 +121,15 @@ var limits = []LimitRow{
 }
 
 // Limits lists every limit in the order of the documentation.
-var Limits = limitNames()
+var Limits = listed(limits, func(r *LimitRow) LimitName { return r.name })
 
-func limitNames() []LimitName {
-	list := make([]LimitName, len(limits))
-	for i := range limits {
-		list[i] = limits[i].name
+// listed is one value of each row.
+func listed[R, V any](rows []R, of func(*R) V) []V {
+	all := make([]V, len(rows))
+	for i := range rows {
+		all[i] = of(&rows[i])
 	}
-	return list
+	return all
 }
 
 // noLimit is what is taken for granted of a limit that a newer version recorded.

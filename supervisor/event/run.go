@@ -1,6 +1,10 @@
 package event
 
-import "github.com/rsswarden/rsswarden/rss"
+import (
+	"slices"
+
+	"github.com/rsswarden/rsswarden/rss"
+)
 
 // RunOutcome is how a run ended, in one word: the same in the summary, reports, events,
 // metrics and the list of runs.
@@ -51,10 +55,12 @@ const (
 	GradeOpen    Grade = "open" // still running, or not known
 )
 
-var runRows = []struct {
+type runRow struct {
 	name  RunOutcome
 	grade Grade
-}{
+}
+
+var runRows = []runRow{
 	{RunRunning, GradeOpen},
 	{RunRequeued, GradeWarning},
 	{RunOOM, GradeBad},
@@ -73,19 +79,12 @@ var runRows = []struct {
 }
 
 // RunOutcomes lists every outcome in its order.
-var RunOutcomes = func() (all []RunOutcome) {
-	for _, r := range runRows {
-		all = append(all, r.name)
-	}
-	return all
-}()
+var RunOutcomes = listed(runRows, func(r *runRow) RunOutcome { return r.name })
 
 // Grade is how good it is.
 func (o RunOutcome) Grade() Grade {
-	for _, r := range runRows {
-		if r.name == o {
-			return r.grade
-		}
+	if i := slices.Index(RunOutcomes, o); i >= 0 {
+		return runRows[i].grade
 	}
 	return GradeOpen
 }
