@@ -74,12 +74,7 @@ func rowsOf(nodes []node) (ranks, procs []row) {
 // matches says whether all words of a filter are met by a row. A number is a rank,
 // or the front of a PID; NAME=WORD looks in one column alone.
 func matches(r *row, filter string) bool {
-	for _, word := range strings.Fields(strings.ToLower(filter)) {
-		if !matchesWord(r, word) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(strings.Fields(strings.ToLower(filter)), func(word string) bool { return !matchesWord(r, word) })
 }
 
 func matchesWord(r *row, word string) bool {
@@ -227,6 +222,11 @@ var columns = [...][]column{
 	},
 }
 
+// memory says that the column adds up.
+func (c *column) memory() bool {
+	return slices.Contains([]string{"rss", "anon", "file", "shmem"}, c.key)
+}
+
 // ofWorker is a count that only workers have.
 func (r *row) ofWorker(n int) value {
 	if n == 0 && r.role != rss.RoleWorker {
@@ -237,35 +237,22 @@ func (r *row) ofWorker(n int) value {
 
 // roleName is a role in at most eight columns.
 func roleName(r rss.Role) string {
-	switch r {
-	case rss.RolePinThread:
-		return "pin"
-	case rss.RoleShmManager:
-		return "shm"
-	}
-	return string(r)
+	return cmp.Or(map[rss.Role]string{rss.RolePinThread: "pin", rss.RoleShmManager: "shm"}[r], string(r))
 }
 
 // Keys lists what the tables can be sorted by.
-func Keys() []string {
-	var all []string
-	seen := map[string]bool{}
-	for _, table := range columns {
-		for _, c := range table {
-			if !seen[c.key] {
-				seen[c.key] = true
-				all = append(all, c.key)
-			}
+func Keys() (all []string) {
+	for _, c := range slices.Concat(columns[:]...) {
+		if !slices.Contains(all, c.key) {
+			all = append(all, c.key)
 		}
 	}
 	return all
 }
 
 func columnNamed(v view, key string) *column {
-	for i := range columns[v] {
-		if columns[v][i].key == key {
-			return &columns[v][i]
-		}
+	if i := slices.IndexFunc(columns[v], func(c column) bool { return c.key == key }); i >= 0 {
+		return &columns[v][i]
 	}
 	return nil
 }
@@ -280,19 +267,17 @@ func (m *Model) fitted(v view) []column {
 		sum.Add(m.tables[v].rows[i].mem)
 	}
 	for i := range list {
-		switch list[i].key {
-		case "rss", "anon", "file", "shmem":
-			list[i].width = max(list[i].width, len(mib(sum.RSS)))
-		case "node":
+		switch c := &list[i]; {
+		case c.memory():
+			c.width = max(c.width, len(mib(sum.RSS)))
+		case c.key == "node":
 			for j := range m.nodes {
 				wide = max(wide, text.Columns(m.nodes[j].name))
 			}
-			list[i].width = min(max(wide, 4), 14)
-		case "role":
-			if m.W >= 110 {
-				list[i].width = 11
-				list[i].value = func(r *row) value { return word(string(r.role)) }
-			}
+			c.width = min(max(wide, 4), 14)
+		case c.key == "role" && m.W >= 110:
+			c.width = 11
+			c.value = func(r *row) value { return word(string(r.role)) }
 		}
 	}
 	list = slices.DeleteFunc(list, func(c column) bool {
@@ -326,11 +311,11 @@ func (d *drawing) table(v view, l layout) {
 	d.y++
 	for i, end := t.top, d.y+l.rows[v]; i < len(t.rows) && d.y < end; i++ {
 		d.row(list, &t.rows[i])
-		if m.Live && v == m.view && i == t.index && m.mode != asking {
-			d.put(0, d.y, 1, Plain, ">")
-			d.paint(d.y, Reverse)
-		} else if m.Live && v == m.view && i == t.index {
+		if m.Live && v == m.view && i == t.index {
 			d.put(0, d.y, 1, Bold, ">")
+			if m.mode != asking {
+				d.paint(d.y, Reverse)
+			}
 		}
 		d.y++
 	}
@@ -362,8 +347,7 @@ func (d *drawing) total(list []column, rows []row) {
 	d.put(1, d.y, d.W, Bold, "sum")
 	x, end := 2, 0
 	for _, c := range list {
-		switch c.key {
-		case "rss", "anon", "file", "shmem":
+		if c.memory() {
 			d.aligned(x, c, Bold, c.value(&sum).text)
 			end = x + c.width
 		}
@@ -379,24 +363,20 @@ func (d *drawing) total(list []column, rows []row) {
 func (d *drawing) tab(v view, l layout) {
 	m := d.m
 	t := &m.tables[v]
-	all := [...]int{ranksView: len(m.ranks), procsView: len(m.procs)}
-	name := func(v view) string { return fmt.Sprintf("%s %d", strings.ToUpper(v.String()), all[v]) }
 	x := 0
-	style := Bold
-	alone := m.H > 0 && l.rows[1-v] == 0
-	switch {
-	case m.Live && alone:
-		for _, w := range []view{ranksView, procsView} {
-			text, s := " "+name(w)+" ", Dim
-			if w == v {
-				text, s = "["+name(w)+"]", Bold
-			}
-			x = d.put(x, d.y, d.W, s, text)
+	for w, n := range []int{ranksView: len(m.ranks), procsView: len(m.procs)} {
+		name, style := fmt.Sprintf("%s %d", strings.ToUpper(view(w).String()), n), Bold
+		switch alone := m.H > 0 && l.rows[1-v] == 0; {
+		case m.Live && view(w) == v && (alone || v == m.view):
+			name = "[" + name + "]"
+		case m.Live && alone:
+			name, style = " "+name+" ", Dim
+		case view(w) == v:
+			name = " " + name
+		default:
+			continue
 		}
-	case m.Live && v == m.view:
-		x = d.put(x, d.y, d.W, style, "["+name(v)+"]")
-	default:
-		x = d.put(x, d.y, d.W, style, " "+name(v))
+		x = d.put(x, d.y, d.W, style, name)
 	}
 	if m.filter != "" {
 		x = d.put(x, d.y, d.W, Bold, fmt.Sprintf("  %d meet %q", len(t.rows), m.filter))
