@@ -1,46 +1,32 @@
 package alert
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// TestTargets: what is read of a receiver, how it is shown, and what is none.
 func TestTargets(t *testing.T) {
-	for text, want := range map[string]struct {
-		kind       Kind
-		url, shown string
-		secret     bool
-	}{
-		"http://am:9093":                             {Alertmanager, "http://am:9093/api/v2/alerts", "alertmanager+http://am:9093", false},
-		" http://am:9093/ ":                          {Alertmanager, "http://am:9093/api/v2/alerts", "alertmanager+http://am:9093", false},
-		"https://h/prom/am/api/v2/alerts":            {Alertmanager, "https://h/prom/am/api/v2/alerts", "alertmanager+https://h/prom/am", false},
-		"alertmanager+https://h/prom/":               {Alertmanager, "https://h/prom/api/v2/alerts", "alertmanager+https://h/prom", false},
-		"https://hooks.example/services/T0/B0/xyzzy": {Webhook, "https://hooks.example/services/T0/B0/xyzzy", "webhook+https://hooks.example/…", false},
-		"webhook+http://h":                           {Webhook, "http://h", "webhook+http://h", false},
-		"webhook+http://h/":                          {Webhook, "http://h/", "webhook+http://h", false},
-		"http://me:s3cret@am:9093":                   {Alertmanager, "http://me:s3cret@am:9093/api/v2/alerts", "alertmanager+http://am:9093", true},
-		"https://h/x?token=s3cret#frag":              {Webhook, "https://h/x?token=s3cret", "webhook+https://h/…", true},
-		"https://h/x  token=s3cret":                  {Webhook, "https://h/x", "webhook+https://h/…", true},
-		"http://am token-file=/x y":                  {Alertmanager, "http://am/api/v2/alerts", "alertmanager+http://am", false},
-		"https://[::1]:9/x":                          {Webhook, "https://[::1]:9/x", "webhook+https://[::1]:9/…", false},
+	var b strings.Builder
+	for _, text := range []string{
+		"http://am:9093", " http://am:9093/ ", "https://h/prom/am/api/v2/alerts", "alertmanager+https://h/prom/",
+		"https://hooks.example/services/T0/B0/xyzzy", "webhook+http://h", "webhook+http://h/", "http://me:s3cret@am:9093",
+		"https://h/x?token=s3cret#frag", "https://h/x  token=s3cret", "http://am token-file=/x y", "https://[::1]:9/x",
+		"", "am:9093", "am", "ftp://h/x", "http://", "http:///x", "alertmanager+", "webhook+am:9093", "http://h:port/", "http://a b/",
+		"http://a token=", "http://a token=x y", "http://a token-file=x", "http://me:s3cret@a token=x", "slack+https://h/s3cret",
 	} {
 		got, err := ParseTarget(text)
-		if err != nil || got.Kind != want.kind || got.URL != want.url || got.String() != want.shown || got.Secret() != want.secret {
-			t.Errorf("%q: %+v, shown as %v, secret %v, %v", text, got, got, got.Secret(), err)
+		if err != nil {
+			fmt.Fprintf(&b, "%q, shown as %s: it %v\n", text, Redact(text), err)
+			continue
 		}
-		if Redact(text) != want.shown {
-			t.Errorf("%q is shown as %q", text, Redact(text))
-		}
+		fmt.Fprintf(&b, "%q, shown as %s: %s %s, secret %v\n", text, Redact(text), got.Kind, got.URL, got.Secret())
 	}
-	for _, text := range []string{"", "am:9093", "am", "ftp://h/x", "http://", "http:///x", "alertmanager+", "webhook+am:9093", "http://h:port/", "http://a b/", "http://a token=", "http://a token=x y", "http://a token-file=x", "http://me:s3cret@a token=x", "slack+https://h/s3cret"} {
-		if got, err := ParseTarget(text); err == nil {
-			t.Errorf("%q: %+v", text, got)
-		}
-		if shown := Redact(text); shown != "(not a URL)" {
-			t.Errorf("%q is shown as %q", text, shown)
-		}
-	}
+	golden.Check(t, "testdata/targets.txt", b.String())
 }
 
 // TestTokens: each receiver gets what it is to know us by, and no other's.

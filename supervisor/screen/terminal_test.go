@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -611,44 +612,23 @@ func TestNoColour(t *testing.T) {
 	}
 }
 
+// TestDecode: what is typed, what may be the front of more, and what means nothing here: Alt-q,
+// F5, F1 of the Linux console, a mouse, a terminal's answer, text pasted in brackets.
 func TestDecode(t *testing.T) {
-	for _, tt := range []struct {
-		in    string
-		final bool
-		want  []Key
-		rest  string
-	}{
-		{in: "jq", want: []Key{"j", "q"}},
-		{in: "\x1b[A\x1b[B\x1b[C\x1b[D", want: []Key{KeyUp, KeyDown, KeyRight, KeyLeft}},
-		{in: "\x1bOA\x1bOH\x1bOF\x1bOM", want: []Key{KeyUp, KeyHome, KeyEnd, KeyEnter}},
-		{in: "\x1b[5~\x1b[6~\x1b[1~\x1b[4~\x1b[7~\x1b[8~", want: []Key{KeyPageUp, KeyPageDown, KeyHome, KeyEnd, KeyHome, KeyEnd}},
-		{in: "\x1b[1;5A", want: []Key{KeyUp}}, // with Ctrl
-		{in: "\t\r\n\x7f\x08\x15\x03\x1a\x0c\x1c", want: []Key{KeyTab, KeyEnter, KeyEnter, KeyBackspace, KeyBackspace, KeyCtrlU, KeyCtrlC, KeyCtrlZ, KeyCtrlL, KeyCtrlC}},
-		{in: "ä数", want: []Key{"ä", "数"}},
-		{in: "a\xe6\x95", want: []Key{"a"}, rest: "\xe6\x95"},
-		{in: "\xff\xfeq", want: []Key{"q"}},
-		// An escape alone is a key once nothing follows it.
-		{in: "\x1b", rest: "\x1b"},
-		{in: "\x1b", final: true, want: []Key{KeyEscape}},
-		{in: "\x1b\x1b[A", want: []Key{KeyEscape, KeyUp}},
-		{in: "\x1b[", rest: "\x1b["},
-		{in: "\x1b[", final: true},
-		{in: "\x1b[1;", rest: "\x1b[1;"},
-		// What means nothing here is no key: Alt-q, F5, F1 of the Linux console, a
-		// mouse, a terminal's answer, text pasted in brackets.
-		{in: "\x1bqx", want: []Key{"x"}},
-		{in: "\x1b[15~x", want: []Key{"x"}},
-		{in: "\x1b[[Ax", want: []Key{"x"}},
-		{in: "\x1b[<0;3;4mx", want: []Key{"x"}},
-		{in: "\x1b[?62;1cx", want: []Key{"x"}},
-		{in: "\x1b[200~x\x1b[201~", want: []Key{"x"}},
-		{in: "\x1b[12\x03", want: []Key{KeyCtrlC}}, // broken off
+	var b strings.Builder
+	for _, in := range []string{
+		"jq", "\x1b[A\x1b[B\x1b[C\x1b[D", "\x1bOA\x1bOH\x1bOF\x1bOM", "\x1b[5~\x1b[6~\x1b[1~\x1b[4~\x1b[7~\x1b[8~", "\x1b[1;5A",
+		"\t\r\n\x7f\x08\x15\x03\x1a\x0c\x1c", "ä数", "a\xe6\x95", "\xff\xfeq", "\x1b", "\x1b\x1b[A", "\x1b[", "\x1b[1;",
+		"\x1bqx", "\x1b[15~x", "\x1b[[Ax", "\x1b[<0;3;4mx", "\x1b[?62;1cx", "\x1b[200~x\x1b[201~", "\x1b[12\x03",
 	} {
-		got, rest := decode([]byte(tt.in), tt.final)
-		if !slices.Equal(got, tt.want) || string(rest) != tt.rest {
-			t.Errorf("decode(%q, %v) = %q, rest %q; want %q, %q", tt.in, tt.final, got, rest, tt.want, tt.rest)
+		keys, rest := decode([]byte(in), false)
+		last, never := decode(rest, true)
+		if len(never) > 0 {
+			t.Errorf("%q: %q is never taken", in, never)
 		}
+		fmt.Fprintf(&b, "%q: %q, then of %q %q\n", in, keys, rest, last)
 	}
+	golden.Check(t, "testdata/decoded.txt", b.String())
 }
 
 // FuzzDecode: nothing that a terminal sends is held back for good, and pieces
