@@ -11,23 +11,13 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-type paneKind int
-
-const (
-	rowPane    paneKind = iota // all that is known of a rank or a process
-	limitsPane                 // … of the limits and the nodes
-	helpPane
-)
-
-// pane is a text in the place of the tables.
+// pane is a text in the place of the tables: all that is known of a rank or a process, or help.
 type pane struct {
-	kind paneKind
-	row  *row // the last that was known of it
-	top  int
+	row *row // the last that was known of it; nil for help
+	top int
 }
 
 func (m Model) open(p *pane) Model {
@@ -41,7 +31,7 @@ func (m Model) inspect() Model {
 		m.message = "there is nothing to inspect"
 		return m
 	}
-	return m.open(&pane{kind: rowPane, row: r})
+	return m.open(&pane{row: r})
 }
 
 // current is the row as it is now; gone says that it was not there in the last answer.
@@ -57,13 +47,8 @@ func (m *Model) current(r *row) (_ *row, gone bool) {
 // paneLines are the lines of the open pane: its title first, then its text, broken
 // to the width.
 func (m *Model) paneLines() []string {
-	var text []string
-	switch m.pane.kind {
-	case limitsPane:
-		text = m.limitsText()
-	case helpPane:
-		text = helpText
-	default:
+	text := helpText
+	if m.pane.row != nil {
 		text = m.rowText(m.current(m.pane.row))
 	}
 	var lines []string
@@ -254,75 +239,6 @@ func counted(n uint64) string {
 	return text.Digits(n)
 }
 
-// limitsText is all that is known of the nodes and their limits.
-func (m *Model) limitsText() []string {
-	var f facts
-	for i := range m.nodes {
-		n := &m.nodes[i]
-		title := n.name
-		if n.Job != "" {
-			title += ", job " + n.Job
-		}
-		f = append(f, title)
-		f.addf("leader", "process %d for %s, rsswarden %s", n.Leader, since(n.Time, n.Since), n.Version)
-		f.addf("read", "%s, %s ago", n.Time.In(m.Zone).Format(time.DateTime), text.About(n.age(m.now).Seconds()))
-		f.add("rules", n.ladder())
-		for _, c := range n.Ours {
-			f.addf(c.Process, "%d: RSS %v, PSS %v, %s of CPU since it began", c.PID, c.RSS, c.PSS, text.Seconds(c.CPU))
-		}
-		f = append(f, "")
-		for j := range n.Limits {
-			n.limitText(&f, &n.Limits[j])
-		}
-	}
-	if len(f) == 0 {
-		return []string{"no node has answered"}
-	}
-	return f
-}
-
-func (n *node) limitText(f *facts, m *control.Limit) {
-	l := &m.Limit
-	title := "limit " + n.label(l)
-	if l.Binding {
-		title += ", which binds first"
-	}
-	*f = append(*f, title)
-	if l.Limit > 0 {
-		used := l.Name.Amount(l.Used)
-		if l.UsedMax > l.Used {
-			used += " to " + l.Name.Amount(l.UsedMax)
-		}
-		f.addf("used", "%s of %s, %s", used, l.Name.Amount(l.Limit), percent(l))
-	}
-	if l.Name != event.LimitTime {
-		f.addf("changes", "%s, as measured over the last seconds", trend(m.Growth, l.Limit))
-	}
-	switch {
-	case l.ETA != nil && l.Name == event.LimitTime:
-		f.add("ends in", text.About(max(0, *l.ETA)))
-	case l.ETA != nil:
-		f.addf("full in", "%s at the present rate%s", text.About(max(0, *l.ETA)), phrase.Range(l.ETALow, l.ETAHigh))
-	case l.Flattens > 0:
-		f.addf("flattens", "at about %s, below the limit", l.Name.Amount(l.Flattens))
-	case l.Name.Memory():
-		f.add("full in", "no forecast yet")
-	}
-	if l.Charged > 0 {
-		f.addf("charged", "%v, page cache included; working set %v", l.Charged, l.WorkingSet)
-	}
-	if l.Age >= 1 {
-		f.addf("age", "read up to %s ago", text.About(l.Age))
-	}
-	f.add("enforced by", l.Enforcer)
-	f.add("compares", string(l.Accounting))
-	f.add("used from", l.UsedSource)
-	f.add("limit from", l.LimitSource)
-	f.add("level", l.Level)
-	f.add("note", l.Note)
-	*f = append(*f, "")
-}
-
 // helpText is what ? shows.
 var helpText = []string{
 	"keys",
@@ -330,9 +246,8 @@ var helpText = []string{
 	"  PgUp PgDn     one page              s Left    sort by the next column, back",
 	"  Home End g G  first, last row       S         reverse the order",
 	"  Enter i       all about a row       /         filter; Esc shows all",
-	"  l             all limits, nodes     ^L        draw again",
-	"  R T C         act, see below        ^Z        suspend; fg comes back",
-	"  q ^C          quit; jobs go on",
+	"  R T C         act, see below        ^L        draw again",
+	"  q ^C          quit; jobs go on      ^Z        suspend; fg comes back",
 	"",
 	"R, T and C mean the row with the mark >, and ask first. For a rank they mean",
 	"those of its processes that can.",

@@ -117,10 +117,8 @@ func (m Model) keyTable(k Key) (Model, []Effect) {
 		return m.Filter(""), nil
 	case KeyEnter, "i":
 		return m.inspect(), nil
-	case "l":
-		return m.open(&pane{kind: limitsPane}), nil
 	case "?", "h":
-		return m.open(&pane{kind: helpPane}), nil
+		return m.open(&pane{}), nil
 	case "R", "T", "C":
 		return m.ask(k), nil
 	}
@@ -194,7 +192,7 @@ func (m Model) keyPane(k Key) (Model, []Effect) {
 	case KeyEnd, "G":
 		p.top = len(m.paneLines())
 	case "R", "T", "C":
-		if p.kind == rowPane {
+		if p.row != nil {
 			return m.ask(k), nil
 		}
 	}

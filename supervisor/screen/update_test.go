@@ -40,9 +40,9 @@ func TestKeys(t *testing.T) {
 		"p page_down page_up", "s", "right right", "s s s s", "left left", "s S", "S",
 		"p / worker", "p / q backspace trainer enter", "p / x space y escape", "p / trainer ctrl-u 3 enter",
 		"/ ä数 backspace backspace backspace enter", "p / worker enter escape", "p / worker down", "enter", "i q",
-		"i escape", "l page_down", "l end home", "? j k k", "q", "ctrl-c", "/ q ctrl-c",
+		"i escape", "? page_down", "? end home", "? j k k", "q", "ctrl-c", "/ q ctrl-c",
 		"i ctrl-c", "ctrl-z", "ctrl-l", "R", "R x enter down", "R n", "T escape down", "C y", "i C y", "i C n",
-		"l R", "/ absent enter R", "/ absent enter i", "x Ω",
+		"? R", "/ absent enter R", "/ absent enter i", "x Ω",
 	} {
 		m, effects := typed(shown(80, 24, twoNodes()), keysOf(keys)...)
 		fmt.Fprintf(&b, "%-38s %s\n", keys, state(m))

@@ -84,7 +84,6 @@ func TestFrames(t *testing.T) {
 		"inspect-process":   after(shown(80, 24, one), "down i"),
 		"inspect-rank":      after(shown(80, 24, two), "down enter"),
 		"inspect-40x10":     after(shown(40, 10, two), "down enter"),
-		"limits":            after(shown(80, 24, two), "l"),
 		"sorting":           after(shown(80, 24, one), "s right right"),
 		"filter":            after(shown(80, 24, two), "p / worker space rank=3"),
 		"filter-nothing":    after(shown(80, 24, two), "/ absent enter"),
