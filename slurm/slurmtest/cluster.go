@@ -44,25 +44,19 @@ type Cluster struct {
 	waited   time.Duration // for another process's clusters to end
 }
 
-// Reason says in an error of [Missing] why no cluster can run here.
-type Reason string
-
-func (r Reason) Error() string { return string(r) }
-
-// Missing returns why no cluster can run on this machine, as a [Reason], or
-// nil.
+// Missing returns why no cluster can run on this machine, or nil.
 func Missing() error {
 	if os.Geteuid() != 0 {
-		return Reason("a Slurm cluster needs root")
+		return errors.New("a Slurm cluster needs root")
 	}
 	for _, name := range []string{"munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol"} {
 		if _, err := program(name); err != nil {
-			return Reason(name + " is not installed")
+			return fmt.Errorf("%s is not installed", name)
 		}
 	}
 	for _, name := range []string{"freezer", "memory", "cpuset"} {
 		if _, err := os.Stat(filepath.Join(cgroupRoot, name, "cgroup.procs")); err != nil {
-			return Reason("cgroup v1 controller " + name + " is not mounted at " + cgroupRoot)
+			return fmt.Errorf("cgroup v1 controller %s is not mounted at %s", name, cgroupRoot)
 		}
 	}
 	return nil
@@ -192,11 +186,15 @@ func (c *Cluster) await(ctx context.Context, name string, d *daemon, ready func(
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for !ready() {
+		said := func() string {
+			lines := strings.Split(strings.TrimSpace(c.log(name)), "\n")
+			return strings.Join(lines[max(0, len(lines)-15):], "\n")
+		}
 		select {
 		case <-d.done:
-			return fmt.Errorf("%s ended at once: %s", name, c.LogTail(name))
+			return fmt.Errorf("%s ended at once: %s", name, said())
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer: %w: %s", name, ctx.Err(), c.LogTail(name))
+			return fmt.Errorf("%s does not answer: %w: %s", name, ctx.Err(), said())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

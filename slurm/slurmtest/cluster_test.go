@@ -53,6 +53,21 @@ func lookup(env string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 
+// enforcements is what the files of a cluster say, and what scontrol says.
+func enforcements(t *testing.T, c *slurmtest.Cluster) (byFiles, byScontrol slurm.Enforcement) {
+	t.Helper()
+	byFiles, err := slurm.FindEnforcement(t.Context(), slurm.Job{ConfFile: c.Conf()}, slurm.Search{Paths: []string{}})
+	wardentest.NoError(t, err)
+	byScontrol, err = slurm.FindEnforcement(t.Context(), slurm.Job{}, slurm.Search{
+		Paths: []string{},
+		Scontrol: func(ctx context.Context, args ...string) ([]byte, error) {
+			return c.Command(ctx, "scontrol", args...).Output()
+		},
+	})
+	wardentest.NoError(t, err)
+	return byFiles, byScontrol
+}
+
 // TestEveryMode compares what the package slurm finds out with what the mode
 // was made to be: by the files, by scontrol alone, and by a step's own limits.
 func TestEveryMode(t *testing.T) {
@@ -66,16 +81,7 @@ func TestEveryMode(t *testing.T) {
 	for _, mode := range slurmtest.Modes {
 		t.Run(string(mode), func(t *testing.T) {
 			c := slurmtest.Start(t, mode, slurmtest.Options{})
-			job := slurm.Job{ConfFile: c.Conf()}
-			byFiles, err := slurm.FindEnforcement(t.Context(), job, slurm.Search{Paths: []string{}})
-			wardentest.NoError(t, err)
-			byScontrol, err := slurm.FindEnforcement(t.Context(), slurm.Job{}, slurm.Search{
-				Paths: []string{},
-				Scontrol: func(ctx context.Context, args ...string) ([]byte, error) {
-					return c.Command(ctx, "scontrol", args...).Output()
-				},
-			})
-			wardentest.NoError(t, err)
+			byFiles, byScontrol := enforcements(t, c)
 			if got, _ := byFiles.Sums(); got != sums[mode] {
 				t.Errorf("by files, slurmstepd sums %q, want %q", got, sums[mode])
 			}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,9 +77,8 @@ type guard struct {
 	pipe io.WriteCloser
 }
 
-// guardScript is given the folder, the name that the nodes' names begin with
-// and the mount point of the cgroups. A process is killed only if it was started at the time that was
-// noted, or if it has the cluster's folder in its environment.
+// guardScript is given what [sweepScript] is. A daemon is killed only if it was started at the
+// time that was noted.
 const guardScript = `
 root=$1 name=$2 cgroups=$3
 trap '' INT TERM HUP
@@ -91,7 +89,16 @@ for d in $daemons; do
 	set -- ${stat##*) }
 	[ "${20}" = "${d#*:}" ] && kill -KILL "${d%:*}" 2>/dev/null
 done
-tries=0
+set -- "$root" "$name" "$cgroups"
+` + sweepScript + `
+rm -rf "$root"
+`
+
+// sweepScript ends the jobs of a cluster whose daemons are gone, and removes its cgroups. It is
+// given the folder, the name that the nodes' names begin with and the mount point of the
+// cgroups. A slurmstepd is the cluster's that has the folder in its environment.
+const sweepScript = `
+root=$1 name=$2 cgroups=$3 tries=0
 while [ $tries -lt 100 ]; do
 	left=
 	for pid in $(find "$cgroups"/freezer/slurm_"$name"* -name cgroup.procs -exec cat {} + 2>/dev/null); do
@@ -107,7 +114,6 @@ while [ $tries -lt 100 ]; do
 	[ -z "$left" ] && break
 	tries=$((tries+1)); sleep 0.05
 done
-rm -rf "$root"
 `
 
 func startGuard(root, name string, lock *os.File) (*guard, error) {
@@ -149,35 +155,8 @@ func (g *guard) finish() error {
 	return nil
 }
 
-// sweep ends the jobs of a cluster whose daemons are gone, and removes its
-// cgroups, so that it can start again.
 func sweep(root, name string) {
-	for range 200 {
-		pids := append(jobProcesses(name), stepdaemons(root)...)
-		for _, pid := range pids {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-		removeCgroups(name)
-		if len(pids) == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// cgroups are the directories of the cluster's nodes in one hierarchy.
-func cgroups(controller, name string) []string {
-	dirs, _ := filepath.Glob(filepath.Join(cgroupRoot, controller, "slurm_"+name+"*"))
-	return dirs
-}
-
-// jobProcesses lists the processes of all steps.
-func jobProcesses(name string) []int {
-	var pids []int
-	for _, dir := range cgroups("freezer", name) {
-		pids = append(pids, processesUnder(dir)...)
-	}
-	return pids
+	exec.Command("/bin/sh", "-c", sweepScript, "sweep", root, name, cgroupRoot).Run()
 }
 
 func processesUnder(dir string) []int {
@@ -195,42 +174,4 @@ func processesUnder(dir string) []int {
 		return nil
 	})
 	return pids
-}
-
-// stepdaemons lists the slurmstepd of this cluster: those with its folder in
-// their environment.
-func stepdaemons(root string) []int {
-	var pids []int
-	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
-	for _, comm := range comms {
-		if b, err := os.ReadFile(comm); err != nil || string(b) != "slurmstepd\n" {
-			continue
-		}
-		env, _ := os.ReadFile(filepath.Join(filepath.Dir(comm), "environ"))
-		if !bytes.Contains(env, []byte(root+"/")) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(comm))); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// removeCgroups removes the directories of the cluster, the deepest first.
-func removeCgroups(name string) {
-	for _, controller := range controllers {
-		var dirs []string
-		for _, top := range cgroups(controller, name) {
-			filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-				if err == nil && d.IsDir() {
-					dirs = append(dirs, path)
-				}
-				return nil
-			})
-		}
-		for _, dir := range slices.Backward(dirs) {
-			syscall.Rmdir(dir)
-		}
-	}
 }

@@ -28,13 +28,11 @@ type JobRun struct {
 type Result struct {
 	State  string // JobState: "COMPLETED", "FAILED", "OUT_OF_MEMORY", …
 	Reason string // "None", "JobLaunchFailure", "OutOfMemory", …
-	// ExitCode and Signal are the two halves of ExitCode=, Derived* those of
-	// DerivedExitCode=.
-	ExitCode, Signal               int
-	DerivedExitCode, DerivedSignal int
-	Node                           string // of the batch script
-	Restarts                       int
-	Stdout, Stderr                 string // what the job has written
+	// ExitCode and Signal are the two halves of ExitCode=.
+	ExitCode, Signal int
+	Node             string // of the batch script
+	Restarts         int
+	Stdout, Stderr   string // what the job has written
 	// Fields holds everything that scontrol printed.
 	Fields map[string]string
 }
@@ -136,11 +134,11 @@ func (run *JobRun) Now(ctx context.Context) (Result, error) {
 	r := Result{Fields: parseFields(line)}
 	r.State, r.Reason = r.Fields["JobState"], r.Fields["Reason"]
 	r.ExitCode, r.Signal = exitPair(r.Fields["ExitCode"])
-	r.DerivedExitCode, r.DerivedSignal = exitPair(r.Fields["DerivedExitCode"])
 	r.Node = r.Fields["BatchHost"]
 	r.Restarts, _ = strconv.Atoi(r.Fields["Restarts"])
-	r.Stdout = readText(r.Fields["StdOut"])
-	r.Stderr = readText(r.Fields["StdErr"])
+	stdout, _ := os.ReadFile(r.Fields["StdOut"])
+	stderr, _ := os.ReadFile(r.Fields["StdErr"])
+	r.Stdout, r.Stderr = string(stdout), string(stderr)
 	return r, nil
 }
 
@@ -156,7 +154,7 @@ func (run *JobRun) On(node string) *JobRun {
 func (run *JobRun) Log() string {
 	log := run.c.Log("slurmd")
 	if run.node != "" {
-		log = run.c.NodeLog(run.node)
+		log = run.c.log(logOf(run.node))
 	}
 	return lines(log, "Id="+run.ID+".", "["+run.ID+".")
 }
@@ -229,9 +227,4 @@ func exitPair(s string) (code, signal int) {
 	code, _ = strconv.Atoi(a)
 	signal, _ = strconv.Atoi(b)
 	return code, signal
-}
-
-func readText(path string) string {
-	b, _ := os.ReadFile(path)
-	return string(b)
 }

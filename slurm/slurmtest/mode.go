@@ -3,7 +3,9 @@ package slurmtest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
@@ -32,13 +34,7 @@ const (
 )
 
 // Modes lists every mode.
-var Modes = []Mode{
-	Linux, LinuxPss, LinuxNoShared, LinuxVSize, LinuxOff, LinuxNoMemory, CgroupKill,
-	Cgroup, CgroupSwap, CgroupSwap50, CgroupMemsw, Cgroup150, Cgroup50, CgroupLinux, CgroupNoMem,
-}
-
-// InCgroups says whether each job is in a memory cgroup of its own.
-func (m Mode) InCgroups() bool { return modes[m].task == taskCgroup }
+var Modes = slices.Sorted(maps.Keys(modes))
 
 // settings are what the modes differ in.
 type settings struct {
@@ -210,9 +206,6 @@ func yes(b bool) string {
 
 // cgroupRoot is where the hierarchies of cgroup v1 are mounted.
 const cgroupRoot = "/sys/fs/cgroup"
-
-// controllers are those in which Slurm makes directories.
-var controllers = []string{"freezer", "memory", "cpuset", "cpuacct", "devices"}
 
 func hostname() (string, error) {
 	name, err := os.Hostname()

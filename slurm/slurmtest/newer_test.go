@@ -1,7 +1,6 @@
 package slurmtest_test
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,16 +30,9 @@ func newerSlurm(t *testing.T, suite debian.Suite) {
 			if suite == debian.Trixie && !strings.HasPrefix(version, "24.11.") || suite == debian.Sid && !(slurm.Release{26, 5, 3}).In(version) {
 				t.Fatalf("%s has Slurm %s", suite, version)
 			}
-			byFiles, err := slurm.FindEnforcement(t.Context(), slurm.Job{ConfFile: c.Conf()}, slurm.Search{Paths: []string{}})
-			wardentest.NoError(t, err)
-			byScontrol, err := slurm.FindEnforcement(t.Context(), slurm.Job{}, slurm.Search{
-				Paths: []string{},
-				Scontrol: func(ctx context.Context, args ...string) ([]byte, error) {
-					return c.Command(ctx, "scontrol", args...).Output()
-				},
-			})
-			if err != nil || byScontrol.Version != version {
-				t.Fatalf("by scontrol: %+v, %v", byScontrol, err)
+			byFiles, byScontrol := enforcements(t, c)
+			if byScontrol.Version != version {
+				t.Fatalf("by scontrol: %+v", byScontrol)
 			}
 			if mode == slurmtest.Linux && byScontrol.TaskPlugin == "" { // 24.11 shows task/none as (null)
 				byScontrol.TaskPlugin = byFiles.TaskPlugin

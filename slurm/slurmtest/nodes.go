@@ -54,21 +54,17 @@ func logOf(node string) string { return "slurmd." + node }
 
 // Log returns the log of "slurmd" (slurmstepd writes there too), "slurmctld"
 // or "munged"; what it printed, where it did not get as far as a log. With more
-// than one node the logs of every slurmd follow each other, see
-// [Cluster.NodeLog].
+// than one node the logs of every slurmd follow each other.
 func (c *Cluster) Log(daemon string) string {
 	if daemon != "slurmd" {
 		return c.log(daemon)
 	}
 	var b strings.Builder
 	for _, node := range c.nodes {
-		b.WriteString(c.NodeLog(node))
+		b.WriteString(c.log(logOf(node)))
 	}
 	return b.String()
 }
-
-// NodeLog returns the log of one node's slurmd.
-func (c *Cluster) NodeLog(node string) string { return c.log(logOf(node)) }
 
 func (c *Cluster) log(name string) string {
 	b, err := os.ReadFile(c.path("log/" + name + ".log"))
@@ -76,10 +72,4 @@ func (c *Cluster) log(name string) string {
 		b, _ = os.ReadFile(c.path("log/" + name + ".out"))
 	}
 	return string(b)
-}
-
-// LogTail returns the last lines of [Cluster.Log].
-func (c *Cluster) LogTail(daemon string) string {
-	lines := strings.Split(strings.TrimSpace(c.Log(daemon)), "\n")
-	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }

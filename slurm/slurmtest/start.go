@@ -30,13 +30,6 @@ func newShare() *share {
 	return s
 }
 
-func shareOf(mode Mode) *share {
-	if mode.InCgroups() {
-		return inCgroups
-	}
-	return outside
-}
-
 // upTimeout bounds the wait for other processes' clusters to end.
 const upTimeout = 30 * time.Minute
 
@@ -51,7 +44,10 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 	if options.Suite != "" {
 		debian.Need(t, options.Suite)
 	}
-	s := shareOf(mode)
+	s := outside
+	if modes[mode].task == taskCgroup {
+		s = inCgroups
+	}
 	s.Lock()
 	defer s.Unlock()
 	for len(s.users) > 0 && !s.serves(mode, options) {

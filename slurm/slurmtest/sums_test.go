@@ -159,38 +159,45 @@ wait`
 	}
 }
 
-// TestSlurmstepdKills: a step over its limit at a poll is killed at once.
-func TestSlurmstepdKills(t *testing.T) { eachSlurm(t, slurmstepdKills) }
+// TestKills: a step over its limit at a poll is killed at once, and so is one whose virtual
+// memory is over VSizeFactor; each process has that as RLIMIT_AS too. At the limit of the job's
+// cgroup the kernel kills, and Slurm calls the job out of memory though its script went on and
+// ended well.
+func TestKills(t *testing.T) { eachSlurm(t, kills) }
 
-func slurmstepdKills(t *testing.T, o slurmtest.Options) {
-	c := slurmtest.Start(t, slurmtest.Linux, o)
-	run := c.Submit(t, fmt.Sprintf("trap 'echo asked' TERM\n%s hold x anon=150", c.InstallSelf(t)), "--mem=100")
-	got := run.Wait(t)
-	reason := "JobLaunchFailure"
+func kills(t *testing.T, o slurmtest.Options) {
+	byKill := "JobLaunchFailure"
 	if o.Suite != "" {
-		reason = "RaisedSignal:9(Killed)"
+		byKill = "RaisedSignal:9(Killed)"
 	}
-	if got.State != "FAILED" || got.Reason != reason || got.Signal != 9 {
-		t.Errorf("job is %s %s %d:%d, want FAILED %s 0:9", got.State, got.Reason, got.ExitCode, got.Signal, reason)
-	}
-	if strings.Contains(got.Stdout, "asked") || !strings.Contains(got.Stderr, "Exceeded job memory limit") {
-		t.Errorf("stdout %q, stderr %q", got.Stdout, got.Stderr)
-	}
-}
-
-// TestKernelKills: at the limit of the job's cgroup the kernel kills, and Slurm
-// calls the job out of memory though its script went on and ended well.
-func TestKernelKills(t *testing.T) { eachSlurm(t, kernelKills) }
-
-func kernelKills(t *testing.T, o slurmtest.Options) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, o)
-	run := c.Submit(t, fmt.Sprintf("%s hold x anon=150; echo status $?; exit 0", c.InstallSelf(t)), "--mem=100", "--no-requeue")
-	got := run.Wait(t)
-	if got.State != "OUT_OF_MEMORY" || got.Reason != "OutOfMemory" || got.ExitCode != 0 || got.Signal != 125 {
-		t.Errorf("job is %s %s %d:%d, want OUT_OF_MEMORY OutOfMemory 0:125", got.State, got.Reason, got.ExitCode, got.Signal)
-	}
-	if got.Stdout != "status 137\n" || !regexp.MustCompile("oom[-_]kill event").MatchString(got.Stderr) {
-		t.Errorf("stdout %q, stderr %q", got.Stdout, got.Stderr)
+	for _, test := range []struct {
+		mode          slurmtest.Mode
+		conf, script  string
+		mem           string
+		state, reason string
+		signal        int
+		stdout        string
+		stderr, log   string // patterns
+	}{
+		{slurmtest.Linux, "", "trap 'echo asked' TERM\n%[1]s hold x anon=150", "--mem=100", "FAILED", byKill, 9, "", "Exceeded job memory limit", ""},
+		{slurmtest.Linux, "VSizeFactor=200", "ulimit -v; %[1]s hold x virtual=2200 & %[1]s hold y virtual=2200 & wait", "--mem=2500",
+			"FAILED", byKill, 9, fmt.Sprintln(2500 * 2 << 10), "", "exceeded virtual memory limit"},
+		{slurmtest.Cgroup, "", "%[1]s hold x anon=150; echo status $?; exit 0", "--mem=100", "OUT_OF_MEMORY", "OutOfMemory", 125,
+			"status 137\n", "oom[-_]kill event", ""},
+	} {
+		t.Run(string(test.mode)+test.conf, func(t *testing.T) {
+			o.Conf = test.conf
+			c := slurmtest.Start(t, test.mode, o)
+			run := c.Submit(t, fmt.Sprintf(test.script, c.InstallSelf(t)), test.mem, "--no-requeue")
+			got := run.Wait(t)
+			if got.State != test.state || got.Reason != test.reason || got.ExitCode != 0 || got.Signal != test.signal || got.Stdout != test.stdout {
+				t.Errorf("job is %s %s %d:%d, want %s %s 0:%d; stdout %q",
+					got.State, got.Reason, got.ExitCode, got.Signal, test.state, test.reason, test.signal, got.Stdout)
+			}
+			if !regexp.MustCompile(test.stderr).MatchString(got.Stderr) || !strings.Contains(run.Log(), test.log) {
+				t.Errorf("stderr %q", got.Stderr)
+			}
+		})
 	}
 }
 
@@ -209,25 +216,6 @@ func polledWhenAsked(t *testing.T, o slurmtest.Options) {
 	c.Do(t, "sstat", "-j", run.ID+".batch")
 	if r := run.Wait(t); r.State != "FAILED" || r.Signal != 9 {
 		t.Errorf("job is %s %d:%d after sstat, want it killed", r.State, r.ExitCode, r.Signal)
-	}
-}
-
-// TestVSizeFactor: virtual memory is summed over the same processes, and each
-// process gets its limit as RLIMIT_AS too.
-func TestVSizeFactor(t *testing.T) { eachSlurm(t, vSizeFactor) }
-
-func vSizeFactor(t *testing.T, o slurmtest.Options) {
-	o.Conf = "VSizeFactor=200"
-	c := slurmtest.Start(t, slurmtest.Linux, o)
-	got := c.Srun(t, "--mem=2500", "bash", "-c", "ulimit -v")
-	if want := fmt.Sprintln(2500 * 2 << 10); got.Stdout != want {
-		t.Errorf("RLIMIT_AS is %q, want %q: VSizeFactor of --mem", got.Stdout, want)
-	}
-	script := `%[1]s hold x virtual=2200 & %[1]s hold y virtual=2200 & wait`
-	run := c.Submit(t, fmt.Sprintf(script, c.InstallSelf(t)), "--mem=2500")
-	r := run.Wait(t)
-	if r.State != "FAILED" || r.Signal != 9 || !strings.Contains(run.Log(), "exceeded virtual memory limit") {
-		t.Errorf("job is %s %d:%d, stderr %s", r.State, r.ExitCode, r.Signal, r.Stderr)
 	}
 }
 
