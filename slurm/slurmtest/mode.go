@@ -36,6 +36,9 @@ const (
 // Modes lists every mode.
 var Modes = slices.Sorted(maps.Keys(modes))
 
+// InCgroups says whether each job is in a memory cgroup of its own.
+func (m Mode) InCgroups() bool { return modes[m].task == taskCgroup }
+
 // settings are what the modes differ in.
 type settings struct {
 	task, gather, params string

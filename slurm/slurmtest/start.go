@@ -45,7 +45,7 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 		debian.Need(t, options.Suite)
 	}
 	s := outside
-	if modes[mode].task == taskCgroup {
+	if mode.InCgroups() {
 		s = inCgroups
 	}
 	s.Lock()
