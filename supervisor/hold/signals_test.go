@@ -2,7 +2,6 @@ package hold
 
 import (
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // counted is a holder whose command counts signals.

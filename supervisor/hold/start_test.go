@@ -2,7 +2,6 @@ package hold
 
 import (
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The reader of a pipe sees its end when the command closes it, not when we

@@ -2,7 +2,6 @@ package hold
 
 import (
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // terminal is a session on a pseudo terminal, as srun --pty makes one.

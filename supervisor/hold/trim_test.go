@@ -3,7 +3,6 @@ package hold
 import (
 	"bufio"
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // tracer is what a holder traces with outside of these tests too.

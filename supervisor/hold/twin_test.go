@@ -1,7 +1,6 @@
 package hold
 
 import (
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // differences are the items of docs/promises.md that the probe shows, with the fields in

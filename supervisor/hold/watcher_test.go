@@ -2,13 +2,14 @@ package hold
 
 import (
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // However the watcher ends, the command's status is its own.

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestCollect asks processes whose heap holds free blocks between live ones, or
@@ -29,12 +28,12 @@ func TestCollect(t *testing.T) {
 		{"--case fragments --where trainer --workers 0", 70 * rss.MiB},
 		{"--case cycles --where worker", 100 * rss.MiB},
 	}[:wardentest.Few(5, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
-		tr := train(t, trainOptions{on: on, script: "testdata/heap.py", args: append(strings.Fields(c.args), "--until", "@stop")})
+		tr := train(t, trainOptions{on: on, script: "heap.py", args: c.args})
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
 		trainer := tr.ctl.Trainers()[0].ID.PID
 		want := append(tr.workers(), trainer)
 		holder := trainer
-		if strings.Contains(c.args, "worker ") || strings.HasSuffix(c.args, "worker") {
+		if strings.HasSuffix(c.args, "worker") {
 			holder = want[0]
 		}
 		id, asked, err := tr.ctl.GC()
@@ -43,10 +42,8 @@ func TestCollect(t *testing.T) {
 		}
 		answers := map[int]Said{}
 		tr.until("answers", func() bool {
-			for _, s := range tr.said {
-				if s.Request == id && s.What == event.LoaderCollected {
-					answers[s.Worker] = s
-				}
+			for _, s := range tr.heard(event.LoaderCollected, id) {
+				answers[s.Worker] = s
 			}
 			return len(answers) == len(asked)
 		})
@@ -65,7 +62,7 @@ func TestCollect(t *testing.T) {
 		if err != nil || again <= id {
 			t.Fatalf("%d after %d, %v", again, id, err)
 		}
-		tr.until("an answer", func() bool { s, ok := tr.last(again); return ok && s.What == event.LoaderCollected })
+		tr.until("an answer", func() bool { return len(tr.heard(event.LoaderCollected, again)) > 0 })
 		if r := tr.finish(); r.Wrong != 0 || r.Epochs == 0 {
 			t.Errorf("%+v", r)
 		}

@@ -27,7 +27,7 @@ type scripted struct {
 	dir string
 }
 
-func script(t *testing.T) *scripted {
+func newScripted(t *testing.T) *scripted {
 	t.Helper()
 	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
@@ -78,7 +78,7 @@ func (s *scripted) expect(want ...event.Loader) []Said {
 }
 
 func TestControl(t *testing.T) {
-	s := script(t)
+	s := newScripted(t)
 	s.expect()
 	if _, _, err := s.Trim(); !errors.Is(err, ErrNoProcess) {
 		t.Errorf("trim without a process: %v", err)
@@ -157,7 +157,7 @@ func TestControl(t *testing.T) {
 
 // TestTrainerEnds has a trainer end with a request open: it is answered.
 func TestTrainerEnds(t *testing.T) {
-	s := script(t)
+	s := newScripted(t)
 	cmd := exec.Command("sleep", "60")
 	must(t, cmd.Start())
 	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
@@ -186,7 +186,7 @@ func TestTrainerEnds(t *testing.T) {
 
 // TestControlGarbage has all kinds of files lie in the run directory.
 func TestControlGarbage(t *testing.T) {
-	s := script(t)
+	s := newScripted(t)
 	s.hello(s.id)
 	s.expect(event.LoaderHello)
 	files := map[string]string{
@@ -232,24 +232,6 @@ func TestOpenRefusesUnsafe(t *testing.T) {
 	}
 }
 
-func BenchmarkPoll(b *testing.B) {
-	dir := b.TempDir()
-	must(b, os.Chmod(dir, 0o700))
-	me, err := identify(os.Getpid())
-	must(b, err)
-	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1}`, me.Owner.PID, me.Owner.Start)
-	must(b, replaceFile(filepath.Join(dir, nodedir.FileOf("hello", me.Owner)), []byte(text)))
-	c, err := Open(dir)
-	must(b, err)
-	defer c.Close()
-	c.Poll(true)
-	time.Sleep(settle)
-	c.Poll(true)
-	for b.Loop() {
-		c.Poll(true)
-	}
-}
-
 // TestManyDirs: with a directory for each rank, each is read in its turn, and at once when
 // notified of news.
 func TestManyDirs(t *testing.T) {
@@ -289,7 +271,7 @@ func TestManyDirs(t *testing.T) {
 // TestControlGC holds what the ctl file says about collections and private mappings, and
 // which processes are asked.
 func TestControlGC(t *testing.T) {
-	s := script(t)
+	s := newScripted(t)
 	must(t, s.SetPrivate(true))
 	s.hello(s.id)
 	s.expect(event.LoaderHello)

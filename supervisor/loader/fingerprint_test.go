@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestKnown holds that recycling is on with the torch of each stand because its text

@@ -15,9 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // listed reads the keys in inert.go under a heading that contains text.

@@ -6,39 +6,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-func stream(t *testing.T, on *stand, args ...string) *training {
-	return train(t, trainOptions{on: on, script: "testdata/stream.py", args: append(args, "--until", "@stop")})
+// stream starts testdata/stream.py; streamBare is the result of it without us.
+func stream(t *testing.T, on *stand, args string) *training {
+	return train(t, trainOptions{on: on, script: "stream.py", args: args})
 }
 
-// streamBare returns the result of a training without us; the same is run once.
-func streamBare(t *testing.T, on *stand, args ...string) result {
+func streamBare(t *testing.T, on *stand, args string) result {
 	t.Helper()
-	return bareOnce(t, trainOptions{on: on, script: "testdata/stream.py", args: args})
+	return bareOnce(t, trainOptions{on: on, script: "stream.py", args: args})
 }
 
 // renew asks for one worker and waits until the loader's next epoch has new ones; it
 // returns what was reported about them.
 func (tr *training) renew() []Said {
 	tr.t.Helper()
-	tr.until("workers", func() bool { return len(tr.workers()) > 0 })
-	old := tr.workers()
+	old := tr.some()
 	id, err := tr.ctl.Recycle(old[len(tr.said)%len(old)], event.Swap)
 	must(tr.t, err)
-	from := len(tr.said)
+	from, before := len(tr.said), len(tr.heard(event.LoaderRecycled, 0))
 	var renewed []Said
 	tr.until("an answer", func() bool {
-		renewed = nil
-		for _, s := range tr.said[from:] {
-			if s.What == event.LoaderRecycled {
-				renewed = append(renewed, s)
-			}
-		}
+		renewed = tr.heard(event.LoaderRecycled, 0)[before:]
 		_, ok := tr.last(id)
 		return ok && (len(renewed) == 0 || len(renewed) == len(old))
 	})
@@ -46,9 +39,7 @@ func (tr *training) renew() []Said {
 	if s.What != event.LoaderRecycled || len(renewed) != len(old) {
 		tr.t.Fatalf("%+v; said %+v", s, tr.said[from:])
 	}
-	if !slices.ContainsFunc(tr.said[from:], func(s Said) bool {
-		return s.What == event.LoaderAccepted && s.Request == id && s.Reason == string(event.ReasonDeferred)
-	}) {
+	if a := tr.heard(event.LoaderAccepted, id); len(a) == 0 || a[0].Reason != string(event.ReasonDeferred) {
 		tr.t.Errorf("that it was put off was not said: %+v", tr.said[from:])
 	}
 	return renewed
@@ -65,9 +56,8 @@ func TestIterable(t *testing.T) {
 		"", "--context spawn --workers 2 --break-at 20", "--workers 1", "--generator", "--dataset pipe", "--dataset pipe --break-at 9", "--context forkserver --workers 2",
 	}
 	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 2)], nil, func(t *testing.T, on *stand, args string) {
-		a := strings.Fields(args)
-		want := streamBare(t, on, a...)
-		tr := stream(t, on, a...)
+		want := streamBare(t, on, args)
+		tr := stream(t, on, args)
 		for range wardentest.Few(100, 2) {
 			before := tr.workers()
 			renewed := tr.renew()
@@ -108,8 +98,8 @@ func TestIterableRefused(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			tr := stream(t, torch113, strings.Fields(args)...)
-			tr.until("workers", func() bool { return len(tr.workers()) == 3 })
+			tr := stream(t, torch113, args)
+			tr.have(3)
 			l := tr.ctl.Trainers()[0].Loaders[0]
 			if known := !strings.Contains(args, "keeping"); known && (l.CanRecycle || !strings.Contains(l.Why, why)) {
 				t.Errorf("%+v", l)
@@ -122,14 +112,11 @@ func TestIterableRefused(t *testing.T) {
 				must(t, err)
 				tr.until("an answer", func() bool { _, ok := tr.last(id); return ok && len(tr.workers()) > 0 })
 				s, _ := tr.last(id)
-				if s.What != event.LoaderRefused {
-					t.Fatalf("%+v", s)
-				}
-				if strings.Contains(s.Reason, why) {
+				if s.What == event.LoaderRefused && strings.Contains(s.Reason, why) {
 					break
 				}
 				// Its epoch may have ended meanwhile.
-				if !strings.Contains(args, "plain") {
+				if s.What != event.LoaderRefused || !strings.Contains(args, "plain") {
 					t.Fatalf("%+v", s)
 				}
 			}
@@ -143,9 +130,8 @@ func TestIterableRefused(t *testing.T) {
 func TestIterableTakenBack(t *testing.T) {
 	torch113.Need(t)
 	t.Parallel()
-	tr := stream(t, torch113)
-	tr.until("workers", func() bool { return len(tr.workers()) == 3 })
-	pids := tr.workers()
+	tr := stream(t, torch113, "")
+	pids := tr.have(3)
 	id, err := tr.ctl.Recycle(pids[0], event.Swap)
 	must(t, err)
 	tr.until("a word", func() bool {
@@ -172,8 +158,8 @@ func TestIterableForkRefused(t *testing.T) {
 	for _, args := range []string{"--refuse-fork 4 3", "--refuse-fork 4 3 --refuse-oddly"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			want := streamBare(t, torch113)
-			tr := stream(t, torch113, strings.Fields(args)...)
+			want := streamBare(t, torch113, "")
+			tr := stream(t, torch113, args)
 			if renewed := tr.renew(); renewed[0].Paused < 0.5 {
 				t.Errorf("%+v", renewed)
 			}
@@ -184,16 +170,6 @@ func TestIterableForkRefused(t *testing.T) {
 			tr.quiet()
 		})
 	}
-}
-
-// TestIterableUnpicklable has a dataset that can no longer be pickled when its
-// workers are to be restarted: they stay.
-func TestIterableUnpicklable(t *testing.T) {
-	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, on *stand) {
-		t.Parallel()
-		stream(t, on, "--context", "spawn", "--workers", "1", "--unpicklable").keepsWorkers(event.Swap)
-	})
 }
 
 // TestIterableOff has the hook fail in the midst of it: the training goes on.
@@ -207,8 +183,8 @@ func TestIterableOff(t *testing.T) {
 	}[:wardentest.Few(7, 2)] {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
-			want := streamBare(t, torch113)
-			tr := stream(t, torch113, "--fault", fault)
+			want := streamBare(t, torch113, "")
+			tr := stream(t, torch113, "--fault "+fault)
 			tr.until("workers", func() bool { return len(tr.workers()) == 3 || fault == "iterable.begin" && tr.seen() > 0 })
 			if err := tr.ctl.SetPrivate(true); err != nil {
 				t.Error(err)

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // load is a program of testdata/loads, which imports what the hook waits for in its own way

@@ -7,13 +7,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"text/tabwriter"
-
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // shape is a way to use a loader.
@@ -64,14 +61,6 @@ var shapes = []shape{
 	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
 }
 
-// cell is one line of the table that TestMatrix prints.
-type cell struct {
-	shape, torch    string
-	swaps, drains   int
-	batches         int
-	wrong, badExits int
-}
-
 // TestMatrix holds the promise for every shape, started as the stand's Python does, and
 // with RSSWARDEN_ENDURANCE on every torch: workers are
 // replaced while batches flow, no record is lost, doubled or out of its place,
@@ -79,46 +68,21 @@ type cell struct {
 // replacement has its id.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	cells := make(map[string]cell)
 	for i, sh := range shapes {
 		if sh.newer && torch113.Turn(i, len(shapes)) && !torch26.Turn(i, len(shapes)) {
 			t.Errorf("%s is in the turn of a torch that does not have it", sh.name)
 		}
-	}
-	t.Run("all", func(t *testing.T) {
 		for _, s := range stands {
-			for i, sh := range shapes {
-				if sh.newer && s == torch113 || !s.Turn(i, len(shapes)) {
-					continue
-				}
-				t.Run(s.Name+"/"+sh.name, func(t *testing.T) {
-					s.Need(t)
-					t.Parallel()
-					c := runCell(t, s, sh)
-					mu.Lock()
-					defer mu.Unlock()
-					cells[s.Name+sh.name] = c
-				})
+			if sh.newer && s == torch113 || !s.Turn(i, len(shapes)) {
+				continue
 			}
-		}
-	})
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "torch\tshape\tswaps\tdrains\tbatches\twrong\texits not 0")
-	total := cell{}
-	for _, s := range stands {
-		for _, sh := range shapes {
-			if c, ok := cells[s.Name+sh.name]; ok {
-				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\n", c.torch, c.shape, c.swaps, c.drains, c.batches, c.wrong, c.badExits)
-				total.swaps, total.drains, total.batches = total.swaps+c.swaps, total.drains+c.drains, total.batches+c.batches
-				total.wrong, total.badExits = total.wrong+c.wrong, total.badExits+c.badExits
-			}
+			t.Run(s.Name+"/"+sh.name, func(t *testing.T) {
+				s.Need(t)
+				t.Parallel()
+				runCell(t, s, sh)
+			})
 		}
 	}
-	fmt.Fprintf(w, "all\t%d cells\t%d\t%d\t%d\t%d\t%d\n", len(cells), total.swaps, total.drains, total.batches, total.wrong, total.badExits)
-	w.Flush()
-	t.Logf("%d recycles\n%s", total.swaps+total.drains, table.String())
 }
 
 // TestPreloadedForkServer is a row of it on two torches at least: the fork server imports
@@ -137,44 +101,29 @@ func TestPreloadedForkServer(t *testing.T) {
 	}
 }
 
-func runCell(t *testing.T, s *stand, sh shape) cell {
+func runCell(t *testing.T, s *stand, sh shape) {
 	count := wardentest.Few(100, cmp.Or(sh.often, 2))
 	if sh.slow {
 		count = wardentest.Few(100, 1)
 	}
-	tr := train(t, trainOptions{on: s, args: append(strings.Fields("--context= --init started "+sh.args),
-		"--part", fmt.Sprint(wardentest.Few(800, 400)), "--step", "0.001", "--until", "@stop")})
-	c := cell{shape: sh.name, torch: s.Name}
+	tr := train(t, trainOptions{on: s, args: fmt.Sprintf("--context= --init started %s --part %d --step 0.001", sh.args, wardentest.Few(800, 400))})
 	var recycled []Said
 	for _, mode := range []event.Mode{event.Swap, event.Drain} {
 		for _, said := range tr.recycle(count, mode) {
 			recycled = append(recycled, said)
-			if said.Exit != 0 {
-				c.badExits++
-				t.Errorf("worker %d exited with %d", said.Worker, said.Exit)
-			}
 			want := mode
 			if sh.swaps {
 				want = event.Swap
 			}
-			if said.Mode != want {
-				t.Errorf("mode %q, want %q", said.Mode, want)
-			}
-			if said.Paused <= 0 || said.New == 0 || said.New == said.Worker || said.Before == 0 {
-				t.Errorf("%+v", said)
-			}
-			if said.Mode == event.Swap {
-				c.swaps++
-			} else {
-				c.drains++
+			if said.Exit != 0 || said.Mode != want || said.Paused <= 0 || said.New == 0 || said.New == said.Worker || said.Before == 0 {
+				t.Errorf("%+v, want mode %q", said, want)
 			}
 		}
 	}
 	// What was replaced last is used for a while.
 	tr.moreEpochs(1)
 	r := tr.finish()
-	c.batches, c.wrong = r.Batches, r.Wrong
-	t.Logf("%d swaps, %d drains, %d batches, %d wrong", c.swaps, c.drains, c.batches, c.wrong)
+	t.Logf("%d recycled, %d batches, %d wrong", len(recycled), r.Batches, r.Wrong)
 	if r.Wrong != 0 || r.Repeated != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -186,13 +135,12 @@ func runCell(t *testing.T, s *stand, sh shape) cell {
 		}
 	}
 	// No worker passes for a trainer.
-	if hellos, want := tr.count(event.LoaderHello, 0), map[bool]int{false: 1, true: 2}[sh.child]; hellos != want {
+	if hellos, want := len(tr.heard(event.LoaderHello, 0)), map[bool]int{false: 1, true: 2}[sh.child]; hellos != want {
 		t.Errorf("%d hellos, want %d", hellos, want)
 	}
 	if text := unlinkedBefore(tr.stderr.String()); text != "" && os.Getenv("RSSWARDEN_ENDURANCE") == "" {
 		t.Errorf("stderr: %s", text)
 	}
-	return c
 }
 
 // started is which worker each process was, as worker_init_fn saw it.

@@ -68,14 +68,3 @@ func TestPreparePythonPath(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkPrepare(b *testing.B) {
-	env, _, _ := testEnv(b)
-	for b.Loop() {
-		p, err := Prepare(Options{Env: env, Name: "1.0.0"})
-		must(b, err)
-		b.StopTimer()
-		Remove(p.Dir)
-		b.StartTimer()
-	}
-}

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestNoRequest holds that without a request nothing differs, random draws in
@@ -25,9 +24,9 @@ func TestNoRequest(t *testing.T) {
 		"--loader persistent --workers 2 --fail 7 900", "--loader plain --workers 2 --break-at 20",
 		"--loader endless --workers 2", "--workers 0", "--dataset stream --workers 2", "--pin --sampler weighted --workers 2",
 	}, nil, func(t *testing.T, s *stand, args string) {
-		a := append(strings.Fields(args), "--part", "1000", "--epochs", "2", "--step", "0")
-		want := bareOn(t, s, a...)
-		tr := train(t, trainOptions{on: s, args: a})
+		args += " --part 1000 --epochs 2 --step 0"
+		want := bareOn(t, s, args)
+		tr := train(t, trainOptions{on: s, args: args, ends: true})
 		got := tr.finish()
 		if got.Checksum != want.Checksum || got.Main != want.Main || got.Wrong != want.Wrong || got.Errors != want.Errors {
 			t.Errorf("got %+v, bare %+v", got, want)
@@ -50,12 +49,12 @@ func TestRecycleFailingDataset(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
-		args := []string{"--workers", "2", "--part", "1200", "--fail", "5", "77", "500", "1234", "3000", "--epochs", "2"}
-		tr := train(t, trainOptions{on: s, args: append(slices.Clone(args), "--until", "@stop")})
+		const args = "--workers 2 --part 1200 --fail 5 77 500 1234 3000 --epochs 2"
+		tr := train(t, trainOptions{on: s, args: args})
 		tr.recycle(wardentest.Few(100, 8), event.Swap)
 		tr.recycle(wardentest.Few(100, 8), event.Drain)
 		r := tr.finish()
-		want := bareOn(t, s, args...)
+		want := bareOn(t, s, args)
 		if want.Errors == 0 {
 			t.Error("no record failed")
 		}
@@ -71,8 +70,7 @@ func TestRecycleFailingDataset(t *testing.T) {
 func TestUndelivered(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{"--loader endless", "--break-at 7"}, nil, func(t *testing.T, s *stand, args string) {
-		tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--dataset", "named", "--sampler", "sequential",
-			"--workers", "2", "--part", "800", "--step", "0", "--until", "@stop")})
+		tr := train(t, trainOptions{on: s, args: args + " --dataset named --sampler sequential --workers 2 --part 800 --step 0"})
 		for range 2 {
 			tr.recycle(2, event.Swap)
 			tr.recycle(2, event.Drain)
@@ -86,8 +84,7 @@ func TestUndelivered(t *testing.T) {
 func TestWorkerStays(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{"endless", "persistent"}, nil, func(t *testing.T, s *stand, loader string) {
-		tr := train(t, trainOptions{on: s, args: []string{"--dataset", "threaded", "--loader", loader, "--workers", "2", "--part", "400",
-			"--told", "1", "--until", "@stop"}})
+		tr := train(t, trainOptions{on: s, args: "--dataset threaded --workers 2 --part 400 --told 1 --loader " + loader})
 		for _, mode := range []event.Mode{event.Swap, event.Drain} {
 			for _, said := range tr.recycle(2, mode) {
 				// torch's workers take a SIGTERM of their trainer's for a word to end, with 0.
@@ -108,12 +105,11 @@ func TestWorkerStays(t *testing.T) {
 func TestDescriptors(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{"--loader endless", "--pin"}, nil, func(t *testing.T, s *stand, args string) {
-		descriptors(t, s, args)
+		descriptors(t, train(t, trainOptions{on: s, args: args + " --workers 2 --part 400"}))
 	})
 }
 
-func descriptors(t *testing.T, s *stand, args string) {
-	tr := train(t, trainOptions{on: s, args: append(strings.Fields(args), "--workers", "2", "--part", "400", "--until", "@stop")})
+func descriptors(t *testing.T, tr *training) {
 	tr.until("an epoch", func() bool { return tr.seen() > 0 })
 	var paused []float64
 	for _, s := range tr.recycle(wardentest.Few(500, 30), event.Swap) {
@@ -138,10 +134,8 @@ func descriptors(t *testing.T, s *stand, args string) {
 func TestInheritedOffset(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
-		run := func(t *testing.T, extra ...string) result {
-			args := append([]string{"--dataset", "plain", "--workers", "2", "--part", "1000", "--step", "0",
-				"--main-reads", "--until", "@stop"}, extra...)
-			tr := train(t, trainOptions{on: s, args: args})
+		run := func(t *testing.T, extra string) result {
+			tr := train(t, trainOptions{on: s, args: "--dataset plain --workers 2 --part 1000 --step 0 --main-reads " + extra})
 			tr.until("an epoch", func() bool { return tr.seen() > 0 })
 			tr.recycle(6, event.Swap)
 			tr.moreEpochs(1)
@@ -162,7 +156,7 @@ func TestInheritedOffset(t *testing.T) {
 		t.Run("with the cure", func(t *testing.T) {
 			t.Parallel()
 			for range wardentest.Few(50, 1) {
-				if r := run(t); r.Wrong != 0 {
+				if r := run(t, ""); r.Wrong != 0 {
 					t.Errorf("%d records wrong", r.Wrong)
 				}
 			}
@@ -207,9 +201,8 @@ func TestReplacementFails(t *testing.T) {
 			}
 			t.Run(string(c.mode)+"/"+c.args, func(t *testing.T) {
 				t.Parallel()
-				args := []string{"--part", "400", "--epochs", "2"}
-				want := bareOn(t, s, args...)
-				tr := train(t, trainOptions{on: s, args: append(append(args, "--workers", "2", "--until", "@stop"), strings.Fields(c.args)...)})
+				want := bareOn(t, s, brief)
+				tr := train(t, trainOptions{on: s, args: brief + " --workers 2 " + c.args})
 				tries := 3
 				if c.mode == event.Drain || strings.Contains(c.args, "patience") {
 					tries = 1
@@ -249,22 +242,20 @@ func TestLoaderEndsFirst(t *testing.T) {
 	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
 		// It comes up while torch ends the loader's workers, or not at all.
 		init := map[event.Mode]string{event.Swap: "dally", event.Drain: "hang"}[mode]
-		tr := train(t, trainOptions{on: s, args: []string{"--init", init, "--loader", "plain", "--workers", "2", "--part", "800", "--step", "0.01", "--until", "@stop"}})
+		tr := train(t, trainOptions{on: s, args: "--loader plain --workers 2 --part 800 --step 0.01 --init " + init})
 		var started Said
 		for tries := 0; started.New == 0; tries++ {
 			if tries == 50 {
 				t.Fatal("the replacement was up before the loader's end 50 times")
 			}
-			tr.until("workers", func() bool { return len(tr.workers()) == 2 })
-			id, err := tr.ctl.Recycle(tr.workers()[0], mode)
+			id, err := tr.ctl.Recycle(tr.have(2)[0], mode)
 			must(t, err)
 			tr.until("a start", func() bool {
-				i := slices.IndexFunc(tr.said, func(s Said) bool { return s.Request == id && s.What == event.LoaderStarted })
-				if i >= 0 {
-					started = tr.said[i]
+				if all := tr.heard(event.LoaderStarted, id); len(all) > 0 {
+					started = all[0]
 				}
 				_, ok := tr.last(id)
-				return ok || i >= 0
+				return ok || started.New != 0
 			})
 			tr.until("the loader's end", func() bool {
 				said, ok := tr.last(id)
@@ -291,9 +282,9 @@ func TestReadyLeft(t *testing.T) {
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		// A replacement is up before the trainer looks.
-		tr := train(t, trainOptions{on: s, args: []string{"--workers", "2", "--part", "160", "--step", "0.3", "--until", "@stop"}})
-		tr.until("workers", func() bool { return len(tr.workers()) == 2 })
-		for pid := tr.workers()[0]; pid < tr.workers()[0]+5000; pid++ {
+		tr := train(t, trainOptions{on: s, args: "--workers 2 --part 160 --step 0.3"})
+		first := tr.have(2)[0]
+		for pid := first; pid < first+5000; pid++ {
 			must(t, os.WriteFile(filepath.Join(tr.dir, "ready."+strconv.Itoa(pid)), nil, 0o600))
 		}
 		tr.recycle(2, event.Swap)
@@ -306,7 +297,13 @@ func TestReadyLeft(t *testing.T) {
 func TestUnpicklable(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
-		train(t, trainOptions{on: s, args: []string{"--context", "spawn", "--unpicklable", "--workers", "2", "--part", "400", "--until", "@stop"}}).keepsWorkers(mode)
+		train(t, trainOptions{on: s, args: "--context spawn --unpicklable --workers 2 --part 400"}).keepsWorkers(mode)
+	})
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		t.Run("iterable", func(t *testing.T) {
+			t.Parallel()
+			stream(t, s, "--context spawn --workers 1 --unpicklable").keepsWorkers(event.Swap)
+		})
 	})
 }
 
@@ -341,13 +338,12 @@ func TestForkRefused(t *testing.T) {
 			for _, mode := range []event.Mode{event.Swap, event.Drain}[wardentest.Few(0, 1):] {
 				t.Run(kind+"/"+string(mode), func(t *testing.T) {
 					t.Parallel()
-					args := []string{"--part", "400", "--epochs", "2"}
-					want := bareOn(t, s, args...)
-					more := []string{"--loader", kind, "--workers", "3", "--refuse-fork", "4", "--until", "@stop"}
+					want := bareOn(t, s, brief)
+					args := brief + " --workers 3 --refuse-fork 4 --loader " + kind
 					if kind == "endless" {
-						more = append(more, "--refuse-oddly")
+						args += " --refuse-oddly"
 					}
-					tr := train(t, trainOptions{on: s, args: append(args, more...)})
+					tr := train(t, trainOptions{on: s, args: args})
 					tr.recycle(1, mode)
 					for range 2 {
 						s := tr.ask(tr.workers()[1], mode)
@@ -370,15 +366,13 @@ func TestLeavingWorkerKilled(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
-		tr := train(t, trainOptions{on: s, args: []string{"--workers", "1", "--slow", "0.02", "--step", "0", "--until", "@stop"}})
-		tr.until("workers", func() bool { return len(tr.workers()) == 1 })
-		old := tr.workers()[0]
-		if _, err := tr.ctl.Recycle(old, event.Swap); err != nil {
-			t.Fatal(err)
-		}
+		tr := train(t, trainOptions{on: s, args: "--workers 1 --slow 0.02 --step 0"})
+		old := tr.have(1)[0]
+		_, err := tr.ctl.Recycle(old, event.Swap)
+		must(t, err)
 		tr.until("the takeover", func() bool {
-			i := slices.IndexFunc(tr.said, func(s Said) bool { return s.What == event.LoaderSwapped })
-			return i >= 0 && tr.said[i].Count > 0
+			swapped := tr.heard(event.LoaderSwapped, 0)
+			return len(swapped) > 0 && swapped[0].Count > 0
 		})
 		must(t, unix.Kill(old, unix.SIGKILL))
 		select {

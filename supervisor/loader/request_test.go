@@ -25,11 +25,11 @@ func (tr *training) successor() {
 func TestOldRecycleIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, on *stand) {
-		tr := train(t, trainOptions{on: on, args: []string{"--until", "@stop", "--part", "200", "--step", "0.01"}})
-		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
+		tr := train(t, trainOptions{on: on, args: "--part 200 --step 0.01"})
+		worker := tr.some()[0]
 		trainer := tr.ctl.Trainers()[0].ID.PID
 		must(t, syscall.Kill(trainer, syscall.SIGSTOP))
-		old, err := tr.ctl.Recycle(tr.workers()[0], event.Drain)
+		old, err := tr.ctl.Recycle(worker, event.Drain)
 		must(t, err)
 		tr.said = nil
 		tr.successor()
@@ -54,12 +54,11 @@ func TestOldRecycleIsWithdrawn(t *testing.T) {
 func TestOldRecycleOfAnEpoch(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, on *stand) {
-		tr := stream(t, on, "--break-at", "20")
-		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
-		old := tr.workers()
+		tr := stream(t, on, "--break-at 20")
+		old := tr.some()
 		id, err := tr.ctl.Recycle(old[0], event.Swap)
 		must(t, err)
-		tr.until("an answer", func() bool { return tr.count(event.LoaderAccepted, id) > 0 })
+		tr.until("an answer", func() bool { return len(tr.heard(event.LoaderAccepted, id)) > 0 })
 		tr.said = nil
 		tr.successor()
 		if n := tr.ctl.Withdrawn(); n != 0 || tr.ctl.Inherited() {
@@ -67,17 +66,11 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 		}
 		tr.until("the end of it", func() bool {
 			_, ok := tr.last(id)
-			replaced := 0 // all workers of the loader are, in one go
-			for _, s := range tr.said {
-				if s.What == event.LoaderRecycled {
-					replaced++
-				}
-			}
-			return ok && replaced == len(old)
+			return ok && len(tr.heard(event.LoaderRecycled, 0)) == len(old) // all workers of the loader, in one go
 		})
 		tr.renew() // and the next one is asked for as ever
 		tr.finish()
-		if a, r := tr.count(event.LoaderAccepted, id), tr.count(event.LoaderRecycled, id); a != 1 || r != 1 {
+		if a, r := len(tr.heard(event.LoaderAccepted, id)), len(tr.heard(event.LoaderRecycled, id)); a != 1 || r != 1 {
 			t.Errorf("accepted %d times, replaced %d times: %+v", a, r, tr.said)
 		}
 	})
@@ -87,7 +80,7 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 // and is not answered yet.
 func TestInheritedRequests(t *testing.T) {
 	const iter = `{"what":"iter","pid":1,"n":1,"workers":[101,102,103,104],"num_workers":4,"kind":"map","persistent":true,"can_recycle":true}` + "\n"
-	s := script(t)
+	s := newScripted(t)
 	s.hello(s.id)
 	s.log(iter)
 	s.expect(event.LoaderHello, event.LoaderIter)
@@ -130,7 +123,7 @@ func TestInheritedRequests(t *testing.T) {
 
 // TestInheritedAfterAll: what was accepted may follow megabytes.
 func TestInheritedAfterAll(t *testing.T) {
-	s := script(t)
+	s := newScripted(t)
 	s.hello(s.id)
 	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101],"num_workers":1,"kind":"map","can_recycle":true}` + "\n")
 	s.expect(event.LoaderHello, event.LoaderIter)

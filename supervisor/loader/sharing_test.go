@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // ran is what testdata/sharing.py prints.
@@ -45,9 +44,7 @@ func share(t *testing.T, s *stand, nofile int, args string) (ran, []Said) {
 	if nofile > 0 {
 		must(t, ctl.SetNoFile(nofile))
 	}
-	script, err := filepath.Abs("testdata/sharing.py")
-	must(t, err)
-	cmd := s.Command(t, python, append([]string{script}, strings.Fields(args)...)...)
+	cmd := s.Command(t, python, append([]string{script(t, "sharing.py")}, strings.Fields(args)...)...)
 	var out, stderr bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.Env, &out, &stderr
 	runErr := cmd.Run()
@@ -225,10 +222,8 @@ func TestSharing(t *testing.T) {
 func TestSharingFails(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
-		script, err := filepath.Abs("testdata/sharingfails.py")
-		must(t, err)
 		env, _ := hooked(t)
-		if out := s.Run(t, env, script); out != "True False (400, 1000)\n" {
+		if out := s.Run(t, env, script(t, "sharingfails.py")); out != "True False (400, 1000)\n" {
 			t.Error(out)
 		}
 	})
@@ -258,9 +253,7 @@ func TestContents(t *testing.T) {
 	}
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		_, dir := hooked(t)
-		script, err := filepath.Abs("testdata/contents.py")
-		must(t, err)
-		out := s.Run(t, nil, script, dir)
+		out := s.Run(t, nil, script(t, "contents.py"), dir)
 		var got map[string]found
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%v: %s", err, out)

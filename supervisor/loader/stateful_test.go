@@ -13,15 +13,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// statefulTraining starts testdata/stateful.py.
-func statefulTraining(t *testing.T, on *stand, args ...string) *training {
-	return train(t, trainOptions{on: on, script: "testdata/stateful.py", args: append(slices.Clone(args), "--until", "@stop")})
+// statefulTraining starts testdata/stateful.py; statefulBare is the result of it without us.
+func statefulTraining(t *testing.T, on *stand, args string) *training {
+	return train(t, trainOptions{on: on, script: "stateful.py", args: args})
 }
 
-// statefulBare returns the result of a training without us; the same is run once.
-func statefulBare(t *testing.T, on *stand, args ...string) result {
+func statefulBare(t *testing.T, on *stand, args string) result {
 	t.Helper()
-	return bareOnce(t, trainOptions{on: on, script: "testdata/stateful.py", args: args})
+	return bareOnce(t, trainOptions{on: on, script: "stateful.py", args: args})
 }
 
 // statefulShapes are the loaders whose workers are replaced. TORCHDATA=DIR names
@@ -54,9 +53,8 @@ func TestStateful(t *testing.T) {
 			}
 			t.Run(args, func(t *testing.T) {
 				t.Parallel()
-				a := strings.Fields(args)
-				want := statefulBare(t, on, a...)
-				tr := statefulTraining(t, on, a...)
+				want := statefulBare(t, on, args)
+				tr := statefulTraining(t, on, args)
 				said := tr.recycle(wardentest.Few(60, 6), event.Swap)
 				for _, s := range said {
 					if s.Exit != 0 || s.Before == 0 || s.After == 0 || s.Worker == s.New {
@@ -100,9 +98,9 @@ func TestStatefulReplacementFails(t *testing.T) {
 		{"--dataset stream --unpicklable --persistent --context spawn", "fork refused: TypeError"},
 		{"--dataset map --unpicklable --persistent --context forkserver", "fork refused: TypeError"},
 	}, func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
-		a := append(strings.Fields(c.args), "--workers", "2", "--count", "400")
-		want := statefulBare(t, on, slices.DeleteFunc(slices.Clone(a), func(s string) bool { return s == "--unpicklable" })...)
-		tr := statefulTraining(t, on, a...)
+		args := c.args + " --workers 2 --count 400"
+		want := statefulBare(t, on, strings.Replace(args, " --unpicklable", "", 1))
+		tr := statefulTraining(t, on, args)
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
 		for range 2 {
 			before, said := tr.refused()
@@ -123,8 +121,7 @@ func TestStatefulReplacementFails(t *testing.T) {
 func (tr *training) refused() ([]int, Said) {
 	tr.t.Helper()
 	for {
-		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
-		before := tr.workers()
+		before := tr.some()
 		s := tr.ask(before[0], event.Drain)
 		if s.What != event.LoaderRefused {
 			tr.t.Fatalf("%+v", s)
@@ -159,11 +156,14 @@ func TestStatefulRefused(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
-			args := append(strings.Fields(c.args), "--count", "400", "--persistent")
-			want := statefulBare(t, torch113, args...)
-			tr := train(t, trainOptions{script: "testdata/stateful.py", args: append(args, "--until", "@stop"),
-				env: slices.DeleteFunc([]string{"TORCHDATA=" + c.torchdata}, func(string) bool { return c.torchdata == "" })})
-			tr.until("workers", func() bool { return len(tr.workers()) == 3 })
+			args := c.args + " --count 400 --persistent"
+			want := statefulBare(t, torch113, args)
+			o := trainOptions{script: "stateful.py", args: args}
+			if c.torchdata != "" {
+				o.env = []string{"TORCHDATA=" + c.torchdata}
+			}
+			tr := train(t, o)
+			tr.have(3)
 			l := tr.ctl.Trainers()[0].Loaders[0]
 			if l.CanRecycle || !strings.Contains(l.Why, c.why) {
 				t.Errorf("%+v", l)
@@ -178,9 +178,7 @@ func TestStatefulRefused(t *testing.T) {
 			if err != nil || len(asked) != 3 {
 				t.Fatalf("%v asked, %v", asked, err)
 			}
-			tr.until("trims", func() bool {
-				return slices.ContainsFunc(tr.said, func(s Said) bool { return s.What == event.LoaderTrimmed && s.Request == id })
-			})
+			tr.until("trims", func() bool { return len(tr.heard(event.LoaderTrimmed, id)) > 0 })
 			tr.sameAs(want)
 		})
 	}
@@ -207,29 +205,27 @@ func TestStatefulHookFails(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.kind+"/"+f.in, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"--dataset", "stream", "--workers", "2", "--count", "400", "--persistent"}
-			want := statefulBare(t, torch113, args...)
-			tr := train(t, trainOptions{script: "testdata/stateful.py", args: append(args, "--until", "@stop"), hook: f.put(t)})
+			const args = "--dataset stream --workers 2 --count 400 --persistent"
+			want := statefulBare(t, torch113, args)
+			tr := train(t, trainOptions{script: "stateful.py", args: args, hook: f.put(t)})
 			tr.until("an epoch", func() bool { return tr.seen() > 0 })
 			for n := range 4 {
-				seen := tr.seen()
 				if pids := tr.workers(); len(pids) == 2 {
 					tr.ctl.Recycle(pids[n%2], event.Swap)
 				}
-				tr.until("an epoch", func() bool { return tr.seen() > seen })
+				tr.moreEpochs(1)
 			}
 			// Some are met where a reason is given for the loader alone.
 			why := fmt.Sprintf("%+v", tr.ctl.Trainers())
 			tr.like(want)
 			tr.quiet()
-			_, err := os.Stat(strings.TrimSuffix(tr.stop, "stop") + "started.reached")
 			off := strings.Contains(why, "injected into "+f.in) || slices.ContainsFunc(tr.said, func(s Said) bool {
 				return (s.What == event.LoaderOff || s.What == event.LoaderRefused) && strings.Contains(s.Reason, "injected into "+f.in)
 			})
-			if err == nil && !off {
+			if tr.reached() && !off {
 				t.Errorf("that the hook is off was not said: %+v", tr.said)
 			}
-			if err != nil && wardentest.Few(1, 0) == 0 {
+			if !tr.reached() && wardentest.Few(1, 0) == 0 {
 				t.Errorf("%s was not reached: %+v", f.in, tr.said)
 			}
 		})

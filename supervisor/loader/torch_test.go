@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestVerbs: a trainer with an open InfiniBand device is not forked again, and one whose
@@ -26,15 +25,13 @@ func TestVerbs(t *testing.T) {
 				t.Run(context+"/"+string(mode), func(t *testing.T) {
 					t.Parallel()
 					device := filepath.Join(t.TempDir(), "uverbs0")
-					tr := train(t, trainOptions{on: s, args: []string{"--context", context, "--verbs", device,
-						"--workers", "2", "--part", "800", "--until", "@stop"}})
-					tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+					tr := train(t, trainOptions{on: s, args: "--workers 2 --part 800 --context " + context + " --verbs " + device})
+					before := tr.have(2)
 					if context != "fork" {
 						tr.recycle(1, mode)
 						tr.right()
 						return
 					}
-					before := tr.workers()
 					said := tr.ask(before[0], mode)
 					if said.What != event.LoaderRefused || !strings.HasPrefix(said.Reason, string(event.ReasonForkRefused)) ||
 						!strings.Contains(said.Reason, device) {
@@ -69,12 +66,9 @@ func TestUnknownTorch(t *testing.T) {
 		{"dataloader", "_index_queues to _queues", "torch's iterator has no _index_queues by worker", true},
 		{"dataloader", "target=_utils.worker._worker_loop to target=_utils.worker.__dict__['_worker_loop']", "torch starts _worker_loop in no places", true},
 	}, func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
-		site, err := filepath.Abs("testdata/changed")
-		must(t, err)
-		args := []string{"--part", "400", "--epochs", "2"}
-		want := bareOn(t, s, args...)
-		tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--until", "@stop"),
-			env: []string{"PYTHONPATH=" + site, "RENAME=" + c.rename, "RENAME_IN=" + c.in}})
+		want := bareOn(t, s, brief)
+		tr := train(t, trainOptions{on: s, args: brief + " --workers 2",
+			env: []string{"PYTHONPATH=" + script(t, "changed"), "RENAME=" + c.rename, "RENAME_IN=" + c.in}})
 		tr.until("a loader", func() bool { ts := tr.ctl.Trainers(); return len(ts) == 1 && len(ts[0].Loaders) > 0 })
 		trainer := tr.ctl.Trainers()[0]
 		l := trainer.Loaders[0]
@@ -101,8 +95,8 @@ func TestUnknownTorch(t *testing.T) {
 		tr.like(want)
 		tr.quiet()
 		tr.notOff()
-		if n := tr.count(event.LoaderHello, 0); n != 1 {
-			t.Errorf("%d hellos", n)
+		if all := tr.heard(event.LoaderHello, 0); len(all) != 1 {
+			t.Errorf("hellos %+v", all)
 		}
 	})
 }
@@ -112,11 +106,9 @@ func TestUnknownTorch(t *testing.T) {
 func TestTraceback(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
-		script, err := filepath.Abs("testdata/raises.py")
-		must(t, err)
-		want := s.Run(t, nil, script)
+		want := s.Run(t, nil, script(t, "raises.py"))
 		env, _ := hooked(t)
-		if got := s.Run(t, env, script); got != want || strings.Count(want, "ZeroDivisionError") < 2 {
+		if got := s.Run(t, env, script(t, "raises.py")); got != want || strings.Count(want, "ZeroDivisionError") < 2 {
 			t.Errorf("got\n%s\nbare\n%s", got, want)
 		}
 	})
@@ -127,10 +119,8 @@ func TestTraceback(t *testing.T) {
 func TestModulesCleared(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
-		script, err := filepath.Abs("testdata/cleared.py")
-		must(t, err)
 		env, _ := hooked(t)
-		if out := s.Run(t, env, script); out != "[]\n" {
+		if out := s.Run(t, env, script(t, "cleared.py")); out != "[]\n" {
 			t.Error(out)
 		}
 	})
@@ -143,9 +133,8 @@ func TestFreeThreaded(t *testing.T) {
 	torchtest.EachCase(t, []string{"fork", "spawn"}, nil, func(t *testing.T, s *stand, context string) {
 		site := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte("import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags += 't'\n"), 0o600))
-		args := []string{"--part", "400", "--epochs", "2"}
-		want := bareOn(t, s, args...)
-		tr := train(t, trainOptions{on: s, args: append(args, "--workers", "2", "--context", context, "--until", "@stop"), env: []string{"PYTHONPATH=" + site}})
+		want := bareOn(t, s, brief)
+		tr := train(t, trainOptions{on: s, args: brief + " --workers 2 --context " + context, env: []string{"PYTHONPATH=" + site}})
 		tr.until("that the hook is off", func() bool { ts := tr.ctl.Trainers(); return len(ts) == 1 && ts[0].Off })
 		must(t, tr.ctl.SetBudget(1))
 		tr.moreEpochs(2)

@@ -63,20 +63,26 @@ func hooked(t testing.TB, extra ...string) (env []string, hookDir string) {
 	return p.Env, p.Hook
 }
 
-// inHook runs testdata/SCRIPT, which has the modules of the hook without torch, see
-// testdata/hookonly.py.
-func inHook(t testing.TB, script string, args ...string) string {
+// script is the path of a program in testdata.
+func script(t testing.TB, name string) string {
 	t.Helper()
-	return inHookOf(t, nil, script, args...)
+	path, err := filepath.Abs("testdata/" + name)
+	must(t, err)
+	return path
+}
+
+// inHook runs testdata/NAME, which has the modules of the hook without torch, see
+// testdata/hookonly.py.
+func inHook(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	return inHookOf(t, nil, name, args...)
 }
 
 // inHookOf does that with the Python of a stand.
-func inHookOf(t testing.TB, s *stand, script string, args ...string) string {
+func inHookOf(t testing.TB, s *stand, name string, args ...string) string {
 	t.Helper()
 	_, dir := hooked(t)
-	path, err := filepath.Abs("testdata/" + script)
-	must(t, err)
-	args = append([]string{"-B", path, dir}, args...)
+	args = append([]string{"-B", script(t, name), dir}, args...)
 	if s == nil {
 		return torchtest.Run(t, nil, args...)
 	}
@@ -213,9 +219,10 @@ type training struct {
 
 type trainOptions struct {
 	on     *stand // torch113 where it is nil
-	script string // in place of testdata/trainer.py
-	args   []string
+	script string // of testdata, in place of trainer.py
+	args   string
 	env    []string
+	ends   bool                    // by itself, not when it is told
 	bare   bool                    // without the hook
 	spoil  func(dir string)        // done to the run directory before the start
 	hook   func(dir string) string // gives another directory in place of the hook
@@ -245,11 +252,10 @@ func train(t testing.TB, o trainOptions) *training {
 			o.spoil(p.Dir)
 		}
 	}
-	script, err := filepath.Abs(cmp.Or(o.script, "testdata/trainer.py"))
-	must(t, err)
-	args := []string{script, "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}
-	for _, a := range o.args {
-		args = append(args, strings.ReplaceAll(a, "@stop", tr.stop))
+	args := []string{script(t, cmp.Or(o.script, "trainer.py")), "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}
+	args = append(args, strings.Fields(o.args)...)
+	if !o.ends {
+		args = append(args, "--until", tr.stop)
 	}
 	tr.cmd = on.Command(t, python, args...)
 	tr.cmd.Env = env
@@ -356,6 +362,13 @@ func (tr *training) workers() []int {
 	return pids
 }
 
+// have waits until there are so many workers.
+func (tr *training) have(n int) []int {
+	tr.t.Helper()
+	tr.until("workers", func() bool { return len(tr.workers()) == n })
+	return tr.workers()
+}
+
 // last returns the final answer to a request, if it has come.
 func (tr *training) last(id uint64) (Said, bool) {
 	for _, s := range tr.said {
@@ -381,6 +394,23 @@ func (tr *training) answer(id uint64) (said Said) {
 	return said
 }
 
+// some waits until there are workers.
+func (tr *training) some() []int {
+	tr.t.Helper()
+	tr.until("workers", func() bool { return len(tr.workers()) > 0 })
+	return tr.workers()
+}
+
+// heard are the reports of a kind about a request, about any where id is 0.
+func (tr *training) heard(what event.Loader, id uint64) (all []Said) {
+	for _, s := range tr.said {
+		if s.What == what && (id == 0 || s.Request == id) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // passing are reasons for which a worker cannot be replaced at this moment.
 var passing = []string{"loader ended", "no such worker", "process has ended", "worker is at the end of its data"}
 
@@ -388,8 +418,7 @@ var passing = []string{"loader ended", "no such worker", "process has ended", "w
 func (tr *training) recycle(count int, mode event.Mode) (recycled []Said) {
 	tr.t.Helper()
 	for n := 0; len(recycled) < count; n++ {
-		tr.until("workers", func() bool { return len(tr.workers()) > 0 })
-		pids := tr.workers()
+		pids := tr.some()
 		switch s := tr.ask(pids[n%len(pids)], mode); {
 		case s.What == event.LoaderRecycled:
 			recycled = append(recycled, s)
@@ -441,21 +470,9 @@ func (tr *training) quiet() {
 
 func (tr *training) notOff() {
 	tr.t.Helper()
-	for _, s := range tr.said {
-		if s.What == event.LoaderOff {
-			tr.t.Errorf("hook is off: %s", s.Reason)
-		}
+	if off := tr.heard(event.LoaderOff, 0); len(off) > 0 {
+		tr.t.Errorf("hook is off: %+v", off)
 	}
-}
-
-// count counts reports of a kind, about a request where id is one.
-func (tr *training) count(what event.Loader, id uint64) (n int) {
-	for _, s := range tr.said {
-		if s.What == what && (id == 0 || s.Request == id) {
-			n++
-		}
-	}
-	return n
 }
 
 // bareRuns are results of trainings without us, each run once for all tests that ask for
@@ -475,14 +492,14 @@ func bareOnce(t *testing.T, o trainOptions) result {
 	run.Lock()
 	defer run.Unlock()
 	if !run.done {
-		o.bare = true
+		o.bare, o.ends = true, true
 		run.result = train(t, o).finish()
 		run.done = true
 	}
 	return run.result
 }
 
-func bareOn(t *testing.T, s *stand, args ...string) result {
+func bareOn(t *testing.T, s *stand, args string) result {
 	t.Helper()
 	return bareOnce(t, trainOptions{on: s, args: args})
 }

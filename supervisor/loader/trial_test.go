@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // mutant is a torch that was changed in its text.
@@ -138,8 +137,8 @@ func TestTrial(t *testing.T) {
 				if !v.OK() {
 					return
 				}
-				tr := train(t, trainOptions{on: s, args: strings.Fields("--workers 2 --part 800 --until @stop"), env: []string{"PYTHONPATH=" + site}})
-				tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+				tr := train(t, trainOptions{on: s, args: "--workers 2 --part 800", env: []string{"PYTHONPATH=" + site}})
+				tr.have(2)
 				must(t, tr.ctl.Tried(u.Key, v))
 				for _, mode := range []event.Mode{event.Swap, event.Drain} {
 					tr.recycle(wardentest.Few(10, 1), mode)
@@ -164,10 +163,8 @@ func startOn(t testing.TB, s *stand) func(*exec.Cmd) error {
 // mutate makes a torch that differs, and returns what goes on PYTHONPATH.
 func mutate(t *testing.T, s *stand, m mutant) string {
 	t.Helper()
-	script, err := filepath.Abs("testdata/mutant.py")
-	must(t, err)
 	folder := filepath.Join(t.TempDir(), "site")
-	args := []string{script, folder}
+	args := []string{script(t, "mutant.py"), folder}
 	for _, e := range m.edit {
 		data, err := json.Marshal(e)
 		must(t, err)
@@ -181,9 +178,7 @@ func mutate(t *testing.T, s *stand, m mutant) string {
 // its text were not known.
 func untried(t testing.TB, s *stand, env []string, site string) Untried {
 	t.Helper()
-	script, err := filepath.Abs("testdata/untried.py")
-	must(t, err)
-	cmd := s.Command(t, python, script)
+	cmd := s.Command(t, python, script(t, "untried.py"))
 	cmd.Env = setEnv(env, "PYTHONPATH", getEnv(env, "PYTHONPATH")+":"+site)
 	var stderr output
 	cmd.Stderr = &stderr
@@ -407,17 +402,13 @@ func TestKeptVerdict(t *testing.T) {
 func TestUntriedTorch(t *testing.T) {
 	torchtest.EachCase(t, []bool{true, false}, nil, func(t *testing.T, s *stand, good bool) {
 		site := mutate(t, s, mutants[5])
-		tr := train(t, trainOptions{on: s, args: strings.Fields("--workers 2 --part 800 --until @stop"), env: []string{"PYTHONPATH=" + site}})
-		tr.until("workers", func() bool { return len(tr.workers()) == 2 })
+		tr := train(t, trainOptions{on: s, args: "--workers 2 --part 800", env: []string{"PYTHONPATH=" + site}})
+		tr.have(2)
 		trainer := tr.ctl.Trainers()[0]
 		if trainer.Trial != event.TrialWaiting || trainer.CanRecycle || len(tr.ctl.Untried()) != 1 {
 			t.Fatalf("%+v", trainer)
 		}
-		ask := func() Said {
-			t.Helper()
-			said := tr.ask(tr.workers()[0], event.Swap)
-			return said
-		}
+		ask := func() Said { return tr.ask(tr.workers()[0], event.Swap) }
 		if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, "has not been tried here") {
 			t.Errorf("%+v", said)
 		}

@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // trimArgs are trainings that touch all of the file in every epoch.
@@ -29,44 +28,32 @@ var trimArgs = []string{
 func TestTrimRequest(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, trimArgs, nil, func(t *testing.T, on *stand, args string) {
-		a := []string{"--epochs", "1", "--step", "0.001"}
+		a := "--epochs 1 --step 0.001"
 		if strings.Contains(args, "stream") {
-			a = append(a, "--dataset", "stream")
+			a += " --dataset stream"
 		}
-		want := bareOn(t, on, a...)
-		tr := train(t, trainOptions{on: on, args: append(a, append(strings.Fields(args), "--until", "@stop")...)})
+		want := bareOn(t, on, a)
+		tr := train(t, trainOptions{on: on, args: a + " " + args})
 		var freed rss.Bytes
 		for n := 0; n < 4; {
 			tr.until("a process to ask", func() bool {
-				for _, tn := range tr.ctl.Trainers() {
-					if len(tn.Loaders) > 0 {
-						return true
-					}
-				}
-				return false
+				return slices.ContainsFunc(tr.ctl.Trainers(), func(one Trainer) bool { return len(one.Loaders) > 0 })
 			})
 			id, asked, err := tr.ctl.Trim()
 			if errors.Is(err, ErrNoProcess) {
 				continue
 			}
 			must(t, err)
-			answers := 0
 			// A worker whose epoch is over does not answer.
 			tr.until("answers", func() bool {
-				answers = 0
-				ended := false
-				for _, s := range tr.said {
-					ended = ended || s.What == event.LoaderEnded
-					if s.Request == id && s.What == event.LoaderTrimmed {
-						answers++
-						freed += s.Freed
-						if s.Freed != s.Before.Sub(s.After) || s.Before == 0 || s.Count != 1 {
-							t.Errorf("%+v", s)
-						}
-					}
-				}
-				return answers == len(asked) || ended
+				return len(tr.heard(event.LoaderTrimmed, id)) == len(asked) || len(tr.heard(event.LoaderEnded, 0)) > 0
 			})
+			for _, s := range tr.heard(event.LoaderTrimmed, id) {
+				freed += s.Freed
+				if s.Freed != s.Before.Sub(s.After) || s.Before == 0 || s.Count != 1 {
+					t.Errorf("%+v", s)
+				}
+			}
 			n++
 		}
 		r := tr.finish()
@@ -87,9 +74,9 @@ func TestBudget(t *testing.T) {
 	for _, args := range []string{"--workers 2", "--workers 0", "--loader plain --dataset stream --workers 2"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			a := append(strings.Fields(args), "--epochs", "3", "--step", "0", "--batch", "256")
-			want := bareOn(t, torch113, a...)
-			tr := train(t, trainOptions{args: a})
+			args += " --epochs 3 --step 0 --batch 256"
+			want := bareOn(t, torch113, args)
+			tr := train(t, trainOptions{args: args, ends: true})
 			tr.until("hello", func() bool { return len(tr.said) > 0 })
 			budget := 96 * rss.MiB
 			must(t, tr.ctl.SetBudget(budget))
@@ -97,33 +84,32 @@ func TestBudget(t *testing.T) {
 			if r.Checksum != want.Checksum || r.Draws != want.Draws || r.Main != want.Main || r.Wrong != 0 {
 				t.Errorf("got %+v, bare %+v", r, want)
 			}
-			// What cannot be trimmed may lie above the budget; then a little more
-			// may come on top. In the first epoch a batch may have been under way
-			// when the budget came. Within one record a page fault or two map a
-			// folio each.
-			limit := budget
-			for _, s := range tr.said {
-				limit = max(limit, s.After+16*rss.MiB)
-			}
+			limit, trims := tr.trimmedTo(budget)
 			if most := rss.Bytes(r.Late); most > limit+8*rss.MiB {
 				t.Errorf("%v were mapped, bare %v", most, rss.Bytes(want.Mapped))
 			}
 			if rss.Bytes(want.Mapped) < limit+8*rss.MiB {
 				t.Errorf("bare only %v were mapped: nothing to hold", rss.Bytes(want.Mapped))
 			}
-			trims, lines := 0, 0
-			for _, s := range tr.said {
-				if s.What == event.LoaderTrimmed {
-					trims += s.Count
-					lines++
-				}
-			}
 			if trims == 0 {
 				t.Errorf("no trim was reported: %+v", tr.said)
 			}
-			t.Logf("mapped %v, bare %v; %d trims in %d lines", rss.Bytes(r.Late), rss.Bytes(want.Mapped), trims, lines)
+			t.Logf("mapped %v, bare %v; %d trims", rss.Bytes(r.Late), rss.Bytes(want.Mapped), trims)
 		})
 	}
+}
+
+// trimmedTo is what may be mapped with a budget, and how many trims were reported. What cannot
+// be trimmed may lie above the budget; then a little more may come on top. In the first epoch a
+// batch may have been under way when the budget came. Within one record a page fault or two map
+// a folio each.
+func (tr *training) trimmedTo(budget rss.Bytes) (limit rss.Bytes, trims int) {
+	limit = budget
+	for _, s := range tr.said {
+		limit = max(limit, s.After+16*rss.MiB)
+		trims += s.Count
+	}
+	return limit, trims
 }
 
 // TestBudgetShapes holds loaders of every shape to a budget: those without
@@ -149,7 +135,7 @@ func TestBudgetShapes(t *testing.T) {
 		{"--stream --workers 2", false, true},
 		{"--private --stream --workers 2", true, true},
 	}[:wardentest.Few(9, 4)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
-		tr := train(t, trainOptions{on: on, script: "testdata/mapped.py", args: append(strings.Fields(c.args), "--until", "@stop")})
+		tr := train(t, trainOptions{on: on, script: "mapped.py", args: c.args})
 		tr.until("hello", func() bool { return len(tr.said) > 0 })
 		must(t, tr.ctl.SetPrivate(c.private))
 		must(t, tr.ctl.SetBudget(budget))
@@ -158,12 +144,7 @@ func TestBudgetShapes(t *testing.T) {
 		if r.Wrong != 0 {
 			t.Errorf("%+v", r)
 		}
-		// What cannot be trimmed may lie above the budget; see TestBudget.
-		limit, trims := rss.Bytes(budget), 0
-		for _, s := range tr.said {
-			limit = max(limit, s.After+16*rss.MiB)
-			trims += s.Count
-		}
+		limit, trims := tr.trimmedTo(budget)
 		if most := rss.Bytes(r.Late); c.held != (most <= limit+8*rss.MiB) {
 			t.Errorf("%v were mapped in the last epoch, budget %v, with what cannot be trimmed %v", most, budget, limit)
 		}

@@ -2,14 +2,12 @@ package loader
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestOutcomeOfAReapedWorker: a fork server reaps a worker first and reports its status
@@ -27,13 +25,13 @@ True None {'exit': -1, 'why': 'exit status unknown'}
 
 // copied runs testdata/copies.py until all its workers have told what is their own, or,
 // where they are forked, have all been there, and returns their loader.
-func copied(t *testing.T, s *stand, args string) (l Loader, trainer Trainer) {
+func copied(t *testing.T, s *stand, args string) (l Loader) {
 	t.Helper()
-	tr := train(t, trainOptions{on: s, script: "testdata/copies.py", args: append(strings.Fields(args), "--until", "@stop")})
+	tr := train(t, trainOptions{on: s, script: "copies.py", args: args})
 	tr.until("the workers to tell", func() bool {
 		for _, one := range tr.ctl.Trainers() {
 			for _, d := range one.Loaders {
-				if l, trainer = d, one; d.Unforked == nil || len(d.Unforked.Own) == d.NumWorkers {
+				if l = d; d.Unforked == nil || len(d.Unforked.Own) == d.NumWorkers {
 					return true
 				}
 			}
@@ -41,12 +39,8 @@ func copied(t *testing.T, s *stand, args string) (l Loader, trainer Trainer) {
 		return false
 	})
 	tr.finish()
-	for _, one := range tr.said {
-		if one.What == "off" {
-			t.Errorf("the hook is off: %s", one.Reason)
-		}
-	}
-	return l, trainer
+	tr.notOff()
+	return l
 }
 
 // TestUnforked has workers of each start method tell what they cost.
@@ -75,7 +69,7 @@ func TestUnforked(t *testing.T) {
 					continue // with RSSWARDEN_ENDURANCE
 				}
 				t.Run(s.Name, func(t *testing.T) {
-					l, _ := copied(t, s, c.args)
+					l := copied(t, s, c.args)
 					u := l.Unforked
 					if l.Start != c.start || (u != nil) != (c.by != "") {
 						t.Fatalf("%+v", l)
@@ -108,17 +102,13 @@ func TestGrown(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		// 128 batches an epoch, 64 of them each worker's; the epochs' workers are others.
-		said := train(t, trainOptions{on: s, args: []string{"--loader", "plain", "--workers", "2", "--part", "2048", "--batch", "16", "--epochs", "2", "--step", "0"}})
-		if r := said.finish(); r.Wrong != 0 {
-			t.Errorf("%+v", r)
-		}
+		tr := train(t, trainOptions{on: s, args: "--loader plain --workers 2 --part 2048 --batch 16 --epochs 2 --step 0", ends: true})
+		tr.right()
 		batches := map[int][]int{}
-		for _, s := range said.said {
-			if s.What == Grown {
-				batches[s.Worker] = append(batches[s.Worker], s.Batches)
-				if s.PID != s.Worker {
-					t.Errorf("%+v: a worker tells of itself", s)
-				}
+		for _, s := range tr.heard(Grown, 0) {
+			batches[s.Worker] = append(batches[s.Worker], s.Batches)
+			if s.PID != s.Worker {
+				t.Errorf("%+v: a worker tells of itself", s)
 			}
 		}
 		if len(batches) != 4 {
@@ -130,9 +120,8 @@ func TestGrown(t *testing.T) {
 				t.Errorf("worker %d told after %v batches", pid, got)
 			}
 		}
-		alone := train(t, trainOptions{on: s, args: []string{"--workers", "0", "--part", "512", "--epochs", "1", "--step", "0"}})
-		alone.finish()
-		if slices.ContainsFunc(alone.said, func(s Said) bool { return s.What == Grown }) {
+		alone := train(t, trainOptions{on: s, args: "--workers 0 --part 512 --epochs 1 --step 0", ends: true})
+		if alone.finish(); len(alone.heard(Grown, 0)) > 0 {
 			t.Error("a trainer that loads for itself told")
 		}
 	})
