@@ -116,7 +116,7 @@ var layers = map[string][]string{
 	"examples":               {},
 	"examples/demo":          {},
 	"examples/demo/pictures": {},
-	"examples/standin":       {"rss", "golang.org/x/sys"},
+	"examples/standin":       {"rss", "rss/proctree", "golang.org/x/sys"},
 	"examples/lmdbload":      {"github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 }
 

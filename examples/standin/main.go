@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"golang.org/x/sys/unix"
 )
 
@@ -85,14 +86,14 @@ func run(args []string, stdin, stdout, stderr *os.File) int {
 			return status(cmd.ProcessState)
 		case <-poll.C:
 		}
-		sum, err := summedRSS("/proc", cmd.Process.Pid)
+		sum, err := summedRSS(cmd.Process.Pid)
 		if err != nil {
 			fmt.Fprintf(stderr, "standin: %v\n", err)
 			continue
 		}
-		if sum > uint64(limit) {
-			fmt.Fprintf(stderr, "standin: error: command exceeded memory limit (%d > %d), being killed\n", sum, uint64(limit))
-			if err := killTree("/proc", cmd.Process.Pid); err != nil {
+		if sum > limit {
+			fmt.Fprintf(stderr, "standin: error: command exceeded memory limit (%d > %d), being killed\n", uint64(sum), uint64(limit))
+			if err := killTree(cmd.Process.Pid); err != nil {
 				fmt.Fprintf(stderr, "standin: %v\n", err)
 			}
 			<-ended
@@ -106,4 +107,46 @@ func status(state *os.ProcessState) int {
 		return 128 + int(w.Signal())
 	}
 	return state.ExitCode()
+}
+
+// tree returns root and all processes below it. Each look is a new reader's: a process whose
+// parent has ended belongs to init and is not found, as slurmstepd does not find it either.
+func tree(root int) ([]rss.Proc, error) {
+	r := proctree.New("/proc")
+	defer r.Close()
+	procs, _, err := r.Tree(rss.ProcID{PID: root})
+	return procs, err
+}
+
+// summedRSS adds up the RSS of root and all below it. What processes share is counted once
+// for each.
+func summedRSS(root int) (sum rss.Bytes, err error) {
+	procs, err := tree(root)
+	for _, p := range procs {
+		sum += p.RSS
+	}
+	return sum, err
+}
+
+// killTree sends SIGKILL to root and all below it. They are stopped first, until
+// no new one appears: once a parent is dead its children are not found any more.
+func killTree(root int) error {
+	stopped := map[int]bool{}
+	for before := -1; before < len(stopped); {
+		before = len(stopped)
+		procs, err := tree(root)
+		if err != nil {
+			return err
+		}
+		for _, p := range procs {
+			if !stopped[p.ID.PID] {
+				stopped[p.ID.PID] = true
+				unix.Kill(p.ID.PID, unix.SIGSTOP)
+			}
+		}
+	}
+	for pid := range stopped {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	return nil
 }

@@ -174,34 +174,3 @@ func TestCannotStart(t *testing.T) {
 		}
 	}
 }
-
-func TestParseStat(t *testing.T) {
-	rest := " S 41 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 100 1000000 256 18446744073709551615"
-	for _, tt := range []struct {
-		stat string
-		want proc
-		ok   bool
-	}{
-		{"42 (cat)" + rest, proc{42, 41, 256 * uint64(os.Getpagesize())}, true},
-		{"42 (a) b (c)" + rest, proc{42, 41, 256 * uint64(os.Getpagesize())}, true},
-		{"", proc{}, false},
-		{"42 (cat", proc{}, false},
-		{"42 (cat) S 41", proc{}, false},
-		{"x (cat)" + rest, proc{}, false},
-	} {
-		got, err := parseStat([]byte(tt.stat))
-		if got != tt.want || (err == nil) != tt.ok {
-			t.Errorf("%q: %+v, %v", tt.stat, got, err)
-		}
-	}
-}
-
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte("42 (cat) S 41 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 100 1000000 256 18446744073709551615"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := parseStat(b)
-		if err == nil && (p.pid < 1 || p.parent < 0) {
-			t.Errorf("%q: %+v", b, p)
-		}
-	})
-}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -26,9 +27,10 @@ type Link struct {
 	messages chan Message
 	closing  sync.Once
 	starts   sync.Mutex
-	threads  threads
-	unstick  unsticker
 	score    string // oom_score_adj of the holder, and so of the command
+
+	masked map[int]bool // its threads that have been told to block their signals
+	parted bool         // the last look found the holder stopped, and the command not
 }
 
 var errNoLink = errors.New("cannot take the link from descriptor 0: not started by a holder")
@@ -68,11 +70,10 @@ func OpenLink() (*Link, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	l.unstick = unsticker{proc: "/proc", holder: l.begin.Holder, command: l.begin.PID, start: l.begin.Start}
 	l.score = oomScore(l.begin.Holder)
 	makeThreads(watcherThreads)
 	go l.serve()
-	l.threads.mask()
+	l.maskThreads()
 	return l, nil
 }
 
@@ -159,13 +160,62 @@ func (l *Link) send(m *message) error {
 	return nil
 }
 
-// Unstick continues a holder that is stopped although the command is not, which
-// two calls in a row must have seen: a parent that waits for the command would
-// wait for ever. It also has threads that the runtime made since block their
-// signals. Call it once a second, from one goroutine.
+// Unstick continues a holder that is stopped although the command is not: a parent that waits
+// for the command would wait for ever. Two calls in a row must have seen that: between the two
+// reads and the signal both may be continued and stopped again by ^Z, which our SIGCONT would
+// undo. It also has threads that the runtime made since block their signals. Call it once a
+// second, from one goroutine.
 func (l *Link) Unstick() error {
-	l.threads.mask()
-	return l.unstick.check()
+	l.maskThreads()
+	parted, err := partedFrom(l.begin)
+	again := parted && l.parted
+	l.parted = parted && !again
+	if err != nil || !again {
+		return err
+	}
+	if err := unix.Kill(l.begin.Holder, unix.SIGCONT); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("cannot continue the holder: %w", err)
+	}
+	return nil
+}
+
+// partedFrom says that the holder is stopped and the command is not.
+func partedFrom(b Begin) (bool, error) {
+	h, err := readStat(b.Holder)
+	if err != nil && !gone(err) {
+		return false, err
+	}
+	if err != nil || h.state != 'T' {
+		return false, nil
+	}
+	c, err := readStat(b.PID)
+	if err != nil && !gone(err) {
+		return false, err
+	}
+	return err != nil || c.state != 'T' || b.Start != 0 && c.start != b.Start, nil
+}
+
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
+
+// maskThreads has threads of this watcher block its signals. The runtime makes one now and
+// then, with many signals open; until then the handler puts back what it gets.
+func (l *Link) maskThreads() {
+	names, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	masked := make(map[int]bool, len(names))
+	for _, n := range names {
+		tid, err := strconv.Atoi(n.Name())
+		if err != nil {
+			continue
+		}
+		if !l.masked[tid] {
+			maskThread(tid)
+		}
+		masked[tid] = true
+	}
+	l.masked = masked
 }
 
 // Close says that the watcher has flushed. The holder waits for nothing else.
@@ -310,49 +360,3 @@ func (l *Link) drain(set signalSet, seq int32) {
 	}
 	l.send(&message{kind: kindDrained, set: set, a: seq})
 }
-
-// unsticker watches over the two states that must not part: a holder stopped,
-// its command not.
-type unsticker struct {
-	proc            string
-	holder, command int
-	start           uint64
-	suspected       bool // the last look saw them parted
-}
-
-// check acts when two looks in a row find one stopped and the other not. Between the two
-// reads and the signal both may be continued and stopped again by ^Z, which our SIGCONT
-// would undo.
-func (u *unsticker) check() error {
-	parted, err := u.parted()
-	if err != nil || !parted || !u.suspected {
-		u.suspected = parted
-		return err
-	}
-	u.suspected = false
-	if err := unix.Kill(u.holder, unix.SIGCONT); err != nil && err != unix.ESRCH {
-		return fmt.Errorf("cannot continue the holder: %w", err)
-	}
-	return nil
-}
-
-// parted: the holder is stopped and the command is not.
-func (u *unsticker) parted() (bool, error) {
-	h, err := readStat(u.proc, u.holder)
-	if err != nil {
-		if gone(err) {
-			return false, nil
-		}
-		return false, err
-	}
-	if h.state != 'T' {
-		return false, nil
-	}
-	c, err := readStat(u.proc, u.command)
-	if err != nil && !gone(err) {
-		return false, err
-	}
-	return err != nil || c.state != 'T' || u.start != 0 && c.start != u.start, nil
-}
-
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

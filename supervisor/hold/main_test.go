@@ -207,14 +207,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func begin(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	must(t, cmd.Start())
-}
-
 func runStatus(t *testing.T, cmd *exec.Cmd) syscall.WaitStatus {
 	t.Helper()
-	begin(t, cmd)
+	must(t, cmd.Start())
 	return waitStatus(t, cmd)
 }
 

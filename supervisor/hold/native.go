@@ -198,7 +198,7 @@ const (
 
 // stopSelf stops this process by sig if the command is stopped, and returns
 // once it is continued.
-func stopSelf(sig, command int) bool { return C.hold_stop(C.int(sig), C.pid_t(command)) != 0 }
+func stopSelf(sig, command int) { C.hold_stop(C.int(sig), C.pid_t(command)) }
 
 func dieBy(sig int) { C.hold_die(C.int(sig)) }
 

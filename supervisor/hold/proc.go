@@ -18,9 +18,9 @@ type stat struct {
 	start uint64 // field 22, clock ticks since boot
 }
 
-func readStat(proc string, pid int) (stat, error) {
+func readStat(pid int) (stat, error) {
 	var buf [1024]byte
-	b, err := readSmall(filepath.Join(proc, strconv.Itoa(pid), "stat"), buf[:])
+	b, err := readSmall(filepath.Join("/proc", strconv.Itoa(pid), "stat"), buf[:])
 	if err != nil {
 		return stat{}, err
 	}

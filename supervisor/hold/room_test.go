@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -62,7 +60,7 @@ func TestNoRoomForGo(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `ulimit -v 900000; exec "$@"`, "sh", self, "limits")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	begin(t, cmd)
+	must(t, cmd.Start())
 	want := "error: too little address space is left (ulimit -v): 1400 MiB are needed\nhint: ulimit -v unlimited, where that is allowed\n"
 	if s := waitStatus(t, cmd); s.ExitStatus() != 1 || stderr.String() != want {
 		t.Errorf("%v, stderr: %s", s, &stderr)
@@ -130,40 +128,29 @@ func pidsGroup(t *testing.T) string {
 func TestPidsMax(t *testing.T) {
 	dir := pidsGroup(t)
 	for range 3 {
-		tmp := t.TempDir()
-		file, log := filepath.Join(tmp, "count"), filepath.Join(tmp, "log")
-		argv := held(config{Watch: "good", Log: log}, probe, "count", file)
-		cmd := exec.Command("sh", append([]string{"-c", `echo $$ >"$0"; exec "$@"`, filepath.Join(dir, "cgroup.procs")}, argv...)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		begin(t, cmd)
-		var command, holder, watcher int
-		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d parent %d", &command, &holder)
-		fmt.Sscanf(awaitLine(t, log, "begin"), "begin %d", &watcher)
+		k := startCounted(t, config{Watch: "good"}, func(cmd *exec.Cmd) {
+			cmd.Args = append([]string{"sh", "-c", `echo $$ >"$0"; exec "$@"`, filepath.Join(dir, "cgroup.procs")}, cmd.Args...)
+			cmd.Path = "/bin/sh"
+		})
 		set := func(max string) {
 			must(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(max), 0o644))
 		}
 		set("1")
 		for i := range 200 {
-			kill(t, holder, 40)
+			kill(t, k.holder, 40)
 			if i%20 == 0 {
-				kill(t, -holder, 41)
+				kill(t, -k.holder, 41)
 			}
 		}
-		kill(t, watcher, 9)
-		kill(t, holder, 42)
-		until(t, "signals", func() bool {
-			return strings.Count(wardentest.Read(file), "signal 40 ") == 200 && strings.Contains(wardentest.Read(file), "signal 42 ")
-		})
-		until(t, "no second watcher", func() bool { return len(wardentest.Children(holder)) == 1 })
-		kill(t, holder, 43)
-		until(t, "a signal after that", func() bool { return strings.Contains(wardentest.Read(file), "signal 43 ") })
+		kill(t, k.watcher, 9)
+		kill(t, k.holder, 42)
+		k.comes(t, 42, 1)
+		until(t, "signals", func() bool { return k.count(40) == 200 })
+		until(t, "no second watcher", func() bool { return len(wardentest.Children(k.holder)) == 1 })
+		kill(t, k.holder, 43)
+		k.comes(t, 43, 1)
 		set("max")
-		unix.Kill(command, unix.SIGKILL)
-		if s := waitStatus(t, cmd); !s.Signaled() || s.Signal() != unix.SIGKILL {
-			t.Errorf("got %v; stderr: %s", s, stderr.String())
-		}
+		k.end(t)
 	}
 }
 

@@ -19,28 +19,42 @@ import (
 
 // counted is a holder whose command counts signals.
 type counted struct {
-	cmd             *exec.Cmd
-	file, log       string
-	holder, command int
-	watcher         int
+	cmd                      *exec.Cmd
+	file, log                string
+	watched                  bool // there is a watcher
+	holder, command, watcher int
 }
 
-func startCounted(t *testing.T, c config, group bool) *counted {
+// newCounted is one that is not started, and its command line.
+func newCounted(t *testing.T, c config) (k *counted, argv []string) {
 	t.Helper()
 	dir := t.TempDir()
-	k := &counted{file: filepath.Join(dir, "count"), log: filepath.Join(dir, "log")}
-	c.Log = k.log
-	k.cmd = run(t, held(c, probe, "count", k.file)...)
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
-	begin(t, k.cmd)
-	k.holder = k.cmd.Process.Pid
-	var parent int
-	fmt.Sscanf(awaitLine(t, k.file, "ready"), "ready %d parent %d", &k.command, &parent)
-	if parent != k.holder {
-		t.Fatalf("the command's parent is %d, not %d", parent, k.holder)
-	}
-	if c.Watch != "" {
+	k = &counted{file: filepath.Join(dir, "count"), log: filepath.Join(dir, "log")}
+	c.Log, k.watched = k.log, c.Watch != ""
+	return k, held(c, probe, "count", k.file)
+}
+
+// await reads who is there, once all are.
+func (k *counted) await(t *testing.T) {
+	t.Helper()
+	fmt.Sscanf(awaitLine(t, k.file, "ready"), "ready %d parent %d", &k.command, &k.holder)
+	if k.watched {
 		fmt.Sscanf(awaitLine(t, k.log, "begin"), "begin %d", &k.watcher)
+	}
+}
+
+// startCounted starts one in a process group of its own, changed as is said.
+func startCounted(t *testing.T, c config, change ...func(*exec.Cmd)) *counted {
+	t.Helper()
+	k, argv := newCounted(t, c)
+	k.cmd = run(t, argv...)
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	for _, f := range change {
+		f(k.cmd)
+	}
+	must(t, k.cmd.Start())
+	if k.await(t); k.holder != k.cmd.Process.Pid {
+		t.Fatalf("the command's parent is %d, not %d", k.holder, k.cmd.Process.Pid)
 	}
 	t.Cleanup(func() {
 		if k.cmd.ProcessState == nil {
@@ -49,6 +63,21 @@ func startCounted(t *testing.T, c config, group bool) *counted {
 		}
 	})
 	return k
+}
+
+// settled waits until neither holder nor watcher has a signal pending: the kernel makes two
+// that wait at once one, and the next is to be judged by itself.
+func (k *counted) settled(t *testing.T) {
+	t.Helper()
+	until(t, "an idle holder and witness", func() bool {
+		return pendingOf(k.holder) == 0 && (!k.watched || pendingOf(k.watcher) == 0)
+	})
+}
+
+// comes waits until the command has got a signal so many times.
+func (k *counted) comes(t *testing.T, sig, times int) {
+	t.Helper()
+	until(t, fmt.Sprintf("signal %d for the %dth time", sig, times), func() bool { return k.count(sig) >= times })
 }
 
 func (k *counted) count(sig int) int {
@@ -84,13 +113,13 @@ func catchable() (s []int) {
 func TestEverySignalOnce(t *testing.T) {
 	for _, c := range []config{{}, {Watch: "good"}, {Watch: "good", NoPidfd: true}} {
 		t.Run(fmt.Sprintf("watcher %s no pidfd %v", c.Watch, c.NoPidfd), func(t *testing.T) {
-			k := startCounted(t, c, true)
+			k := startCounted(t, c)
 			for _, sig := range catchable() {
 				kill(t, k.holder, sig)
-				until(t, fmt.Sprintf("signal %d", sig), func() bool { return k.count(sig) > 0 })
+				k.comes(t, sig, 1)
 			}
 			kill(t, k.holder, 64)
-			until(t, "the last signal", func() bool { return k.count(64) == 2 })
+			k.comes(t, 64, 2)
 			for _, sig := range catchable() {
 				if n := k.count(sig); n != 1 && sig != 64 {
 					t.Errorf("signal %d: %d times", sig, n)
@@ -109,7 +138,7 @@ func TestReservedSignals(t *testing.T) {
 		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&dfl)), 0, 8, 0, 0); e != 0 {
 			t.Fatal(e)
 		}
-		k := startCounted(t, config{Watch: "good"}, true)
+		k := startCounted(t, config{Watch: "good"})
 		kill(t, k.holder, sig)
 		if s := waitStatus(t, k.cmd); !s.Signaled() || int(s.Signal()) != sig {
 			t.Errorf("signal %d: got %v", sig, s)
@@ -118,7 +147,7 @@ func TestReservedSignals(t *testing.T) {
 }
 
 func TestQueuedValue(t *testing.T) {
-	k := startCounted(t, config{}, true)
+	k := startCounted(t, config{})
 	si := struct {
 		signo, errno, code, _ int32
 		pid                   int32
@@ -135,31 +164,38 @@ func TestQueuedValue(t *testing.T) {
 	k.end(t)
 }
 
+// Real-time signals queue, in the witness too: each copy there is evidence for
+// one of a burst.
 func TestRealTimeSignalsQueue(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
-	for range 100 {
-		kill(t, k.holder, 41)
+	for _, group := range []bool{false, true} {
+		k := startCounted(t, config{Watch: "good"})
+		to, n := k.holder, 100
+		if group {
+			to, n = -k.holder, 50
+		}
+		for range n {
+			kill(t, to, 41)
+		}
+		kill(t, k.holder, 42)
+		k.comes(t, 42, 1)
+		if got := k.count(41); got != n {
+			t.Errorf("to the group %v: got %d of %d", group, got, n)
+		}
+		k.end(t)
 	}
-	kill(t, k.holder, 42)
-	until(t, "the last signal", func() bool { return k.count(42) == 1 })
-	if n := k.count(41); n != 100 {
-		t.Errorf("got %d of 100", n)
-	}
-	k.end(t)
 }
 
 // A signal to the group reaches the command without us; one to the holder
 // does not.
 func TestGroupSignalOnce(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
+	k := startCounted(t, config{Watch: "good"})
 	var want [65]int
 	round := func(sig int, targets ...int) {
 		for _, pid := range targets {
 			kill(t, pid, sig)
 			want[sig]++
-			until(t, fmt.Sprintf("signal %d for the %dth time", sig, want[sig]), func() bool { return k.count(sig) >= want[sig] })
-			// The watcher has taken its own, so the next one is judged by itself.
-			until(t, "an idle witness", func() bool { return pendingOf(k.watcher) == 0 })
+			k.comes(t, sig, want[sig])
+			k.settled(t)
 		}
 	}
 	group := -k.holder
@@ -192,13 +228,13 @@ func pendingOf(pid int) signalSet {
 // evidence of the first does not swallow the second. The command may see
 // fewer only where the kernel itself merges two.
 func TestGroupAndHolderAtOnce(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
+	k := startCounted(t, config{Watch: "good"})
 	const rounds = 50
 	for i := range rounds {
 		kill(t, -k.holder, 44)
 		kill(t, k.holder, 44)
-		until(t, "both", func() bool { return k.count(44) >= 2*(i+1) })
-		until(t, "an idle witness", func() bool { return pendingOf(k.watcher) == 0 })
+		k.comes(t, 44, 2*(i+1))
+		k.settled(t)
 	}
 	if n := k.count(44); n != 2*rounds {
 		t.Errorf("got %d, want %d", n, 2*rounds)
@@ -210,7 +246,7 @@ func TestGroupAndHolderAtOnce(t *testing.T) {
 // command as one. What took the test longer to send may be two, as in a bare command; so
 // may the few whose second one a busy machine had the handler note late.
 func TestHolderAndGroupAtOnce(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
+	k := startCounted(t, config{Watch: "good"})
 	rounds, twice := 0, 0
 	for tries := 0; rounds < 100 && tries < 5000; tries++ {
 		before, start := k.count(15), time.Now()
@@ -219,12 +255,12 @@ func TestHolderAndGroupAtOnce(t *testing.T) {
 		}
 		kill(t, -k.holder, 15)
 		took := time.Since(start)
-		until(t, "the signal", func() bool { return k.count(15) > before })
-		until(t, "an idle witness", func() bool { return pendingOf(k.watcher) == 0 })
+		k.comes(t, 15, before+1)
+		k.settled(t)
 		// Forwarded in order: what the holder made of the pair is known by then.
 		marks := k.count(42)
 		kill(t, k.holder, 42)
-		until(t, "the signal after it", func() bool { return k.count(42) > marks })
+		k.comes(t, 42, marks+1)
 		if took < secondWait*7/8 {
 			rounds++
 			twice += k.count(15) - before - 1
@@ -236,36 +272,20 @@ func TestHolderAndGroupAtOnce(t *testing.T) {
 	k.end(t)
 }
 
-// Real-time signals queue, in the witness too: each copy there is evidence for
-// one of a burst.
-func TestBurstToGroup(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
-	const n = 50
-	for range n {
-		kill(t, -k.holder, 41)
-	}
-	kill(t, k.holder, 42)
-	until(t, "the last signal", func() bool { return k.count(42) == 1 })
-	if got := k.count(41); got != n {
-		t.Errorf("got %d, want %d", got, n)
-	}
-	k.end(t)
-}
-
 // What was sent to the watcher alone, or left in a stopped one, is no
 // evidence against a later signal to the holder.
 func TestStaleWitness(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
+	k := startCounted(t, config{Watch: "good"})
 	kill(t, k.watcher, 10)
 	until(t, "the watcher's signal taken", func() bool { return pendingOf(k.watcher) == 0 })
 	kill(t, k.holder, 10)
-	until(t, "a signal after the watcher's", func() bool { return k.count(10) == 1 })
+	k.comes(t, 10, 1)
 
 	kill(t, k.watcher, int(unix.SIGSTOP))
 	until(t, "a stopped watcher", func() bool { return stateOf(t, k.watcher) == 'T' })
 	kill(t, k.watcher, 12)
 	kill(t, k.holder, 12)
-	until(t, "a signal beside a stopped watcher", func() bool { return k.count(12) == 1 })
+	k.comes(t, 12, 1)
 	k.end(t)
 }
 
@@ -280,23 +300,20 @@ func stateOf(t *testing.T, pid int) byte {
 
 // Signals that were waiting for us before there was a command are its own.
 func TestPendingBeforeStart(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "count")
-	argv := append([]string{probe, "given", "b=10", "p=10", "--"}, held(config{}, probe, "count", file)...)
-	cmd := run(t, argv...)
-	begin(t, cmd)
-	var pid int
-	fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &pid)
+	k, argv := newCounted(t, config{})
+	k.cmd = run(t, append([]string{probe, "given", "b=10", "p=10", "--"}, argv...)...)
+	must(t, k.cmd.Start())
+	k.await(t)
 	// Blocked for the command as for us, and pending there.
-	until(t, "the pending signal", func() bool { return pendingOf(pid).has(10) })
-	kill(t, pid, 9)
-	waitStatus(t, cmd)
+	until(t, "the pending signal", func() bool { return pendingOf(k.command).has(10) })
+	k.end(t)
 }
 
 func TestDescends(t *testing.T) {
 	me := os.Getpid()
 	child := func(name string, arg ...string) int {
 		cmd := exec.Command(name, arg...)
-		begin(t, cmd)
+		must(t, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return cmd.Process.Pid
 	}

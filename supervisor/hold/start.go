@@ -76,7 +76,9 @@ func (h *holder) start() error {
 	releaseDescriptors(h.opts.KeepFDs)
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(32 << 20)
-	h.watcher.begin(h)
+	if h.watcher.requests != nil {
+		h.watcher.request(h)
+	}
 	return nil
 }
 
@@ -134,12 +136,6 @@ func safeStderr() {
 	if fd, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 10); err == nil {
 		os.Stderr = os.NewFile(uintptr(fd), "/dev/stderr")
 	}
-}
-
-// startTime is field 22 of the command's stat, 0 when unreadable.
-func startTime(pid int) uint64 {
-	s, _ := readStat("/proc", pid)
-	return s.start
 }
 
 // The handlers are in place before main: a signal that the user has ignored
@@ -268,28 +264,4 @@ func makeThreads(n int) {
 	ready.Wait()
 	close(release)
 	end.Wait()
-}
-
-// threads are the watcher's that have been told to block their signals. The
-// runtime makes one now and then, with many signals open; until then
-// the handler puts back what it gets.
-type threads struct{ masked map[int]bool }
-
-func (t *threads) mask() {
-	names, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return
-	}
-	masked := make(map[int]bool, len(names))
-	for _, n := range names {
-		tid, err := strconv.Atoi(n.Name())
-		if err != nil {
-			continue
-		}
-		if !t.masked[tid] {
-			maskThread(tid)
-		}
-		masked[tid] = true
-	}
-	t.masked = masked
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestPipeEndsWithCommandsClose(t *testing.T) {
 	cmd.ExtraFiles = []*os.File{w}
 	out, err := cmd.StdoutPipe()
 	must(t, err)
-	begin(t, cmd)
+	must(t, cmd.Start())
 	w.Close()
 	for name, f := range map[string]io.Reader{"descriptor 3": r, "stdout": out} {
 		done := make(chan struct{})
@@ -58,40 +59,31 @@ func TestWatcherDescriptors(t *testing.T) {
 		defer w.Close()
 		files = append(files, w)
 	}
-	dir := t.TempDir()
-	c := config{Watch: "good", Log: filepath.Join(dir, "log"), Keep: []int{6, 4}}
-	file := filepath.Join(dir, "count")
-	cmd := run(t, held(c, probe, "count", file)...)
-	cmd.ExtraFiles = files
-	begin(t, cmd)
-	var command, watcher int
-	fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)
-	fmt.Sscanf(awaitLine(t, c.Log, "begin"), "begin %d", &watcher)
+	k := startCounted(t, config{Watch: "good", Keep: []int{6, 4}}, func(cmd *exec.Cmd) { cmd.ExtraFiles = files })
 	target := func(pid, fd int) string {
 		s, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
 		return s
 	}
 	for fd := 3; fd <= 7; fd++ {
-		of := target(command, fd)
+		of := target(k.command, fd)
 		if !strings.HasPrefix(of, "pipe:") {
 			t.Errorf("the command's descriptor %d is %q", fd, of)
 		}
-		has := target(watcher, fd) == of
+		has := target(k.watcher, fd) == of
 		if kept := fd == 4 || fd == 6; has != kept {
-			t.Errorf("the watcher's descriptor %d is %q, kept: %v", fd, target(watcher, fd), kept)
+			t.Errorf("the watcher's descriptor %d is %q, kept: %v", fd, target(k.watcher, fd), kept)
 		}
-		if fd != 4 && fd != 6 && target(cmd.Process.Pid, fd) == of {
+		if fd != 4 && fd != 6 && target(k.holder, fd) == of {
 			t.Errorf("the holder holds descriptor %d", fd)
 		}
 	}
 	for fd := range 2 {
-		if s := target(watcher, fd); s != os.DevNull {
+		if s := target(k.watcher, fd); s != os.DevNull {
 			t.Errorf("the watcher's descriptor %d is %q", fd, s)
 		}
 	}
-	if a, b := target(watcher, 2), target(command, 2); a != b {
+	if a, b := target(k.watcher, 2), target(k.command, 2); a != b {
 		t.Errorf("the watcher's stderr is %q, not %q", a, b)
 	}
-	unix.Kill(command, unix.SIGKILL)
-	waitStatus(t, cmd)
+	k.end(t)
 }

@@ -99,40 +99,27 @@ func quoted(argv []string) string {
 func TestTerminalSignalsOnce(t *testing.T) {
 	for _, watch := range []string{"", "good"} {
 		t.Run("watcher "+watch, func(t *testing.T) {
-			dir := t.TempDir()
-			file, log := filepath.Join(dir, "count"), filepath.Join(dir, "log")
-			s := newTerminal(t, held(config{Watch: watch, Log: log}, probe, "count", file)...)
-			var command, holder, watcher int
-			fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d parent %d", &command, &holder)
-			if watch != "" {
-				fmt.Sscanf(awaitLine(t, log, "begin"), "begin %d", &watcher)
-			}
-			count := func(sig int) int { return strings.Count(wardentest.Read(file), fmt.Sprintf("signal %d ", sig)) }
+			k, argv := newCounted(t, config{Watch: watch})
+			s := newTerminal(t, argv...)
+			k.await(t)
 			for i, key := range []string{ctrlC, ctrlBackslash, ctrlZ} {
 				sig := []int{2, 3, 20}[i]
 				s.send(key)
-				until(t, "the terminal's signal", func() bool { return count(sig) == 1 })
-				// Two that are pending at once the kernel makes one.
-				until(t, "an idle holder", func() bool { return pendingOf(holder) == 0 })
-				if watch != "" {
-					until(t, "an idle witness", func() bool { return pendingOf(watcher) == 0 })
-				}
-				kill(t, holder, sig)
-				until(t, "the holder's signal", func() bool { return count(sig) == 2 })
+				k.comes(t, sig, 1)
+				k.settled(t)
+				kill(t, k.holder, sig)
+				k.comes(t, sig, 2)
 			}
 			must(t, pty.Setsize(s.tty, &pty.Winsize{Rows: 33, Cols: 77}))
-			until(t, "the change of size", func() bool { return count(28) == 1 })
-			kill(t, holder, 64)
-			until(t, "the last signal", func() bool { return count(64) == 1 })
-			for _, sig := range []int{2, 3, 20} {
-				if n := count(sig); n != 2 {
-					t.Errorf("signal %d: %d times, want 2", sig, n)
+			k.comes(t, int(unix.SIGWINCH), 1)
+			kill(t, k.holder, 64)
+			k.comes(t, 64, 1)
+			for sig, want := range map[int]int{2: 2, 3: 2, 20: 2, int(unix.SIGWINCH): 1} {
+				if n := k.count(sig); n != want {
+					t.Errorf("signal %d: %d times, want %d", sig, n, want)
 				}
 			}
-			if n := count(28); n != 1 {
-				t.Errorf("SIGWINCH: %d times, want 1", n)
-			}
-			unix.Kill(command, unix.SIGKILL)
+			unix.Kill(k.command, unix.SIGKILL)
 		})
 	}
 }
@@ -140,43 +127,42 @@ func TestTerminalSignalsOnce(t *testing.T) {
 // A hangup goes to the session's leader alone: here that is the holder.
 func TestHangup(t *testing.T) {
 	for _, watch := range []string{"", "good"} {
-		dir := t.TempDir()
-		file := filepath.Join(dir, "count")
-		argv := held(config{Watch: watch, Log: filepath.Join(dir, "log")}, probe, "count", file)
-		cmd := exec.Command(argv[0], argv[1:]...)
-		tty, err := pty.Start(cmd)
+		k, argv := newCounted(t, config{Watch: watch})
+		k.cmd = exec.Command(argv[0], argv[1:]...)
+		tty, err := pty.Start(k.cmd)
 		if err != nil {
 			t.Skip("no pseudo terminal: ", err)
 		}
-		var command int
-		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)
-		if watch != "" {
-			awaitLine(t, filepath.Join(dir, "log"), "begin")
-		}
+		k.await(t)
 		tty.Close()
-		awaitLine(t, file, "signal 1 ")
-		unix.Kill(command, unix.SIGKILL)
-		waitStatus(t, cmd)
+		k.comes(t, 1, 1)
+		k.end(t)
 	}
+}
+
+// newShell is an interactive shell, by wrap where that is given.
+func newShell(t *testing.T, wrap ...string) *terminal {
+	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash")
+	}
+	s := newTerminal(t, append(wrap, "bash", "--norc", "--noprofile", "-i")...)
+	s.expect("READY")
+	s.send("stty -echo; bind 'set enable-bracketed-paste off' 2>/dev/null; echo ready''now\n")
+	s.expect("readynow")
+	s.expect("READY")
+	return s
 }
 
 // ^Z, jobs, fg, bg and ^C under an interactive shell, as without us.
 func TestJobControl(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("no bash")
-	}
 	for _, wrap := range []bool{false, true} {
 		t.Run(fmt.Sprint("wrapped ", wrap), func(t *testing.T) {
-			s := newTerminal(t, "bash", "--norc", "--noprofile", "-i")
-			s.expect("READY")
-			dir := t.TempDir()
+			s := newShell(t)
 			argv := []string{probe, "job"}
 			if wrap {
-				argv = held(config{Watch: "good", Log: filepath.Join(dir, "log")}, argv...)
+				argv = held(config{Watch: "good", Log: filepath.Join(t.TempDir(), "log")}, argv...)
 			}
-			s.send("stty -echo; bind 'set enable-bracketed-paste off' 2>/dev/null; echo ready''now\n")
-			s.expect("readynow")
-			s.expect("READY")
 			s.send(quoted(argv) + "\n")
 			s.expect("begun")
 			leader := foreground(s)
@@ -218,24 +204,18 @@ func TestJobControl(t *testing.T) {
 // An interactive shell as the command of a holder that leads the session, as
 // under srun --pty; and another holder under that shell.
 func TestShellUnderHolder(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("no bash")
-	}
 	dir := t.TempDir()
 	c := config{Watch: "good", Log: filepath.Join(dir, "log")}
-	s := newTerminal(t, held(c, "bash", "--norc", "--noprofile", "-i")...)
-	s.expect("READY")
-	s.send("stty -echo; bind 'set enable-bracketed-paste off' 2>/dev/null; echo ready''now\n")
-	s.expect("readynow")
-	s.expect("READY")
+	s := newShell(t, held(c)...)
 	for range 2 {
+		sleeps := func() bool { return foreground(s) == "sleep" && lineMode(s) }
 		s.send("sleep 100\n")
-		until(t, "sleep in the foreground", func() bool { return foreground(s) == "sleep" && lineMode(s) })
+		until(t, "sleep in the foreground", sleeps)
 		s.send(ctrlZ)
 		s.expect("Stopped")
 		s.expect("READY")
 		s.send("fg\n")
-		until(t, "sleep in the foreground", func() bool { return foreground(s) == "sleep" && lineMode(s) })
+		until(t, "sleep in the foreground", sleeps)
 		s.send(ctrlC)
 		s.expect("READY")
 	}
@@ -284,7 +264,7 @@ func TestStopThroughHolder(t *testing.T) {
 		// its parent, in the same session.
 		cmd := run(t, held(config{}, "sleep", "100")...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		begin(t, cmd)
+		must(t, cmd.Start())
 		holder := cmd.Process.Pid
 		var kids []int
 		until(t, "the command", func() bool { kids = wardentest.Children(holder); return len(kids) == 1 })

@@ -97,8 +97,10 @@ func TestTwin(t *testing.T) {
 		name    string
 		prepare func([]string) *exec.Cmd
 	}
+	const inPlace = "executed in our place"
 	tests := []twinTest{
 		{"plain", given()},
+		{inPlace, given("i=1", "i=17", "b=2", "b=33", "c=0", "r=1000", "o=7", "d=10")},
 		{"stdin closed", given("c=0")},
 		{"stdout closed", given("c=1")},
 		{"stderr closed", given("c=2")},
@@ -137,7 +139,11 @@ func TestTwin(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			bare, wrapped := twin(t, config{Watch: "good"}, test.prepare)
+			c := config{Watch: "good"}
+			if test.name == inPlace {
+				c = config{InPlace: true}
+			}
+			bare, wrapped := twin(t, c, test.prepare)
 			compare(t, normal(bare), normal(wrapped))
 		})
 	}
@@ -157,15 +163,6 @@ func compare(t *testing.T, b, w []string) {
 	}
 }
 
-// Executed in our place, the command is the bare one.
-func TestExecInPlace(t *testing.T) {
-	argv := []string{"given", "i=1", "i=17", "b=2", "b=33", "c=0", "r=1000", "o=7", "d=10", "--"}
-	bare, wrapped := twin(t, config{InPlace: true}, func(more []string) *exec.Cmd {
-		return exec.Command(probe, append(slices.Clone(argv), more...)...)
-	})
-	compare(t, normal(bare), normal(wrapped))
-}
-
 // envOfRun: the shell sets _ to what it runs.
 func envOfRun(a, b string) bool {
 	return strings.HasPrefix(a, "env _=") && strings.HasPrefix(b, "env _=")
@@ -173,7 +170,7 @@ func envOfRun(a, b string) bool {
 
 // In the same process group and session as its holder.
 func TestSameGroupAndSession(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
+	k := startCounted(t, config{Watch: "good"})
 	for _, pid := range []int{k.command, k.watcher} {
 		group, err := syscall.Getpgid(pid)
 		if err != nil || group != k.holder {

@@ -74,12 +74,6 @@ func (w *watcher) open(h *holder) {
 	<-ready
 }
 
-func (w *watcher) begin(h *holder) {
-	if w.requests != nil {
-		w.request(h)
-	}
-}
-
 func (w *watcher) request(h *holder) {
 	w.attempt++
 	w.starting, w.slow, w.next = true, false, time.Time{}
@@ -111,8 +105,9 @@ func startWatcher(h *holder, attempt int) (s started) {
 	}
 	defer unix.Close(null)
 	ignored, blocked := given()
+	command, _ := readStat(h.pid)
 	b := Begin{
-		Setup: h.opts.Setup, PID: h.pid, Start: startTime(h.pid), Holder: h.self,
+		Setup: h.opts.Setup, PID: h.pid, Start: command.start, Holder: h.self,
 		Attempt: attempt, Last: attempt > len(pauses), Ignored: uint64(ignored), Blocked: uint64(blocked), LeftOut: h.leftOut,
 	}
 	if len(b.Setup) > maxSetup {

@@ -45,7 +45,7 @@ func TestWatcherFails(t *testing.T) {
 // Three times at most, the last one told so.
 func TestWatcherRestarts(t *testing.T) {
 	t.Parallel()
-	k := startCounted(t, config{Watch: "kill"}, true)
+	k := startCounted(t, config{Watch: "kill"})
 	awaitLine(t, k.log, "begin")
 	until(t, "the last watcher", func() bool { return strings.Contains(wardentest.Read(k.log), "attempt 4 last true") })
 	for i := 1; i <= 3; i++ {
@@ -63,7 +63,7 @@ func TestWatcherRestarts(t *testing.T) {
 }
 
 func TestOverride(t *testing.T) {
-	k := startCounted(t, config{Watch: "good", Override: 137}, true)
+	k := startCounted(t, config{Watch: "good", Override: 137})
 	kill(t, k.command, 9)
 	if s := waitStatus(t, k.cmd); s.ExitStatus() != 137 {
 		t.Errorf("got %v, want exit status 137", s)
@@ -79,7 +79,7 @@ func TestSubreaper(t *testing.T) {
 		file, log := filepath.Join(dir, fmt.Sprint("orphans", on)), filepath.Join(dir, fmt.Sprint("log", on))
 		cmd := run(t, held(config{Watch: "good", Log: log, Subreaper: on}, "sh", "-c",
 			fmt.Sprintf("until grep -qs begin %s; do sleep 0.01; done; exec %s orphans 50 %s", log, probe, file))...)
-		begin(t, cmd)
+		must(t, cmd.Start())
 		until(t, "all orphans", func() bool { return strings.Count(wardentest.Read(file), "orphan ") == 50 })
 		var command int
 		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)
@@ -97,7 +97,7 @@ func TestSubreaper(t *testing.T) {
 
 // The watcher ends when its holder is killed; the command runs on.
 func TestHolderKilled(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
+	k := startCounted(t, config{Watch: "good"})
 	kill(t, k.holder, 9)
 	waitStatus(t, k.cmd)
 	awaitLine(t, k.log, "gone")
@@ -109,7 +109,7 @@ func TestHolderKilled(t *testing.T) {
 
 // A holder that is stopped beside a running or ended command is continued.
 func TestUnstick(t *testing.T) {
-	k := startCounted(t, config{Watch: "good"}, true)
+	k := startCounted(t, config{Watch: "good"})
 	kill(t, k.holder, int(unix.SIGSTOP))
 	until(t, "a continued holder", func() bool { return stateOf(t, k.holder) == 'S' })
 	kill(t, k.holder, int(unix.SIGSTOP))

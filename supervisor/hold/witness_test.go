@@ -52,7 +52,7 @@ const harmless = int(unix.SIGURG)
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t}
 	command := exec.Command("sleep", "1000")
-	begin(t, command)
+	must(t, command.Start())
 	t.Cleanup(func() { command.Process.Kill(); command.Wait() })
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	must(t, err)

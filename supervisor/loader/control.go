@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
@@ -141,7 +142,7 @@ func (c *Control) Poll(told bool) []Said {
 	for _, id := range slices.Clone(c.order) {
 		t := c.trainers[id]
 		if check && !t.gone {
-			t.gone = !lives(c.proc, id)
+			t.gone = !proctree.Lives(c.proc, id)
 		}
 		before := t.log.offset
 		said = append(said, c.read(t)...)

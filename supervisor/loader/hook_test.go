@@ -3,7 +3,6 @@ package loader
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,35 +29,6 @@ func TestControlSeen(t *testing.T) {
 	if want := "7\n70\n71\n3\n"; out != want {
 		t.Errorf("got %q, want %q", out, want)
 	}
-}
-
-// TestRunDirGone has the run directory vanish, be unwritable and belong to another user:
-// the training does not notice.
-func TestRunDirGone(t *testing.T) {
-	t.Parallel()
-	type kase struct {
-		name  string
-		spoil func(dir string)
-	}
-	torchtest.EachCase(t, []kase{
-		{"gone", func(dir string) { Remove(dir) }},
-		{"readable", func(dir string) { os.Chmod(dir, 0o755) }},
-		{"other boot", func(dir string) {
-			i := identity{BootID: "0", PIDNS: "pid:[1]"}
-			os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)
-		}},
-		{"a file", func(dir string) { os.RemoveAll(dir); os.WriteFile(dir, nil, 0o700) }},
-	}, func(c kase) string { return c.name }, func(t *testing.T, s *stand, c kase) {
-		want := bareOn(t, s, brief)
-		tr := train(t, trainOptions{on: s, args: brief, ends: true, spoil: c.spoil})
-		r := tr.finish()
-		if r.Checksum != want.Checksum || r.Main != want.Main || r.Draws != want.Draws || tr.stderr.Len() > 0 {
-			t.Errorf("got %+v, bare %+v\n%s", r, want, tr.stderr.String())
-		}
-		if len(tr.said) > 0 {
-			t.Errorf("said %+v", tr.said)
-		}
-	})
 }
 
 // TestLoadsWhatItNeeds: a program that imports torch and loads nothing has a small part of

@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"go/parser"
-	"go/token"
+	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,40 +16,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
-
-// listed reads the keys in inert.go under a heading that contains text.
-func listed(t testing.TB, text string) []string {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "inert.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	must(t, err)
-	var keys []string
-	in := false
-	for block := range strings.SplitSeq(file.Doc.Text(), "\n\n") {
-		if !strings.HasPrefix(block, "\t") {
-			in = strings.Contains(strings.ReplaceAll(block, "\n", " "), text)
-			continue
-		}
-		for line := range strings.Lines(block) {
-			if in {
-				key, _, _ := strings.Cut(strings.TrimLeft(line, "\t"), "  ")
-				keys = append(keys, key)
-			}
-		}
-	}
-	if len(keys) == 0 {
-		t.Fatalf("inert.go lists nothing under %q", text)
-	}
-	return keys
-}
-
-func among(keys []string, key string) bool {
-	return slices.ContainsFunc(keys, func(k string) bool {
-		// An asterisk stands for any text, slashes too.
-		flat := strings.NewReplacer("/", "\x01")
-		ok, err := path.Match(flat.Replace(k), flat.Replace(key))
-		return err == nil && ok
-	})
-}
 
 // seen is what a Python wrote and how it ended.
 type seen struct {
@@ -67,23 +31,14 @@ func differences(bare, wrapped seen, list []string) string {
 		fmt.Fprintf(&b, "bare: status %d, %q, %q\nwrapped: status %d, %q, %q\n",
 			bare.code, bare.stdout, bare.stderr, wrapped.code, wrapped.stdout, wrapped.stderr)
 	}
-	for key := range merged(bare.keys, wrapped.keys) {
-		if bare.keys[key] != wrapped.keys[key] && !among(list, key) {
+	all := maps.Clone(bare.keys)
+	maps.Copy(all, wrapped.keys)
+	for key := range all {
+		if bare.keys[key] != wrapped.keys[key] && !slices.ContainsFunc(list, func(l string) bool { return torchtest.Matches(l, key) }) {
 			fmt.Fprintf(&b, "%s: bare %q, wrapped %q\n", key, bare.keys[key], wrapped.keys[key])
 		}
 	}
 	return b.String()
-}
-
-func merged(a, b map[string]string) map[string]bool {
-	all := map[string]bool{}
-	for k := range a {
-		all[k] = true
-	}
-	for k := range b {
-		all[k] = true
-	}
-	return all
 }
 
 // place holds the probe in every form it can be started in.
@@ -201,10 +156,10 @@ var ways = []way{
 }
 
 // TestInertInEveryPython: no Python of the job tells that it runs under the
-// hook, but for what inert.go lists.
+// hook, but for what inert.md lists.
 func TestInertInEveryPython(t *testing.T) {
 	all := torchtest.Interpreters(t, anyPython)
-	start, noSite := listed(t, "From the start"), listed(t, "site is not run")
+	start, noSite := torchtest.Inert(t, "From the start"), torchtest.Inert(t, "site is not run")
 	for n, py := range all {
 		t.Run(py.Name, func(t *testing.T) {
 			t.Parallel()
@@ -228,7 +183,7 @@ func TestInertInEveryPython(t *testing.T) {
 				case w.site:
 					list = noSite
 				case py.Major == 2 && w.env == "PYTHONPATH=":
-					list = append(listed(t, "set and empty"), start...)
+					list = append(torchtest.Inert(t, "set and empty"), start...)
 				}
 				_, wrapped := p.same(t, w.name, py.Path, env, list, args...)
 				if !w.site && len(wrapped.keys) > 0 {
@@ -294,7 +249,7 @@ finally:
 // wherever it is.
 func TestOtherSiteCustomize(t *testing.T) {
 	all := torchtest.Interpreters(t, anyPython)
-	list := listed(t, "From the start")
+	list := torchtest.Inert(t, "From the start")
 	for n, py := range all {
 		t.Run(py.Name, func(t *testing.T) {
 			t.Parallel()
@@ -354,7 +309,7 @@ func TestOtherSiteCustomize(t *testing.T) {
 // with its own sitecustomize, and PYTHONHOME.
 func TestPrefixes(t *testing.T) {
 	all := torchtest.Interpreters(t, anyPython)
-	list := listed(t, "From the start")
+	list := torchtest.Inert(t, "From the start")
 	made := 0
 	for n, py := range all {
 		if !py.AtLeast(3, 8) || strings.HasPrefix(py.Name, "pypy") {

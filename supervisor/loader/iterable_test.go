@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -168,42 +167,6 @@ func TestIterableForkRefused(t *testing.T) {
 				t.Errorf("got %+v, bare %+v", got, want)
 			}
 			tr.quiet()
-		})
-	}
-}
-
-// TestIterableOff has the hook fail in the midst of it: the training goes on.
-func TestIterableOff(t *testing.T) {
-	t.Parallel()
-	torch113.Need(t)
-	for _, fault := range []string{
-		"iterable.Renewal.__init__", "iterable.Renewal.report",
-		// From here on with RSSWARDEN_ENDURANCE only.
-		"iterable.Held.take", "iterable.begin", "iterable.due", "collect.Collector.requests", "private.trim",
-	}[:wardentest.Few(7, 2)] {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			want := streamBare(t, torch113, "")
-			tr := stream(t, torch113, "--fault "+fault)
-			tr.until("workers", func() bool { return len(tr.workers()) == 3 || fault == "iterable.begin" && tr.seen() > 0 })
-			if err := tr.ctl.SetPrivate(true); err != nil {
-				t.Error(err)
-			}
-			if pids := tr.workers(); len(pids) > 0 {
-				tr.ctl.Trim()
-				tr.ctl.GC()
-				if _, err := tr.ctl.Recycle(pids[1], event.Swap); err != nil {
-					t.Fatal(err)
-				}
-			}
-			tr.moreEpochs(2)
-			if got := tr.like(want); got.Main != want.Main {
-				t.Errorf("got %+v, bare %+v", got, want)
-			}
-			said := fmt.Sprintf("%+v", tr.said)
-			if !strings.Contains(said, "injected into "+fault) {
-				t.Errorf("that the hook is off was not said: %s", said)
-			}
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
@@ -162,7 +161,7 @@ func sweep(all string, me identity) (swept int) {
 		}
 		i, err := readIdentity(dir)
 		sameBoot := i.BootID == me.BootID
-		if err != nil || sameBoot && (i.PIDNS != me.PIDNS || lives("/proc", i.Owner)) {
+		if err != nil || sameBoot && (i.PIDNS != me.PIDNS || proctree.Lives("/proc", i.Owner)) {
 			continue
 		}
 		if os.RemoveAll(dir) == nil {
@@ -205,8 +204,7 @@ func Owner(dir string) (owner rss.ProcID, lives bool, err error) {
 	case i.BootID != me.BootID || i.PIDNS != me.PIDNS:
 		return owner, false, fmt.Errorf("cannot use run directory %s: it is of another boot or PID namespace", dir)
 	}
-	start, err := proctree.StartTime("/proc", i.Owner.PID)
-	return i.Owner, err == nil && start == i.Owner.Start, nil
+	return i.Owner, proctree.Lives("/proc", i.Owner), nil
 }
 
 func readIdentity(dir string) (identity, error) {
@@ -215,13 +213,4 @@ func readIdentity(dir string) (identity, error) {
 		return identity{}, err
 	}
 	return parseIdentity(data)
-}
-
-// lives is true also where that cannot be read.
-func lives(proc string, id rss.ProcID) bool {
-	start, err := proctree.StartTime(proc, id.PID)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return false
-	}
-	return err != nil || start == id.Start
 }

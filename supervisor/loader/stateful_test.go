@@ -184,8 +184,8 @@ func TestStatefulRefused(t *testing.T) {
 	}
 }
 
-// TestStatefulHookFails has functions of the hook raise while a worker is being
-// replaced: the training goes on with the right batches.
+// TestStatefulHookFails has functions of the hook raise while a worker is being replaced: the
+// training goes on with the right batches.
 func TestStatefulHookFails(t *testing.T) {
 	t.Parallel()
 	faults := []fault{
@@ -201,23 +201,42 @@ func TestStatefulHookFails(t *testing.T) {
 			}
 		}
 	}
+	hookFails(t, "stateful.py", "--dataset stream --workers 2 --count 400 --persistent", faults)
+}
+
+// TestIterableHookFails is the same over an iterable dataset, with requests of all kinds.
+func TestIterableHookFails(t *testing.T) {
+	t.Parallel()
+	hookFails(t, "stream.py", "", []fault{
+		{"raise", "iterable.Renewal.__init__"}, {"raise", "iterable.Renewal.report"},
+		// From here on with RSSWARDEN_ENDURANCE only.
+		{"raise", "iterable.Held.take"}, {"raise", "iterable.begin"}, {"raise", "iterable.due"},
+		{"raise", "collect.Collector.requests"}, {"raise", "private.trim"},
+	}[:wardentest.Few(7, 2)])
+}
+
+func hookFails(t *testing.T, script, args string, faults []fault) {
 	torch113.Need(t)
 	for _, f := range faults {
 		t.Run(f.kind+"/"+f.in, func(t *testing.T) {
 			t.Parallel()
-			const args = "--dataset stream --workers 2 --count 400 --persistent"
-			want := statefulBare(t, torch113, args)
-			tr := train(t, trainOptions{script: "stateful.py", args: args, hook: f.put(t)})
+			want := bareOnce(t, trainOptions{on: torch113, script: script, args: args})
+			tr := train(t, trainOptions{script: script, args: args, hook: f.put(t)})
 			tr.until("an epoch", func() bool { return tr.seen() > 0 })
+			must(t, tr.ctl.SetPrivate(true))
 			for n := range 4 {
-				if pids := tr.workers(); len(pids) == 2 {
+				if pids := tr.workers(); len(pids) > 1 {
+					tr.ctl.Trim()
+					tr.ctl.GC()
 					tr.ctl.Recycle(pids[n%2], event.Swap)
 				}
 				tr.moreEpochs(1)
 			}
 			// Some are met where a reason is given for the loader alone.
 			why := fmt.Sprintf("%+v", tr.ctl.Trainers())
-			tr.like(want)
+			if got := tr.like(want); got.Main != want.Main {
+				t.Errorf("got %+v, bare %+v", got, want)
+			}
 			tr.quiet()
 			off := strings.Contains(why, "injected into "+f.in) || slices.ContainsFunc(tr.said, func(s Said) bool {
 				return (s.What == event.LoaderOff || s.What == event.LoaderRefused) && strings.Contains(s.Reason, "injected into "+f.in)

@@ -224,7 +224,6 @@ type trainOptions struct {
 	env    []string
 	ends   bool                    // by itself, not when it is told
 	bare   bool                    // without the hook
-	spoil  func(dir string)        // done to the run directory before the start
 	hook   func(dir string) string // gives another directory in place of the hook
 }
 
@@ -247,9 +246,6 @@ func train(t testing.TB, o trainOptions) *training {
 		t.Cleanup(tr.ctl.Close)
 		if o.hook != nil {
 			env = setEnv(env, "PYTHONPATH", o.hook(p.Hook))
-		}
-		if o.spoil != nil {
-			o.spoil(p.Dir)
 		}
 	}
 	args := []string{script(t, cmp.Or(o.script, "trainer.py")), "--data", dataFile(t), "--size", fmt.Sprint(recordSize)}

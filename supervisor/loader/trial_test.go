@@ -253,6 +253,15 @@ func TestTrialRemovesLeft(t *testing.T) {
 // TestTrialFails: of a trial that crashes, hangs, or cannot be made there is no verdict on
 // torch; it is kept as such, so that it is not repeated at each start.
 func TestTrialFails(t *testing.T) {
+	failed := func(t *testing.T, u Untried, env []string, v Verdict, err error, want string) {
+		t.Helper()
+		if err != nil || v.What != VerdictFailed || !strings.HasPrefix(v.Why, want) {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		if kept, ok := KeptVerdict(u, env); !ok || kept != v {
+			t.Errorf("kept %+v, %v", kept, ok)
+		}
+	}
 	for _, test := range []struct{ name, program, want string }{
 		{"crashes", "kill -SEGV $$", "the trial ended by signal: segmentation fault"},
 		{"ends", "echo out of luck >&2; exit 3", "the trial ended by exit status 3: out of luck"},
@@ -268,40 +277,24 @@ func TestTrialFails(t *testing.T) {
 			t.Parallel()
 			u, env := stranger(t, test.program)
 			v, err := Try(t.Context(), u, env, (*exec.Cmd).Start)
-			if err != nil || v.What != VerdictFailed || !strings.HasPrefix(v.Why, test.want) {
-				t.Fatalf("%+v, %v", v, err)
-			}
-			if kept, ok := KeptVerdict(u, env); !ok || kept != v {
-				t.Errorf("kept %+v, %v", kept, ok)
-			}
+			failed(t, u, env, v, err, test.want)
 		})
 	}
 	t.Run("hangs", func(t *testing.T) {
 		t.Parallel()
 		u, env := stranger(t, "trap '' TERM; sleep 1000 & sleep 1000")
 		v, err := tryFor(t.Context(), 50*time.Millisecond, u, env, (*exec.Cmd).Start)
-		if err != nil || v.What != VerdictFailed || !strings.HasPrefix(v.Why, "the trial took longer than") {
-			t.Fatalf("%+v, %v", v, err)
-		}
-		if kept, ok := KeptVerdict(u, env); !ok || kept != v {
-			t.Errorf("kept %+v, %v", kept, ok)
-		}
+		failed(t, u, env, v, err, "the trial took longer than")
 	})
 	t.Run("hangs until a short training ends", func(t *testing.T) {
 		t.Parallel()
 		u, env := stranger(t, "sleep 1000")
 		ctx, cancel := context.WithCancel(t.Context())
-		start := func(cmd *exec.Cmd) error {
+		v, err := tryFor(ctx, 250*time.Millisecond, u, env, func(cmd *exec.Cmd) error {
 			time.AfterFunc(100*time.Millisecond, cancel) // later than a fifth of its patience
 			return cmd.Start()
-		}
-		v, err := tryFor(ctx, 250*time.Millisecond, u, env, start)
-		if err != nil || v.What != VerdictFailed {
-			t.Fatalf("%+v, %v", v, err)
-		}
-		if kept, ok := KeptVerdict(u, env); !ok || kept != v {
-			t.Errorf("kept %+v, %v", kept, ok)
-		}
+		})
+		failed(t, u, env, v, err, "the trial had not ended after")
 	})
 	t.Run("hangs until it is ended", func(t *testing.T) {
 		t.Parallel()
@@ -453,19 +446,10 @@ func TestSiteVerdict(t *testing.T) {
 		{"a verdict of a user", func(_, file string) error { return os.Chown(file, user, user) }, false},
 		{"others may write the verdict", func(_, file string) error { return os.Chmod(file, 0o666) }, false},
 		{"a link in place of the verdict", func(_, file string) error {
-			if err := os.Rename(file, file+".real"); err != nil {
-				return err
-			}
-			return os.Symlink(file+".real", file)
+			return errors.Join(os.Rename(file, file+".real"), os.Symlink(file+".real", file))
 		}, false},
 		{"a user's link in place of the directory", func(dir, _ string) error {
-			if err := os.Rename(dir, dir+".real"); err != nil {
-				return err
-			}
-			if err := os.Symlink(dir+".real", dir); err != nil {
-				return err
-			}
-			return os.Lchown(dir, user, user)
+			return errors.Join(os.Rename(dir, dir+".real"), os.Symlink(dir+".real", dir), os.Lchown(dir, user, user))
 		}, false},
 		{"cut short", func(_, file string) error { return os.Truncate(file, 5) }, false},
 	} {

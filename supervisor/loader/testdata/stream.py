@@ -81,21 +81,6 @@ def refuse(after, times, error):
     os.fork = refusing
 
 
-def inject(name):
-    """Has a method of the hook, MODULE.CLASS.NAME or MODULE.NAME, raise."""
-    import importlib
-
-    def fault(*args, **kwargs):
-        raise ZeroDivisionError("injected into " + name)
-
-    module, *path = name.split(".")
-    owner = importlib.import_module("_rsswarden." + module)
-    for part in path[:-1]:
-        owner = getattr(owner, part)
-    getattr(owner, path[-1])
-    setattr(owner, path[-1], fault)
-
-
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--data")
@@ -109,13 +94,10 @@ def main():
     p.add_argument("--context", default=FORK)
     p.add_argument("--epochs", type=int, default=6)
     p.add_argument("--until", default="")
-    p.add_argument("--fault", default="")
     p.add_argument("--refuse-fork", type=int, nargs=2)
     p.add_argument("--refuse-oddly", action="store_true", help="with another error than the system's")
     p.add_argument("--unpicklable", action="store_true", help="what the dataset holds after an epoch cannot be pickled")
     a = p.parse_args()
-    if a.fault:
-        inject(a.fault)
     if a.refuse_fork:
         refuse(*a.refuse_fork, RuntimeError("can't start new thread") if a.refuse_oddly else
                BlockingIOError(11, "Resource temporarily unavailable"))

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // Python is the interpreter of this machine whose torch the hook is claimed for.
@@ -197,4 +197,34 @@ func CleanEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "PYTHON") || strings.HasPrefix(kv, "RSSWARDEN")
 	})
+}
+
+// Inert reads what supervisor/loader/inert.md lists behind a paragraph that contains text: the
+// keys of the probe that may differ in a Python of a job.
+func Inert(tb testing.TB, text string) (keys []string) {
+	tb.Helper()
+	in := false
+	for block := range strings.SplitSeq(wardentest.Read(wardentest.Path(tb, "supervisor/loader/inert.md")), "\n\n") {
+		if !strings.HasPrefix(block, "- ") {
+			in = strings.Contains(strings.ReplaceAll(block, "\n", " "), text)
+			continue
+		}
+		for line := range strings.Lines(block) {
+			if in {
+				keys = append(keys, strings.Split(line, "`")[1])
+			}
+		}
+	}
+	if len(keys) == 0 {
+		tb.Fatalf("inert.md lists nothing behind %q", text)
+	}
+	return keys
+}
+
+// Matches says whether a listed key, in which an asterisk stands for any text, slashes too, is
+// this one.
+func Matches(listed, key string) bool {
+	flat := strings.NewReplacer("/", "\x01")
+	ok, err := path.Match(flat.Replace(listed), flat.Replace(key))
+	return err == nil && ok
 }

@@ -3,23 +3,21 @@ package torch
 import (
 	"bytes"
 	"fmt"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestFingerprint: all that a Python program can see of itself, in /proc and
-// inside, is the same bare and under rsswarden, but for the list in package
-// loader's documentation; and all of that list is seen.
+// inside, is the same bare and under rsswarden, but for the list in
+// supervisor/loader/inert.md; and all of that list is seen.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	probe, err := filepath.Abs("../../../../supervisor/loader/testdata/probe.py")
@@ -44,11 +42,11 @@ func TestFingerprint(t *testing.T) {
 				}
 				var listed []string
 				for _, l := range lists {
-					listed = append(listed, inertKeys(t, l)...)
+					listed = append(listed, torchtest.Inert(t, l)...)
 				}
 				seen := map[string]bool{}
 				for _, key := range different(bare, wrapped) {
-					i := slices.IndexFunc(listed, func(l string) bool { return matches(l, key) })
+					i := slices.IndexFunc(listed, func(l string) bool { return torchtest.Matches(l, key) })
 					if i < 0 {
 						t.Errorf("%s: bare %q, wrapped %q", key, bare[key], wrapped[key])
 						continue
@@ -110,39 +108,6 @@ func different(a, b map[string]string) (keys []string) {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// inertKeys reads the keys that package loader's documentation lists under a
-// paragraph that contains text.
-func inertKeys(t *testing.T, text string) (keys []string) {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../../../supervisor/loader/inert.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	wardentest.NoError(t, err)
-	in := false
-	for block := range strings.SplitSeq(file.Doc.Text(), "\n\n") {
-		if !strings.HasPrefix(block, "\t") {
-			in = strings.Contains(strings.ReplaceAll(block, "\n", " "), text)
-			continue
-		}
-		for line := range strings.Lines(block) {
-			if in {
-				key, _, _ := strings.Cut(strings.TrimLeft(line, "\t"), "  ")
-				keys = append(keys, key)
-			}
-		}
-	}
-	if len(keys) == 0 {
-		t.Fatalf("nothing is listed under %q", text)
-	}
-	return keys
-}
-
-// matches says whether a listed key, in which an asterisk stands for any text,
-// is this one.
-func matches(listed, key string) bool {
-	flat := strings.NewReplacer("/", "\x01")
-	ok, err := path.Match(flat.Replace(listed), flat.Replace(key))
-	return err == nil && ok
 }
 
 // pipes are numbered by the kernel, in each run differently.
