@@ -93,13 +93,6 @@ func TestNoShared(t *testing.T) {
 	}
 }
 
-func TestGapsAdd(t *testing.T) {
-	got := Gaps{1, 2, 3}.Add(Gaps{10, 20, 30})
-	if got != (Gaps{11, 22, 33}) {
-		t.Errorf("sum = %+v", got)
-	}
-}
-
 func TestSampleFind(t *testing.T) {
 	s := Sample{Procs: []Proc{{ID: ProcID{1, 5}}, {ID: ProcID{7, 9}}}, Extra: []Proc{{ID: ProcID{8, 9}}}}
 	if p := s.Find(7); p == nil || p.ID.String() != "7@9" {

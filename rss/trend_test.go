@@ -236,28 +236,3 @@ func b2f(b bool) float64 {
 	}
 	return 0
 }
-
-func BenchmarkTrendAdd(b *testing.B) {
-	var tr Trend
-	at := time.Duration(0)
-	for b.Loop() {
-		at += time.Second
-		tr.Add(at, Bytes(at))
-	}
-}
-
-func BenchmarkTrendETA(b *testing.B) {
-	var tr Trend
-	play(&tr, testLimit, 10*time.Minute, 0, line(0.4, 0.03))
-	for b.Loop() {
-		tr.ETA(testLimit)
-	}
-}
-
-func BenchmarkForecast(b *testing.B) {
-	var tr Trend
-	play(&tr, testLimit, 12*time.Minute, 0, line(0.3, 0.03))
-	for b.Loop() {
-		tr.Forecast(testLimit)
-	}
-}

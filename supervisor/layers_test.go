@@ -38,7 +38,7 @@ var layers = map[string][]string{
 	"rss/rsstest/golden": {"github.com/google/go-cmp"},
 
 	// It knows no program: each hands it what it knows of itself.
-	"rss/rsstest/reference": {"rss/rsstest/golden"},
+	"rss/rsstest/reference": {"rss/rsstest", "rss/rsstest/golden"},
 
 	"slurm":           {},
 	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian"},

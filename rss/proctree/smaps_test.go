@@ -3,10 +3,8 @@ package proctree
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -240,41 +238,15 @@ func FuzzSmaps(f *testing.F) {
 	})
 }
 
-// smapsChild is the variable by which the test binary knows that it is to map
-// the file of that name, and say so.
-const smapsChild = "PROCTREE_TEST_MAP"
-
-func init() {
-	file := os.Getenv(smapsChild)
-	if file == "" {
-		return
-	}
-	f, err := os.Open(file)
-	if err == nil {
-		var st os.FileInfo
-		st, err = f.Stat()
-		if err == nil {
-			_, err = unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
-		}
-	}
-	fmt.Println("mapped", err)
-	io.Copy(io.Discard, os.Stdin)
-	os.Exit(0)
-}
-
 // mapper starts a child with a file of 64 MiB mapped.
-func mapper(t *testing.T) *rsstest.Child {
+func mapper(t *testing.T) *rsstest.Eater {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "data")
 	must(t, os.WriteFile(file, make([]byte, 64<<20), 0o600))
-	c := exec.Command("/proc/self/exe")
-	c.Env = append(os.Environ(), smapsChild+"="+file)
-	child := rsstest.StartChild(t, c)
-	t.Cleanup(func() { c.Process.Kill() }) // it may have been stopped
-	if line, err := child.Line(); err != nil || line != "mapped <nil>" {
-		t.Fatal(line, err)
-	}
-	return child
+	e := rsstest.StartEater(t)
+	t.Cleanup(func() { unix.Kill(e.PID, unix.SIGKILL) }) // it may have been stopped
+	e.Map(64*rss.MiB, file)
+	return e
 }
 
 // wait waits for a change of a child's state without reaping it.

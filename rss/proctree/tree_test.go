@@ -1,18 +1,14 @@
 package proctree
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -526,125 +522,24 @@ func TestRSSFalls(t *testing.T) {
 	}
 }
 
-// TestMain lets the test binary be the processes of the tests: with ROLE set it
-// plays that role instead of running tests.
 func TestMain(m *testing.M) {
-	if role := os.Getenv("ROLE"); role != "" {
-		play(role)
-		os.Exit(0)
-	}
+	rsstest.BeEater()
 	os.Exit(m.Run())
 }
 
-// play says what it did on stdout, one line each, and stays until stdin ends.
-func play(role string) {
-	switch role {
-	case "command":
-		// Each line of stdin asks for one thing.
-		in := bufio.NewScanner(os.Stdin)
-		var kids []*exec.Cmd
-		for in.Scan() {
-			var c *exec.Cmd
-			switch in.Text() {
-			case "fork":
-				c = start("idle", nil)
-			case "setsid":
-				c = start("idle", &syscall.SysProcAttr{Setsid: true})
-			case "thread":
-				// The parent is a thread that is not the main one; PPID
-				// names the process all the same.
-				done := make(chan *exec.Cmd)
-				go func() {
-					runtime.LockOSThread()
-					done <- start("idle", nil)
-				}()
-				c = <-done
-			case "zombie":
-				c = start("exit", nil)
-			case "double":
-				// The middle one forks, waits to be told, and ends.
-				c = start("middle", nil)
-			case "grow":
-				grown = make([]byte, 64<<20)
-				for i := 0; i < len(grown); i += 4096 {
-					grown[i] = 1
-				}
-				fmt.Println("grown 0")
-				continue
-			case "reap":
-				// Its other threads may end a little after the main one.
-				kids[len(kids)-1].Wait()
-				fmt.Println("reaped 0")
-				continue
-			}
-			kids = append(kids, c)
-		}
-	case "middle":
-		start("idle", nil)
-		io.Copy(io.Discard, os.Stdin)
-	case "idle":
-		io.Copy(io.Discard, os.Stdin)
-	}
-}
-
-var grown []byte
-
-// start starts the test binary in a role; it ends when our stdin ends, since it
-// reads the same pipe's end from a file of its own.
-func start(role string, attr *syscall.SysProcAttr) *exec.Cmd {
-	c := exec.Command("/proc/self/exe")
-	c.Env = append(os.Environ(), "ROLE="+role)
-	c.SysProcAttr = attr
-	c.Stdout = os.Stdout
-	c.Stdin = os.NewFile(3, "life")
-	c.ExtraFiles = []*os.File{c.Stdin.(*os.File)}
-	if err := c.Start(); err != nil {
-		fmt.Println("error", err)
-		os.Exit(1)
-	}
-	fmt.Println(role, c.Process.Pid)
-	return c
-}
-
-// command is a real process that takes orders.
-type command struct {
-	*rsstest.Child
-	t *testing.T
-}
-
-func startCommand(t *testing.T) *command {
+// shell is a real process that runs lines of bash, each of which is to print one number.
+func shell(t *testing.T) (c *rsstest.Child, do func(line string) int) {
 	t.Helper()
-	lifeR, lifeW, err := os.Pipe()
-	must(t, err)
-	c := exec.Command("/proc/self/exe")
-	c.Env = append(os.Environ(), "ROLE=command")
-	c.ExtraFiles = []*os.File{lifeR}
-	child := rsstest.StartChild(t, c)
-	lifeR.Close()
-	// Every process of the test reads this pipe, and ends.
-	t.Cleanup(func() { lifeW.Close() })
-	return &command{child, t}
-}
-
-// do asks for one thing and returns the PID that came of it.
-func (c *command) do(what string) int {
-	c.t.Helper()
-	fmt.Fprintln(c.In, what)
-	return c.said()
-}
-
-func (c *command) said() int {
-	c.t.Helper()
-	line, err := c.Line()
-	if err != nil {
-		c.t.Fatal("the command has ended")
+	c = rsstest.StartChild(t, exec.Command("bash", "-c", `trap 'kill $(jobs -p)' EXIT; while read -r line; do eval "$line"; done`))
+	return c, func(line string) int {
+		t.Helper()
+		fmt.Fprintln(c.In, line)
+		said, err := c.Line()
+		must(t, err)
+		n, err := strconv.Atoi(said)
+		must(t, err)
+		return n
 	}
-	_, pid, _ := strings.Cut(line, " ")
-	n, err := strconv.Atoi(pid)
-	if err != nil {
-		c.t.Fatal(line)
-	}
-	return n
 }
 
 // until reads the tree until ok holds.
@@ -667,72 +562,67 @@ func has(pid int) func([]rss.Proc) bool {
 }
 
 func TestRealTree(t *testing.T) {
-	c := startCommand(t)
+	c, do := shell(t)
 	root := c.PID
 	r := reader(t, "/proc")
 	until(t, r, root, has(root))
-
-	for _, how := range []string{"fork", "setsid", "thread"} {
-		pid := c.do(how)
-		procs := until(t, r, root, has(pid))
-		p := find(procs, pid)
-		if p.Parent != root || p.Orphan {
-			t.Errorf("%s: %+v", how, p)
+	for _, how := range []string{"", "setsid "} {
+		pid := do(how + "sleep 1000 <&- >&- & echo $!")
+		if p := find(until(t, r, root, has(pid)), pid); p.Parent != root || p.Orphan {
+			t.Errorf("%q: %+v", how, p)
 		}
 	}
 
 	t.Run("zombie", func(t *testing.T) {
-		pid := c.do("zombie")
-		// Until its last thread has ended, a dead main thread shows what the
-		// others hold.
+		// A child of a process that does not wait for it.
+		dead := do("bash -c 'sleep 1000 <&- >&- & echo $!; exec sleep 1000 <&- >&-' &")
+		until(t, r, root, func(procs []rss.Proc) bool { return find(procs, find(procs, dead).Parent).Comm == "sleep" })
+		must(t, unix.Kill(dead, unix.SIGKILL))
 		procs := until(t, r, root, func(procs []rss.Proc) bool {
-			p := find(procs, pid)
+			p := find(procs, dead)
 			return p.State == 'Z' && p.RSS == 0
 		})
-		if p := find(procs, pid); p.Orphan {
+		p := find(procs, dead)
+		if p.Orphan {
 			t.Errorf("zombie %+v", p)
 		}
-		c.do("reap")
-		until(t, r, root, func(procs []rss.Proc) bool { return !has(pid)(procs) })
+		must(t, unix.Kill(p.Parent, unix.SIGKILL))
+		until(t, r, root, func(procs []rss.Proc) bool { return !has(dead)(procs) })
 	})
 
 	t.Run("double fork", func(t *testing.T) {
-		middle := c.do("double")
-		daemon := c.said()
-		until(t, r, root, has(daemon))
-		syscall.Kill(middle, syscall.SIGKILL)
+		daemon := do("bash -c 'sleep 1000 <&- >&- & echo $!; wait' &")
+		middle := find(until(t, r, root, has(daemon)), daemon).Parent
+		must(t, unix.Kill(middle, unix.SIGKILL))
 		procs := until(t, r, root, func(procs []rss.Proc) bool { return find(procs, daemon).Orphan })
 		if p := find(procs, daemon); p.Parent == middle {
 			t.Errorf("orphan %+v", p)
 		}
+		must(t, unix.Kill(daemon, unix.SIGKILL))
 	})
+}
 
-	t.Run("sums agree", func(t *testing.T) {
-		procs, _, err := r.Tree(rss.ProcID{PID: root})
-		must(t, err)
-		var sum rss.Bytes
-		for _, p := range procs {
-			sum += p.RSS
-		}
-		fast, err := r.SumRSS()
-		// Counters lag by up to 64 pages a thread before Linux 6.2.
-		slack := 2 * rss.MiB * rss.Bytes(len(procs))
-		if err != nil || fast+slack < sum || sum+slack < fast {
-			t.Errorf("statm %v, %v; status %v", fast, err, sum)
-		}
-		c.do("grow")
-		grown, err := r.SumRSS()
-		if err != nil || grown < fast+60*rss.MiB {
-			t.Errorf("after 64 MiB more: %v, was %v, %v", grown, fast, err)
-		}
-		pss, err := r.PSS(rss.ProcID{PID: root, Start: find(procs, root).ID.Start})
-		if err != nil || pss.PSS < 60*rss.MiB || pss.PSS > pss.RSS {
-			t.Errorf("PSS %+v, %v", pss, err)
-		}
-		if _, err := r.PSS(rss.ProcID{PID: root, Start: 1}); !Vanished(err) {
-			t.Errorf("PSS of another process with the PID: %v", err)
-		}
-	})
+// TestRealSums: what statm, status and smaps_rollup say of a process agrees, and grows with it.
+func TestRealSums(t *testing.T) {
+	e := rsstest.StartEater(t)
+	r := reader(t, "/proc")
+	procs := until(t, r, e.PID, has(e.PID))
+	fast, err := r.SumRSS()
+	// Counters lag by up to 64 pages a thread before Linux 6.2.
+	if sum := procs[0].RSS; err != nil || fast+4*rss.MiB < sum || sum+4*rss.MiB < fast {
+		t.Errorf("statm %v, %v; status %v", fast, err, sum)
+	}
+	e.Anon(64 * rss.MiB)
+	if grown, err := r.SumRSS(); err != nil || grown < fast+60*rss.MiB {
+		t.Errorf("after 64 MiB more: %v, was %v, %v", grown, fast, err)
+	}
+	pss, err := r.PSS(procs[0].ID)
+	if err != nil || pss.PSS < 60*rss.MiB || pss.PSS > pss.RSS {
+		t.Errorf("PSS %+v, %v", pss, err)
+	}
+	if _, err := r.PSS(rss.ProcID{PID: e.PID, Start: 1}); !Vanished(err) {
+		t.Errorf("PSS of another process with the PID: %v", err)
+	}
 }
 
 // The same directory listing, stat and status as prometheus/procfs and the

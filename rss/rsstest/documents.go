@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// Documents returns the README and all of docs as one text: a test checks that a thing is
-// documented, not on which page.
-func Documents(t testing.TB) string {
+// Root is the way from a test's folder to that of the module.
+func Root(t testing.TB) string {
 	t.Helper()
 	root := "."
 	for _, err := os.Stat(root + "/go.mod"); err != nil; _, err = os.Stat(root + "/go.mod") {
@@ -19,6 +18,14 @@ func Documents(t testing.TB) string {
 			t.Fatal("no module is above")
 		}
 	}
+	return root
+}
+
+// Documents returns the README and all of docs as one text: a test checks that a thing is
+// documented, not on which page.
+func Documents(t testing.TB) string {
+	t.Helper()
+	root := Root(t)
 	more, err := filepath.Glob(root + "/docs/*.md")
 	made, _ := filepath.Glob(root + "/docs/reference/*.md")
 	if err != nil || len(more) == 0 || len(made) == 0 {

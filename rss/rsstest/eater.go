@@ -163,6 +163,9 @@ func (e *Eater) Free() bool { return e.do("free") }
 // File makes the eater write a file of this size, sync it and read it.
 func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }
 
+// Map makes the eater map a file shared and read-only, and touch so much of it.
+func (e *Eater) Map(size rss.Bytes, name string) bool { return e.do("map %d "+name, size) }
+
 func (e *Eater) do(format string, args ...any) bool {
 	e.t.Helper()
 	if _, err := fmt.Fprintf(e.In, format+"\n", args...); err != nil {

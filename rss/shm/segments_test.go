@@ -245,24 +245,6 @@ func TestOwnShm(t *testing.T) {
 	}
 }
 
-func BenchmarkShm(b *testing.B) {
-	me := os.Getpid()
-	b.Run("Usage", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := Usage("/proc", me); err != nil {
-				b.Skip(err)
-			}
-		}
-	})
-	b.Run("Segments", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := Segments("/proc", []int{me}, 0); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 // must ends the test where there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()

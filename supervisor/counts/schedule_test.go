@@ -243,28 +243,6 @@ func TestWhoIsCounted(t *testing.T) {
 	}
 }
 
-// BenchmarkCounting is what a look costs the loop, of a trainer and 64 workers
-// and of 1,000.
-func BenchmarkCounting(b *testing.B) {
-	for _, n := range []int{65, 1000} {
-		var procs []rss.Proc
-		for i := range n {
-			procs = append(procs, process(100+i, rss.RoleWorker, rss.GiB+rss.Bytes(i), rss.GiB))
-		}
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			b.ReportAllocs()
-			var c schedule
-			for now := time.Duration(0); b.Loop(); now += time.Second {
-				c.update(now, procs)
-				for _, ask := range c.due(now) {
-					n := []int{3000, 40}[ask.kind]
-					c.done(countAnswer{ask: ask, limit: 65530, count: proctree.Count{N: n, Cost: asMeasured(ask.kind, n)}})
-				}
-			}
-		})
-	}
-}
-
 func TestCountsOfWhoIsGoneAreForgotten(t *testing.T) {
 	var c schedule
 	p := process(7, rss.RoleTrainer, rss.GiB, rss.GiB)

@@ -7,9 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
@@ -106,26 +108,9 @@ func TestSharedWithTheCaller(t *testing.T) {
 }
 
 func TestProcessIsTheCommand(t *testing.T) {
-	cmd := debian.Need(t, debian.Trixie).Command("sh", "-c", "echo $$; exec cat")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
-	var pid int
-	if _, err := fmt.Fscan(stdout, &pid); err != nil || pid != cmd.Process.Pid {
-		t.Errorf("the command runs as %d, started as %d, %v", pid, cmd.Process.Pid, err)
-	}
-	stdin.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
+	c := rsstest.StartChild(t, debian.Need(t, debian.Trixie).Command("sh", "-c", "echo $$; exec cat"))
+	if pid, err := c.Line(); pid != strconv.Itoa(c.PID) {
+		t.Errorf("the command runs as %s, started as %d, %v", pid, c.PID, err)
 	}
 }
 

@@ -15,8 +15,6 @@ import (
 type Comments struct {
 	// Fields has the comments of a struct's fields, by "Type.Field".
 	Fields map[string]string
-	// Types has the comments of types, by their names.
-	Types map[string]string
 	// Values has the string constants of a named type, in the order of the source.
 	Values map[string][]Value
 }
@@ -27,7 +25,7 @@ type Value struct{ Name, Value, Says string }
 // CommentsOf reads the package in a folder, without its tests.
 func CommentsOf(t *testing.T, dir string) *Comments {
 	t.Helper()
-	c := &Comments{Fields: map[string]string{}, Types: map[string]string{}, Values: map[string][]Value{}}
+	c := &Comments{Fields: map[string]string{}, Values: map[string][]Value{}}
 	entries, err := fs.ReadDir(os.DirFS(dir), ".")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +51,6 @@ func (c *Comments) take(g *ast.GenDecl) {
 	for _, s := range g.Specs {
 		switch s := s.(type) {
 		case *ast.TypeSpec:
-			c.Types[s.Name.Name] = says(g.Doc, s.Doc)
 			if body, ok := s.Type.(*ast.StructType); ok {
 				c.fields(s.Name.Name, body)
 			}

@@ -10,10 +10,10 @@
 package reference
 
 import (
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 )
 
@@ -107,11 +107,5 @@ func (p *Page) Check(t *testing.T, name string) {
 // Check wants a file of the module to read as the code says.
 func Check(t *testing.T, name, text string) {
 	t.Helper()
-	root := "."
-	for _, err := os.Stat(root + "/go.mod"); err != nil; _, err = os.Stat(root + "/go.mod") {
-		if root += "/.."; strings.Count(root, "..") > 20 {
-			t.Fatal("no module is above")
-		}
-	}
-	golden.Check(t, root+"/"+name, text)
+	golden.Check(t, rsstest.Root(t)+"/"+name, text)
 }
