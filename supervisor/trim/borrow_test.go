@@ -157,32 +157,6 @@ func (b *blocked) undisturbed(t *testing.T, mayEINTR func(kind int) uint64) {
 
 func never(int) uint64 { return 0 }
 
-// All kinds at once: what is borrowed is any of those that lend, and all others
-// are stopped.
-func TestBlockingCalls(t *testing.T) {
-	dice := newDice(t)
-	var all []int
-	for k := range blocking {
-		all = append(all, k)
-	}
-	b := startBlocked(t, all...)
-	tr, y := newTracer(t), tally{}
-	p := b.pieces()[0]
-	for deadline := time.Now().Add(2 * time.Minute); y.done() < wardentest.Few(300, 30); pass(dice, 3*time.Millisecond) {
-		y.do(t, tr, p)
-		if t.Failed() || time.Now().After(deadline) {
-			t.Errorf("given up after %s", &y)
-			break
-		}
-	}
-	t.Log(&y)
-	letGo(t, b.pid, "RSD")
-	b.undisturbed(t, never)
-	if n := b.counter(blockMain).Load(); n > 0 {
-		t.Errorf("the main thread's read returned %d times", n)
-	}
-}
-
 // Each kind alone, so that the thread is borrowed in that very call, or the
 // process refused because there is none to borrow.
 func TestBlockingCallAlone(t *testing.T) {

@@ -77,6 +77,9 @@ func TestStopSignals(t *testing.T) {
 				}
 				return 0
 			})
+			if n := b.counter(blockMain).Load(); n > 0 {
+				t.Errorf("the main thread's read returned %d times", n)
+			}
 		})
 	}
 }

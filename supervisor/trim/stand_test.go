@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -26,6 +24,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // maxPiece is the most that one piece of a test has.
@@ -55,31 +54,17 @@ func newDice(t *testing.T) *rand.Rand {
 // have no pattern.
 func pass(dice *rand.Rand, most time.Duration) { time.Sleep(time.Duration(dice.Int64N(int64(most)))) }
 
-// place of what is built once for all tests.
-var (
-	builtMu sync.Mutex
-	builtIn string
-	built   = map[string]string{}
-)
+// builtIn is where what is built once for all tests is, in no /dev/shm: what is trimmed are
+// files of file systems.
+var builtIn string
 
 // once makes a file for all tests.
 func once(t *testing.T, name string, make func(path string) error) string {
 	t.Helper()
-	builtMu.Lock()
-	defer builtMu.Unlock()
-	if path, ok := built[name]; ok {
-		return path
-	}
-	if builtIn == "" {
-		// Not in /dev/shm: what is trimmed are files of file systems.
-		dir, err := os.MkdirTemp("", "trim")
-		must(t, err)
-		builtIn = dir
-		atEnd = append(atEnd, func() { _ = os.RemoveAll(dir) })
-	}
 	path := filepath.Join(builtIn, name)
-	must(t, make(path))
-	built[name] = path
+	if _, err := os.Stat(path); err != nil {
+		must(t, make(path))
+	}
 	return path
 }
 
@@ -236,20 +221,13 @@ func piecesOf(pid int, path string) (all []Piece, err error) {
 	if err != nil {
 		return nil, err
 	}
-	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return nil, err
+	found, err := mappedNow("/proc", rss.ProcID{PID: pid, Start: start})
+	for _, m := range found {
+		for p := m.whole(rss.ProcID{PID: pid, Start: start}); m.Path == path && p.Lo < m.Hi; p.Lo, p.Offset = p.Hi, p.Offset+maxPiece {
+			p.Hi = min(m.Hi, p.Lo+maxPiece)
+			all = append(all, p)
+		}
 	}
-	defer maps.Close()
-	err = eachMapping(maps, func(h header, ok bool) error {
-		if !ok || string(h.Path) != path {
-			return nil
-		}
-		for lo, offset := h.Start, h.Offset; lo < h.End; lo, offset = lo+maxPiece, offset+maxPiece {
-			all = append(all, Piece{ID: rss.ProcID{PID: pid, Start: start}, Lo: lo, Hi: min(h.End, lo+maxPiece), Offset: offset, Dev: h.Dev, Inode: h.Inode})
-		}
-		return nil
-	})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("process %d does not map %s", pid, path)
 	}
@@ -393,9 +371,6 @@ func asMode(uid int, mode string, args ...string) *exec.Cmd {
 	return c
 }
 
-// atEnd is done when all tests have ended.
-var atEnd []func()
-
 func TestMain(m *testing.M) {
 	if name := os.Getenv("TRIM_TEST_MODE"); name != "" {
 		mode, ok := modes[name]
@@ -405,9 +380,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(mode(os.Args[1:]))
 	}
-	code := m.Run()
-	for _, end := range atEnd {
-		end()
+	var err error
+	if builtIn, err = os.MkdirTemp("", "trim"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(builtIn)
 	os.Exit(code)
 }

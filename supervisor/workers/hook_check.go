@@ -95,7 +95,7 @@ func (w *Workers) CheckHook(runDir string, commands []rss.ProcID) (found *Unhook
 	alive := make(map[program]*hookChecked, len(c.seen))
 	for i := range w.last.Procs {
 		p := &w.last.Procs[i]
-		key := program{p.ID, p.Comm}
+		key := programOf(p)
 		e := c.seen[key]
 		if e != nil {
 			alive[key] = e // also while it waits for a disk: it was told of
@@ -127,7 +127,7 @@ func (w *Workers) excused(p *rss.Proc, commands []rss.ProcID) bool {
 		if p == nil || w.trainers.Hello(p.ID) {
 			return true
 		}
-		if e := w.hook.seen[program{p.ID, p.Comm}]; e != nil && e.told {
+		if e := w.hook.seen[programOf(p)]; e != nil && e.told {
 			return true // which forked it
 		}
 		if slices.Contains(commands, p.ID) {

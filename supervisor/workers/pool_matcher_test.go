@@ -63,7 +63,7 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 	matched(t, m, sampleAt(time.Second, 10, 12), 1)
 
 	old := sampleAt(settled+time.Second, 10, 12)
-	for deadline := time.Now().Add(10 * time.Second); !m.seen[rss.ProcID{PID: 12, Start: 1}].final; m.update(old, []rss.ProcID{old.Procs[0].ID}) {
+	for deadline := time.Now().Add(10 * time.Second); !m.seen[program{id: rss.ProcID{PID: 12, Start: 1}}].final; m.update(old, []rss.ProcID{old.Procs[0].ID}) {
 		if time.Now().After(deadline) {
 			t.Fatal("a command line is still read again after it has settled")
 		}
@@ -93,12 +93,13 @@ func TestWhoIsAWorker(t *testing.T) {
 	type process struct {
 		pid, parent int
 		comm        string
-		match
-		want string
+		line        programFact[commandLine]
+		want        string
 	}
-	yes := match{matches: true, known: true, final: true}
-	young := match{matches: true, known: true}
-	other := match{known: true, final: true}
+	yes := programFact[commandLine]{fact: commandLine{matches: true}, known: true, final: true}
+	young := programFact[commandLine]{fact: commandLine{matches: true}, known: true}
+	other := programFact[commandLine]{known: true, final: true}
+	script := programFact[commandLine]{fact: commandLine{starter: true}, known: true, final: true}
 	for name, c := range map[string]struct {
 		tops  []int
 		procs []process
@@ -117,7 +118,7 @@ func TestWhoIsAWorker(t *testing.T) {
 			{1, 0, "bash", yes, no}, {2, 1, "nvidia-smi", other, no}, {3, 1, "python", yes, no},
 		}},
 		"a script under its own name": {[]int{1}, []process{
-			{1, 0, "job", match{starter: true, known: true, final: true}, no}, {2, 1, "python", yes, no},
+			{1, 0, "job", script, no}, {2, 1, "python", yes, no},
 		}},
 		"under timeout":  {[]int{1}, []process{{1, 0, "timeout", yes, no}, {2, 1, "python", yes, no}, {3, 2, "python", yes, sure}}},
 		"in a container": {[]int{1}, []process{{1, 0, "starter", other, no}, {2, 1, "appinit", other, no}, {3, 2, "python", yes, no}}},
@@ -132,10 +133,10 @@ func TestWhoIsAWorker(t *testing.T) {
 			{1, 0, "python", yes, no}, {2, 1, "python", yes, doubt}, {3, 2, "python", young, doubt}, {4, 1, "python", yes, sure},
 		}},
 		"a child that was not read": {[]int{1}, []process{
-			{1, 0, "python", other, no}, {2, 1, "python", yes, doubt}, {3, 2, "python", match{}, no},
+			{1, 0, "python", other, no}, {2, 1, "python", yes, doubt}, {3, 2, "python", programFact[commandLine]{}, no},
 		}},
 		"an owner whose workers have ended": {[]int{1}, []process{
-			{1, 0, "python", other, no}, {2, 1, "python", match{matches: true, known: true, final: true, owner: true}, no},
+			{1, 0, "python", other, no}, {2, 1, "python", yes, no},
 		}},
 		"a shell around each": {[]int{1}, []process{
 			{1, 0, "python", other, no}, {2, 1, "python", yes, no}, {3, 2, "sh", yes, no}, {4, 3, "worker", yes, sure}, {5, 2, "sh", yes, no}, {6, 5, "worker", yes, sure},
@@ -145,14 +146,16 @@ func TestWhoIsAWorker(t *testing.T) {
 		"in a circle":            {[]int{1}, []process{{1, 2, "sh", yes, no}, {2, 1, "sh", yes, no}, {3, 3, "sh", yes, no}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &poolMatcher{seen: map[rss.ProcID]*match{}}
+			m := newPoolMatcher(nil, "")
 			s := &rss.Sample{}
 			var tops []rss.ProcID
 			for _, q := range c.procs {
 				id := rss.ProcID{PID: q.pid, Start: 1}
 				s.Procs = append(s.Procs, rss.Proc{ID: id, Parent: q.parent, Comm: q.comm, State: 'S'})
-				q.match.id, q.match.comm = id, q.comm
-				m.seen[id] = &q.match
+				m.seen[program{id, q.comm}] = &q.line
+				if name == "an owner whose workers have ended" && q.pid == 2 {
+					m.owners = map[rss.ProcID]bool{id: true}
+				}
 			}
 			for _, pid := range c.tops {
 				tops = append(tops, rss.ProcID{PID: pid, Start: 1})
@@ -188,7 +191,7 @@ func TestMatcherReadsShells(t *testing.T) {
 	writeCmdline(t, proc, 11, "pool\x00")
 	m := newPoolMatcher(regexp.MustCompile("^pool"), proc)
 	s := sampleAt(settled, 10, 11)
-	for s.Procs[1].Comm = "pool"; !m.known(10) || !m.known(11); m.update(s, []rss.ProcID{s.Procs[0].ID}) {
+	for s.Procs[1].Comm = "pool"; !m.at(&s.Procs[0]).known || !m.at(&s.Procs[1]).known; m.update(s, []rss.ProcID{s.Procs[0].ID}) {
 		time.Sleep(time.Millisecond)
 	}
 	matched(t, m, s, 0)
@@ -197,7 +200,7 @@ func TestMatcherReadsShells(t *testing.T) {
 	matched(t, m, s, 1)
 }
 
-func (m *poolMatcher) known(pid int) bool {
-	e := m.seen[rss.ProcID{PID: pid, Start: 1}]
-	return e != nil && e.known
+// says has a process match or not, as if its command line had been read.
+func (m *poolMatcher) says(p *rss.Proc, matches bool) {
+	m.seen[programOf(p)] = &programFact[commandLine]{fact: commandLine{matches: matches}, known: true, final: true}
 }

@@ -14,7 +14,7 @@ import (
 func TestRespawns(t *testing.T) {
 	const owner, other = 2, 3
 	f := New(Options{Proc: t.TempDir()})
-	m := &poolMatcher{seen: map[rss.ProcID]*match{}}
+	m := newPoolMatcher(nil, "")
 	f.Pools.matcher = m
 	told := 0
 	look := func(at time.Duration, pids ...int) []int {
@@ -24,10 +24,8 @@ func TestRespawns(t *testing.T) {
 			p.Parent = 1
 			if pid > 10 {
 				p.Parent = pid / 10
-				m.seen[p.ID] = &match{id: p.ID, matches: true, known: true, final: true}
-			} else {
-				m.seen[p.ID] = &match{id: p.ID, known: true, final: true}
 			}
+			m.says(&p, pid > 10)
 			f.readEnviron(t, &p, "")
 			s.Procs = append(s.Procs, p)
 		}

@@ -119,7 +119,7 @@ func TestRoles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := roles{places: &environReader{seen: map[program]*programRanks{}}}
+			r := roles{places: newEnvironReader("")}
 			s := rss.Sample{Mono: settled}
 			hello := map[rss.ProcID]bool{}
 			for _, q := range procs {
@@ -134,7 +134,7 @@ func TestRoles(t *testing.T) {
 				if q.byRank {
 					at.local, at.rank = -1, q.local
 				}
-				r.places.seen[program{p.ID, p.Comm}] = &programRanks{ranks: at, known: true, final: true}
+				r.places.seen[programOf(&p)] = &programFact[ranks]{fact: at, known: true, final: true}
 			}
 			r.assign(&s, func(id rss.ProcID) bool { return hello[id] })
 			for i, q := range procs {
@@ -149,13 +149,13 @@ func TestRoles(t *testing.T) {
 // TestRolesAreKept: between two epochs a trainer owns no loader, and while the
 // ranks are restarted an agent has no children.
 func TestRolesAreKept(t *testing.T) {
-	r := roles{places: &environReader{seen: map[program]*programRanks{}}}
+	r := roles{places: newEnvironReader("")}
 	sample := func(children ...rss.Proc) *rss.Sample {
 		s := &rss.Sample{Procs: append([]rss.Proc{{ID: rss.ProcID{PID: 1, Start: 1}, Role: rss.RoleOther}}, children...)}
 		for _, p := range s.Procs {
 			at := noRanks
 			at.local = p.ID.PID - 2
-			r.places.seen[program{p.ID, ""}] = &programRanks{ranks: at, known: true, final: true}
+			r.places.seen[program{p.ID, ""}] = &programFact[ranks]{fact: at, known: true, final: true}
 		}
 		return s
 	}
@@ -175,7 +175,7 @@ func TestRolesAreKept(t *testing.T) {
 		t.Errorf("without a loader the trainer is %q", got)
 	}
 	s = sample(rank(9, 2, rss.RoleOther)) // no LOCAL_RANK that is known
-	r.places.seen[program{s.Procs[1].ID, ""}].local = -1
+	r.places.seen[program{s.Procs[1].ID, ""}].fact.local = -1
 	r.assign(s, hello)
 	if got := s.Procs[1].Role; got != rss.RoleOther {
 		t.Errorf("a stranger is %q", got)
@@ -189,7 +189,7 @@ func TestRolesAreKept(t *testing.T) {
 // no trainer of torchrun.
 func TestWhoStartedRanks(t *testing.T) {
 	const up = 1
-	r := roles{places: &environReader{seen: map[program]*programRanks{}}}
+	r := roles{places: newEnvironReader("")}
 	none := func(rss.ProcID) bool { return false }
 	// locals are LOCAL_RANK of the children 2, 3, …
 	look := func(at time.Duration, locals ...int) (rss.Role, bool) {
@@ -201,11 +201,11 @@ func TestWhoStartedRanks(t *testing.T) {
 			}
 			e := r.places.seen[program{id, ""}]
 			if e == nil {
-				e = &programRanks{since: at, known: true, final: true}
+				e = &programFact[ranks]{since: at, known: true, final: true}
 				r.places.seen[program{id, ""}] = e
 			}
-			e.ranks = noRanks
-			e.local = local
+			e.fact = noRanks
+			e.fact.local = local
 		}
 		r.assign(s, none)
 		return s.Procs[0].Role, r.open[s.Procs[0].ID]

@@ -11,7 +11,7 @@ import (
 
 // readEnviron has the environment of a process say so, as if it had been read.
 func (w *Workers) readEnviron(t *testing.T, p *rss.Proc, environ string) {
-	w.roles.places.seen[program{p.ID, p.Comm}] = &programRanks{ranks: ranksIn(t, environ), known: true, final: true}
+	w.roles.places.seen[programOf(p)] = &programFact[ranks]{fact: ranksIn(t, environ), known: true, final: true}
 }
 
 // pids are those of the processes.
@@ -92,7 +92,7 @@ func TestTrainingWithoutAHook(t *testing.T) {
 		for i := range s.Procs {
 			p := &s.Procs[i]
 			w.readEnviron(t, p, c.environ[i])
-			e := w.roles.places.seen[program{p.ID, p.Comm}]
+			e := w.roles.places.seen[programOf(p)]
 			e.since = s.Mono - c.age
 			if c.environ[i] == unread {
 				e.known, e.final, e.asked = false, false, true
