@@ -418,7 +418,7 @@ func (e ranks) answers() bool {
 		err = json.Unmarshal(data, &t)
 	}
 	if err != nil {
-		e.acts.TrimNoMore("error", err.Error())
+		e.acts.Tracer.NoMore("error", err.Error())
 		return false
 	}
 	t.ID = e.acts.Tracer.Asked() // it has the order's number

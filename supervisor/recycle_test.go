@@ -58,7 +58,7 @@ func TestRecycleAhead(t *testing.T) {
 			now := s.now()
 			s.rate(l).Add(now, l.Used-c.rate/10)
 			s.rate(l).Add(now+100*time.Millisecond, l.Used)
-			s.observe.Workers.RecycleTook(time.Duration(c.took * float64(time.Second)))
+			s.observe.Workers.RecycleTook = time.Duration(c.took * float64(time.Second))
 			if got := s.acts.Lead(event.ActionRecycle, l); got/rss.MiB != c.want/rss.MiB {
 				t.Errorf("%v ahead, want %v", got, c.want)
 			}

@@ -95,7 +95,7 @@ func TestCanTrimByPtrace(t *testing.T) {
 	if h := s.can(event.ActionTrim, rssLimit); !h.OK {
 		t.Errorf("another process with its PID: %+v", h)
 	}
-	s.acts.TrimNoMore(event.ReasonGivenUp, "x")
+	s.acts.Tracer.NoMore(event.ReasonGivenUp, "x")
 	because(event.ReasonGivenUp)
 }
 

@@ -68,11 +68,16 @@ func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 	if !ok {
 		return nil, usagef(like+" 4711", "this is no Slurm job, and no --pid was given")
 	}
-	ids, err := population.JobProcesses("/proc", "/sys", job.ID, os.Getpid())
+	members, err := population.NewFinder("/proc", "/sys", job.ID, "", os.Getpid()).Find()
 	if err != nil {
 		return nil, err
 	}
-	ids = slices.DeleteFunc(ids, func(id rss.ProcID) bool { return !sameUser(id.PID) || isRsswarden(id.PID) })
+	var ids []rss.ProcID
+	for _, m := range members {
+		if sameUser(m.ID.PID) && !isRsswarden(m.ID.PID) {
+			ids = append(ids, m.ID)
+		}
+	}
 	if len(ids) == 0 {
 		host, _ := os.Hostname()
 		return nil, usagef(fmt.Sprintf("squeue -j %s -o %%N tells on which nodes it runs; name a process: %s 4711", job.ID, like),

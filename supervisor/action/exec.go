@@ -18,10 +18,6 @@ type executing struct {
 	*Programs
 }
 
-func newExecuting(e *Env) *executing {
-	return &executing{e, NewPrograms(e.Holder.Start, func(line string) { e.Tell.Info("exec: " + line) })}
-}
-
 func (a *executing) Can(event.Rule, *event.Limit) event.Feasibility {
 	return event.Feasibility{OK: true}
 }

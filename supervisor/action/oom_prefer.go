@@ -108,7 +108,11 @@ func (a *OOMPrefer) notRaised(pid, was int, err error) {
 func (a *OOMPrefer) killedWhole(level string) (whole string) {
 	dirs := []string{level}
 	if p, err := cgroup.Open(a.Proc, a.Sys, a.Pop.Command.PID); err == nil {
-		dirs = append(dirs, downFrom(level, p)...)
+		for _, l := range slices.Backward(p.Levels) {
+			if strings.HasPrefix(l.Dir, level+"/") {
+				dirs = append(dirs, l.Dir)
+			}
+		}
 	}
 	for _, dir := range dirs {
 		b, err := procfile.Read(filepath.Join(dir, "memory.oom.group"), procfile.Small)
@@ -117,17 +121,6 @@ func (a *OOMPrefer) killedWhole(level string) (whole string) {
 		}
 	}
 	return ""
-}
-
-// downFrom returns the directories below a level on the way to it, the topmost first.
-func downFrom(level string, p *cgroup.Path) (dirs []string) {
-	for _, l := range p.Levels {
-		if strings.HasPrefix(l.Dir, level+"/") {
-			dirs = append(dirs, l.Dir)
-		}
-	}
-	slices.Reverse(dirs)
-	return dirs
 }
 
 // raiseOOMScore raises /proc/PID/oom_score_adj (proc_pid_oom_score_adj(5)) to

@@ -72,7 +72,7 @@ func (a *Set) conclude(r Result) (*Flight, event.Outcome) {
 	a.Ladder.Pass(now) // what it repeats it repeats from now on
 	a.Ladder.Done(told)
 	if r.OK && f.Decision.Action == event.ActionRecycle {
-		a.Workers.RecycleTook(now - f.Began)
+		a.Workers.RecycleTook = now - f.Began
 		worker := &f.Acted.Procs[0]
 		a.Tell.Status.CountRecycled(a.Ranks.Key(worker.Parent))
 		if f.Acted.Pool != nil {

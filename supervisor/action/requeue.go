@@ -7,12 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -125,7 +122,8 @@ func (a *requeuing) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint
 		return no(event.ReasonRequeues, fmt.Sprintf("the job was started again %s, and --max-requeues is %d", text.Times(j.Restarts), a.Settings.MaxRequeues))
 	}
 	has := rss.Bytes(j.PerNode()) * rss.MiB
-	if a.byStep(l, has) {
+	// A step of Slurm's may have less than its job.
+	if l.Name == event.LimitSlurm && l.Scope == event.ScopeStep && l.Accounting != event.AccountingVirtual && l.Limit < has.Scale(0.98) {
 		return no(event.ReasonNoHelp, fmt.Sprintf("this step has %v of the job's %v, by srun --mem", l.Limit, has))
 	}
 	m, _ := r.More()
@@ -141,12 +139,6 @@ func (a *requeuing) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint
 		return no(event.ReasonNoRequeue, err.Error())
 	}
 	return mib, event.Feasibility{OK: true}
-}
-
-// byStep says that a step of Slurm's has less than its job.
-func (a *requeuing) byStep(l *event.Limit, job rss.Bytes) bool {
-	return l.Name == event.LimitSlurm && l.Scope == event.ScopeStep && l.Accounting != event.AccountingVirtual &&
-		job > 0 && l.Limit < job.Scale(0.98)
 }
 
 func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
@@ -183,16 +175,6 @@ func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	}
 	a.Tell.About(a.Now(), &f.Decision, l, "", what+" with "+a.under.size().String())
 	return Requeue(a.under, c, f.Began), Result{}
-}
-
-// heardEnd notes a signal that asks the command to end.
-func (a *requeuing) heardEnd(sig hold.Signal) {
-	switch unix.Signal(sig.Signal) {
-	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
-		if a.under != nil && a.under.sent == nil {
-			a.asked = tell.SignalName(sig.Signal)
-		}
-	}
 }
 
 // end ends a requeue under way because the command has ended: by itself,

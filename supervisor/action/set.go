@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -44,7 +46,7 @@ type Options struct {
 func New(e *Env, o Options) *Set {
 	s := &Set{Env: e, Options: o}
 	s.Tracer = newTracer(e, o.Probes, e.Attempt)
-	s.programs = newExecuting(e)
+	s.programs = &executing{e, NewPrograms(e.Holder.Start, func(line string) { e.Tell.Info("exec: " + line) })}
 	s.programs.ring = o.Ring
 	s.requeue = &requeuing{Env: e, asking: newFactsReader(e.Proc, o.Scontrol)}
 	s.Requests = &Requests{set: s}
@@ -244,9 +246,6 @@ func (a *Set) Trimmed(answer hold.TrimAnswer) {
 	}
 }
 
-// TrimNoMore ends all trimming by ptrace.
-func (a *Set) TrimNoMore(reason event.Reason, why string) { a.Tracer.traceNoMore(reason, why) }
-
 // Advance lets the action in flight go on with what came for it, and says
 // whether a full read is called for: it has ended, or needs one.
 func (a *Set) Advance() bool {
@@ -311,7 +310,14 @@ func (a *Set) Requeued() *tell.Requeued { return a.requeue.done }
 
 // Signal takes in one that the holder got: a command that was asked to end has not ended by
 // itself.
-func (a *Set) Signal(s hold.Signal) { a.requeue.heardEnd(s) }
+func (a *Set) Signal(s hold.Signal) {
+	switch unix.Signal(s.Signal) {
+	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+		if u := a.requeue.under; u != nil && u.sent == nil {
+			a.requeue.asked = tell.SignalName(s.Signal)
+		}
+	}
+}
 
 // Ended yields the programs of exec= that have ended, for [Set.Ran].
 func (a *Set) Ended() <-chan Ran { return a.programs.Ended() }

@@ -32,7 +32,8 @@ func (a stopping) Begin(f *Flight, l *event.Limit) (Running, Result) {
 		}
 		return nil, r
 	}
-	if a.endsBy(first, step) {
+	// Our own command is what we watch, even if others go on; else what we attached to as a whole.
+	if a.Pop.Attached() && a.Pop.IsAll(&a.View.Sample, step) || !a.Pop.Attached() && slices.Contains(first, a.Pop.Command) {
 		a.Tell.Sum.Stopped = true
 		if err := a.Holder.Override(a.Settings.StopStatus); err != nil {
 			a.Tell.Fault(a.Now(), "stop", err)
@@ -48,15 +49,6 @@ func (a stopping) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	a.Tell.About(a.Now(), &f.Decision, l, "", fmt.Sprintf("%s: SIGTERM now, SIGKILL in %s (%s)", what, text.Span(a.Settings.Grace), f.Decision.Rule))
 	meant := func(s *rss.Sample) []rss.ProcID { return a.Pop.All(s, step) }
 	return Stop(a.Kill, first, meant, a.Settings.Grace, f.Began), Result{}
-}
-
-// endsBy says that a stop whose TERM goes to first ends what we watch: our own command,
-// even if others go on; what we attached to as a whole.
-func (a stopping) endsBy(first []rss.ProcID, step string) bool {
-	if a.Pop.Attached() {
-		return a.Pop.IsAll(&a.View.Sample, step)
-	}
-	return slices.Contains(first, a.Pop.Command)
 }
 
 // toStop returns the processes that get the TERM of a stop from us: the command, or of a job
@@ -135,28 +127,24 @@ func (a *Env) Left(ended []rss.ProcID) []event.Left {
 			if was := a.View.Sample.Find(p.ID.PID); was != nil && was.ID == p.ID {
 				p.Role = was.Role
 			}
-			if p.ID != a.Pop.Command && living(p) && !slices.Contains(ended, p.ID) {
-				all = addLeft(all, p)
+			if p.ID == a.Pop.Command || !living(p) || slices.Contains(ended, p.ID) {
+				continue
+			}
+			role := slices.IndexFunc(all, func(l event.Left) bool { return l.Role == p.Role })
+			if role < 0 {
+				role, all = len(all), append(all, event.Left{Role: p.Role})
+			}
+			l := &all[role]
+			l.Procs++
+			l.RSS += p.RSS
+			if len(l.PIDs) < 8 {
+				l.PIDs = append(l.PIDs, p.ID.PID)
 			}
 		}
 		if len(all) == 0 || time.Now().After(end) {
 			return all
 		}
 	}
-}
-
-func addLeft(all []event.Left, p *rss.Proc) []event.Left {
-	i := slices.IndexFunc(all, func(l event.Left) bool { return l.Role == p.Role })
-	if i < 0 {
-		i, all = len(all), append(all, event.Left{Role: p.Role})
-	}
-	l := &all[i]
-	l.Procs++
-	l.RSS += p.RSS
-	if len(l.PIDs) < 8 {
-		l.PIDs = append(l.PIDs, p.ID.PID)
-	}
-	return all
 }
 
 func living(p *rss.Proc) bool { return p.State != 'Z' && p.State != 'X' }

@@ -195,16 +195,17 @@ func (t *Tracer) Refuse(id rss.ProcID, why Refused) {
 		})
 	}
 	if why.All {
-		t.traceNoMore(why.Reason, string(why.Reason))
+		t.NoMore(why.Reason, string(why.Reason))
 	}
 }
 
 // Lost ends all tracing: a tracer that does not answer may hang in it.
 func (t *Tracer) Lost(id rss.ProcID) {
-	t.traceNoMore(event.ReasonTimeout, fmt.Sprintf("process %d: no answer from the holder within %v", id.PID, TakeDeadline))
+	t.NoMore(event.ReasonTimeout, fmt.Sprintf("process %d: no answer from the holder within %v", id.PID, TakeDeadline))
 }
 
-func (t *Tracer) traceNoMore(reason event.Reason, text string) {
+// NoMore ends all trimming by ptrace.
+func (t *Tracer) NoMore(reason event.Reason, text string) {
 	t.off = reason
 	t.Tell.Fault(t.Now(), "trim", errors.New(text+"; nothing is trimmed by ptrace any more in this run"))
 }

@@ -235,18 +235,3 @@ func listPIDs(proc string) ([]int, error) {
 	slices.Sort(pids)
 	return pids, nil
 }
-
-// JobProcesses returns the processes that a Slurm job has on this node, without
-// slurmstepd and without the process self and its descendants. It may hang where it reads
-// environments.
-func JobProcesses(proc, sys, job string, self int) ([]rss.ProcID, error) {
-	members, err := NewFinder(proc, sys, job, "", self).Find()
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]rss.ProcID, len(members))
-	for i, m := range members {
-		ids[i] = m.ID
-	}
-	return ids, nil
-}

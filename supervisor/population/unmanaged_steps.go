@@ -36,10 +36,6 @@ type unmanaged struct {
 	kept []string
 }
 
-func (a unmanaged) equal(b unmanaged) bool {
-	return slices.EqualFunc(a.tasks, b.tasks, func(a, b Member) bool { return a.ID == b.ID }) && slices.Equal(a.kept, b.kept)
-}
-
 // unmanagedEvery is how often new steps are looked for.
 const unmanagedEvery = time.Second
 
@@ -85,7 +81,8 @@ func (s *unmanagedSteps) changed(last unmanaged) unmanaged {
 			now = s.among(all)
 		}
 		s.open = open
-		if !now.equal(last) {
+		same := slices.EqualFunc(now.tasks, last.tasks, func(a, b Member) bool { return a.ID == b.ID })
+		if !same || !slices.Equal(now.kept, last.kept) {
 			return now
 		}
 	}

@@ -63,7 +63,10 @@ func (s *session) lender() (*thread, Refusal) {
 		if t.state != stopped || !t.sleeps {
 			continue
 		}
-		if n := t.regs.lends(); n > most && t.atCallInstruction() && s.still(t) {
+		// A thread's number was read from a list, and may have been given out again before we
+		// attached to it.
+		var st unix.Stat_t
+		if n := t.regs.lends(); n > most && t.atCallInstruction() && unix.Fstatat(int(s.task.Fd()), strconv.Itoa(t.tid), &st, 0) == nil {
 			best, most = t, n
 		}
 	}
@@ -71,13 +74,6 @@ func (s *session) lender() (*thread, Refusal) {
 		return nil, NoSleeper
 	}
 	return best, None
-}
-
-// still says that a thread is one of the process's: its number was read from a
-// list, and may have been given out again before we attached.
-func (s *session) still(t *thread) bool {
-	var st unix.Stat_t
-	return unix.Fstatat(int(s.task.Fd()), strconv.Itoa(t.tid), &st, 0) == nil
 }
 
 func (b *borrowed) advise(p Piece) Refusal {

@@ -72,8 +72,8 @@ func (s *session) halt() Refusal {
 		return vanishedOrFailed(err)
 	}
 	s.task = task
-	s.power.lower()
-	defer s.power.raise()
+	s.power.drop(true)
+	defer s.power.drop(false)
 	for range rounds {
 		// A thread may start another until it has stopped itself.
 		fresh, r := s.seizeAll()
@@ -367,7 +367,8 @@ func seize(tid int) unix.Errno {
 
 // capability is CAP_SYS_PTRACE of the thread that traces, dropped while it
 // attaches: with it the kernel would not refuse a process that asked not to be inspected
-// (PR_SET_DUMPABLE, another user's process).
+// (PR_SET_DUMPABLE, another user's process). It is taken back then: /proc/PID/maps of a
+// process with all capabilities is for those alone that have them too.
 type capability struct {
 	has  bool
 	data [2]unix.CapUserData
@@ -381,17 +382,13 @@ func (c *capability) find() {
 	c.has = err == nil && c.data[0].Effective&(1<<unix.CAP_SYS_PTRACE) != 0
 }
 
-func (c *capability) lower() { c.set(c.data[0].Effective &^ (1 << unix.CAP_SYS_PTRACE)) }
-
-// raise takes it back: /proc/PID/maps of a process with all capabilities is for
-// those alone that have them too.
-func (c *capability) raise() { c.set(c.data[0].Effective) }
-
-func (c *capability) set(effective uint32) {
+func (c *capability) drop(dropped bool) {
 	if !c.has {
 		return
 	}
 	data, header := c.data, capabilityHeader
-	data[0].Effective = effective
+	if dropped {
+		data[0].Effective &^= 1 << unix.CAP_SYS_PTRACE
+	}
 	_ = unix.Capset(&header, &data[0]) // less is always allowed, and so is what we had
 }

@@ -272,7 +272,7 @@ func (y *tally) add(t *testing.T, a Answer) {
 		if a.Advised == 0 || a.Stop <= 0 || a.Attached > a.Stop || a.Threads == 0 {
 			t.Errorf("done, but: %+v", a)
 		}
-	case Failed, Broken, Unsupported, Device, Trainer, Ours, Not64Bit, Seccomp, Undumpable, OtherUser:
+	case Failed, Broken, Unsupported, Device, Ours, Not64Bit, Seccomp, Undumpable, OtherUser:
 		t.Errorf("refused: %s (%+v)", a.Refusal.Reason(), a)
 	}
 }

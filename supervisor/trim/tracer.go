@@ -91,7 +91,8 @@ func trace(calls <-chan Piece, backs chan<- Answer) {
 		return
 	}
 	// A fault of ours ends this thread alone, and so lets go of the process.
-	s := newSession()
+	s := &session{self: unix.Getpid()}
+	s.power.find()
 	defer func() {
 		if recover() != nil {
 			s.ends.rest()
@@ -123,12 +124,6 @@ type session struct {
 	threads []thread
 	began   time.Time
 	listed  bool // the kernel lists mappings, and cannot be asked for one
-}
-
-func newSession() *session {
-	s := &session{self: unix.Getpid()}
-	s.power.find()
-	return s
 }
 
 // trim stops the process, has the range of p dropped, and lets go.

@@ -87,7 +87,6 @@ const (
 	Seccomp             // under filters that we are not under
 	Not64Bit            // a 32-bit program
 	Device              // it has /dev/nvidia*, /dev/kfd or /dev/infiniband open
-	Trainer             // the trainer itself, or the command, without --trim ptrace
 	Ours                // a process of rsswarden's
 	NoSleeper           // no thread sleeps in a call that may wake without a cause
 	Crowded             // more threads or mappings than can be looked at in a moment
@@ -104,7 +103,7 @@ var reasons = [refusals]event.Reason{
 	None: event.ReasonDone, Vanished: event.ReasonVanished, OtherUser: event.ReasonOtherUser, Stranger: event.ReasonStranger,
 	Yama: event.ReasonYama, Undumpable: event.ReasonUndumpable, Traced: event.ReasonTraced, Stopped: event.ReasonStopped,
 	Waiting: event.ReasonWaiting, Seccomp: event.ReasonSeccomp, Not64Bit: event.ReasonNot64Bit, Device: event.ReasonDevice,
-	Trainer: event.ReasonIsTrainer, Ours: event.ReasonOurs, NoSleeper: event.ReasonNoSleeper, Crowded: event.ReasonCrowded,
+	Ours: event.ReasonOurs, NoSleeper: event.ReasonNoSleeper, Crowded: event.ReasonCrowded,
 	Changed: event.ReasonChanged, Signalled: event.ReasonSignalled, Slow: event.ReasonSlow, Unsupported: event.ReasonUnsupported, Failed: event.ReasonError,
 	Broken: event.ReasonGivenUp,
 }

@@ -156,10 +156,8 @@ const (
 // RecycleTime is for how long growth goes on until a recycle has taken effect: twice the
 // last one's time.
 func (w *Workers) RecycleTime() time.Duration {
-	return min(2*cmp.Or(w.recycleTook, firstRecycleTime), mostRecycleTime)
+	return min(2*cmp.Or(w.RecycleTook, firstRecycleTime), mostRecycleTime)
 }
-
-func (w *Workers) RecycleTook(d time.Duration) { w.recycleTook = d }
 
 // Acted are the processes that an action acts on, as they were before it.
 type Acted struct {

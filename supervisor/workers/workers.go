@@ -36,7 +36,7 @@ type Workers struct {
 	// seen first: what a fresh one has in libraries alone.
 	leastFile rss.Bytes
 
-	recycleTook time.Duration // by the last recycle that was done, 0 for none
+	RecycleTook time.Duration // by the last recycle that was done, 0 for none
 }
 
 type worker struct {
