@@ -187,27 +187,6 @@ func TestReplaceWaitsForTheReplacement(t *testing.T) {
 	follow(t, Replace(refuse, old, unix.SIGTERM, matching, 2, 0), []look{{done: true, want: event.ReasonError}})
 }
 
-func TestStopTermsThenKillsTheTree(t *testing.T) {
-	type shot struct {
-		pid int
-		sig syscall.Signal
-	}
-	var shots []shot
-	kill := func(id rss.ProcID, sig syscall.Signal) error {
-		shots = append(shots, shot{id.PID, sig})
-		return nil
-	}
-	follow(t, Stop(kill, []rss.ProcID{{PID: 10}}, all, time.Second, 0), []look{
-		{w: World{Now: time.Second - 1, Sample: tree(10, 11)}},
-		{w: World{Now: time.Second, Sample: tree(10, 11)}},
-		{w: World{Now: time.Second + 1, Sample: tree()}, done: true, want: event.ReasonDone},
-	})
-	want := []shot{{10, unix.SIGTERM}, {10, unix.SIGKILL}, {11, unix.SIGKILL}}
-	if !slices.Equal(shots, want) {
-		t.Errorf("sent %v, want %v", shots, want)
-	}
-}
-
 // TestStopOfSome: a process out of scope is left alone, and does not prevent the stop.
 func TestStopOfSome(t *testing.T) {
 	var shots []int
@@ -292,10 +271,10 @@ func TestSignal(t *testing.T) {
 		want Result
 	}{
 		{to(11), Result{OK: true, Reason: event.ReasonDone, PID: 11, Detail: "process 11; why"}},
-		{to(11, 12), Result{OK: true, Reason: event.ReasonDone, Detail: "processes 11, 12; why"}},
-		{to(11, 13), Result{OK: true, Reason: event.ReasonDone, PID: 11, Detail: "process 11; not to 13: no such process; why"}},
-		{to(13), Result{Reason: event.ReasonVanished, Detail: "not to 13: no such process; why"}},
-		{to(13, 14), Result{Reason: event.ReasonError, Detail: "not to 13, 14: operation not permitted; why"}},
+		{to(11, 12), Result{OK: true, Reason: event.ReasonDone, Detail: "processes 11 and 12; why"}},
+		{to(11, 13), Result{OK: true, Reason: event.ReasonDone, PID: 11, Detail: "process 11; not to process 13: no such process; why"}},
+		{to(13), Result{Reason: event.ReasonVanished, Detail: "not to process 13: no such process; why"}},
+		{to(13, 14), Result{Reason: event.ReasonError, Detail: "not to processes 13 and 14: operation not permitted; why"}},
 	} {
 		if r := Signal(kill, c.to, syscall.SIGUSR2, "why"); r != c.want {
 			t.Errorf("result %+v, want %+v", r, c.want)

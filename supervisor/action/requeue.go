@@ -143,10 +143,6 @@ func (a *requeuing) newSize(r event.Rule, l *event.Limit, f *jobFacts) (mib uint
 
 func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	facts := a.facts
-	if a.factsAt == 0 || facts.err != nil {
-		// The ladder was told that it can be done: this cannot happen.
-		return nil, Result{Reason: event.ReasonError, Detail: "Slurm's word about the job is missing"}
-	}
 	mib, h := a.newSize(f.Decision.Rung, l, &facts)
 	if !h.OK {
 		return nil, Result{Reason: h.Reason, Detail: h.Detail}

@@ -59,47 +59,30 @@ type Killer func(rss.ProcID, syscall.Signal) error
 // It ends at once: what they do about it is theirs. detail names the processes that do not
 // get it.
 func Signal(kill Killer, to []*rss.Proc, sig syscall.Signal, detail string) Result {
-	var got, missed []string
+	var got, missed []*rss.Proc
 	var failed error
-	r := Result{}
 	for _, p := range to {
-		name := strconv.Itoa(p.ID.PID)
-		if err := kill(p.ID, sig); err != nil {
-			missed = append(missed, name)
-			if failed == nil || !errors.Is(err, unix.ESRCH) {
-				failed = err
-			}
-			continue
+		if err := kill(p.ID, sig); err == nil {
+			got = append(got, p)
+		} else if missed = append(missed, p); failed == nil || !errors.Is(err, unix.ESRCH) {
+			failed = err
 		}
-		got = append(got, name)
-		r.PID = p.ID.PID
 	}
+	r := Result{Reason: event.ReasonError}
+	sent, not := "", ""
 	switch {
 	case len(got) > 0:
-		r.OK, r.Reason = true, event.ReasonDone
+		r.OK, r.Reason, sent = true, event.ReasonDone, phrase.Processes(got)
 	case errors.Is(failed, unix.ESRCH):
 		r.Reason = event.ReasonVanished
-	default:
-		r.Reason = event.ReasonError
 	}
-	if len(got) != 1 {
-		r.PID = 0 // several
-	}
-	var parts []string
-	if len(got) > 0 {
-		word := "process "
-		if len(got) > 1 {
-			word = "processes "
-		}
-		parts = append(parts, word+strings.Join(got, ", "))
+	if len(got) == 1 {
+		r.PID = got[0].ID.PID
 	}
 	if len(missed) > 0 {
-		parts = append(parts, fmt.Sprintf("not to %s: %v", strings.Join(missed, ", "), failed))
+		not = fmt.Sprintf("not to %s: %v", phrase.Processes(missed), failed)
 	}
-	if detail != "" {
-		parts = append(parts, detail)
-	}
-	r.Detail = strings.Join(parts, "; ")
+	r.Detail = join(sent, not, detail)
 	return r
 }
 

@@ -306,45 +306,37 @@ func readThreadStatus(name string) (threadStatus, error) {
 
 func parseThreadStatus(b []byte) (s threadStatus, ok bool) {
 	s.filters = -1
-	needed, bad := 0, false
+	numbers := map[string][]*int{
+		"Pid": {&s.tid}, "PPid": {&s.parent}, "TracerPid": {&s.tracer}, "Threads": {&s.count},
+		"Uid": {&s.uids[0], &s.uids[1], &s.uids[2], &s.uids[3]},
+	}
+	optional := map[string]*int{"Seccomp": &s.seccomp, "Seccomp_filters": &s.filters}
+	found := 0
 	for line := range bytes.Lines(b) {
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		into := func(to ...*int) {
-			for _, to := range to {
-				value = bytes.TrimLeft(value, " \t")
-				end := bytes.IndexAny(value, " \t\n")
-				n, ok := number(value[:max(end, 0)])
-				bad = bad || !ok
-				*to, value = int(n), value[max(end, 0):]
-			}
-		}
 		// A name is printed with its newlines escaped, so that no line is forged.
-		switch needed++; string(key) {
-		case "State":
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		to, needed := numbers[string(key)]
+		if more := optional[string(key)]; more != nil {
+			to = []*int{more}
+		} else if string(key) == "State" {
 			if value = bytes.TrimSpace(value); len(value) > 0 {
 				s.state = value[0]
 			}
-		case "Pid":
-			into(&s.tid)
-		case "PPid":
-			into(&s.parent)
-		case "TracerPid":
-			into(&s.tracer)
-		case "Uid":
-			into(&s.uids[0], &s.uids[1], &s.uids[2], &s.uids[3])
-		case "Threads":
-			into(&s.count)
-		default:
-			needed--
 		}
-		switch string(key) {
-		case "Seccomp":
-			into(&s.seccomp)
-		case "Seccomp_filters":
-			into(&s.filters)
+		if needed {
+			found++
+		}
+		for _, to := range to {
+			value = bytes.TrimLeft(value, " \t")
+			end := max(bytes.IndexAny(value, " \t\n"), 0)
+			n, ok := number(value[:end])
+			if !ok {
+				return s, false
+			}
+			*to, value = int(n), value[end:]
 		}
 	}
-	return s, needed == 6 && !bad && s.state != 0
+	return s, found == len(numbers) && s.state != 0
 }
 
 // maxAncestors bounds the way up from a process, which changes meanwhile.
