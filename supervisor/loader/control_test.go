@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
@@ -45,14 +44,22 @@ func (s *scripted) hello(id rss.ProcID) {
 	must(s.t, replaceFile(filepath.Join(s.dir, nodedir.FileOf("hello", id)), []byte(text)))
 }
 
-func (s *scripted) log(text string) {
+// log adds text to what the trainer reports.
+func (s *scripted) log(format string, args ...any) {
 	s.t.Helper()
 	f, err := os.OpenFile(filepath.Join(s.dir, nodedir.FileOf("log", s.id)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err == nil {
-		_, err = f.WriteString(text)
-		err = errors.Join(err, f.Close())
-	}
 	must(s.t, err)
+	_, err = fmt.Fprintf(f, format, args...)
+	must(s.t, errors.Join(err, f.Close()))
+}
+
+// loader has the trainer say hello and report a loader with these workers.
+func (s *scripted) loader(workers ...int) {
+	s.t.Helper()
+	s.hello(s.id)
+	list, _ := json.Marshal(workers)
+	s.log(`{"what":"iter","pid":1,"n":1,"workers":%s,"num_workers":%d,"kind":"map","persistent":true,"can_recycle":true,"start":"fork"}`+"\n",
+		list, len(workers))
 }
 
 func (s *scripted) ctl() ctl {
@@ -93,7 +100,7 @@ func TestControl(t *testing.T) {
 		t.Errorf("roles without a loader: %v", s.Roles())
 	}
 
-	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101,102],"num_workers":2,"kind":"map","persistent":true,"can_recycle":true,"start":"fork"}` + "\n")
+	s.loader(101, 102)
 	s.expect(event.LoaderIter)
 	want := map[int]rss.Role{s.id.PID: rss.RoleTrainer, 101: rss.RoleWorker, 102: rss.RoleWorker}
 	if got := s.Roles(); !reflect.DeepEqual(got, want) {
@@ -112,24 +119,24 @@ func TestControl(t *testing.T) {
 	}
 
 	// One of two answers; a line arrives in two pieces.
-	s.log(fmt.Sprintf(`{"what":"trimmed","pid":101,"worker":101,"id":%d,"before":300,"after":100,"count":1}`+"\n"+`{"what":"acc`, trim))
+	s.log(`{"what":"trimmed","pid":101,"worker":101,"id":%d,"before":300,"after":100,"count":1}`+"\n"+`{"what":"acc`, trim)
 	if said := s.expect(event.LoaderTrimmed); said[0].Freed != 200 || said[0].Request != trim || !said[0].Last {
 		t.Errorf("%+v", said)
 	}
-	s.log(fmt.Sprintf(`epted","pid":1,"worker":102,"id":%d,"n":1}`+"\n", recycle))
+	s.log(`epted","pid":1,"worker":102,"id":%d,"n":1}`+"\n", recycle)
 	s.expect(event.LoaderAccepted)
-	s.log(fmt.Sprintf(`{"what":"started","pid":1,"worker":102,"new":103,"id":%d,"n":1}`+"\n", recycle))
+	s.log(`{"what":"started","pid":1,"worker":102,"new":103,"id":%d,"n":1}`+"\n", recycle)
 	s.expect(event.LoaderStarted)
 	if s.Roles()[103] != rss.RoleWorker {
 		t.Error("a replacement that comes is no worker")
 	}
-	s.log(fmt.Sprintf(`{"what":"swapped","pid":1,"worker":102,"new":103,"id":%d,"n":1}`+"\n", recycle))
+	s.log(`{"what":"swapped","pid":1,"worker":102,"new":103,"id":%d,"n":1}`+"\n", recycle)
 	s.expect(event.LoaderSwapped)
 	l := s.Trainers()[0].Loaders[0]
 	if !reflect.DeepEqual(l.Workers, []int{101, 103}) || !reflect.DeepEqual(l.Leaving, []int{102}) || l.Starting != 0 {
 		t.Errorf("%+v", l)
 	}
-	s.log(fmt.Sprintf(`{"what":"recycled","pid":1,"worker":102,"new":103,"id":%d,"n":1,"pause_ms":4}`+"\n", recycle))
+	s.log(`{"what":"recycled","pid":1,"worker":102,"new":103,"id":%d,"n":1,"pause_ms":4}`+"\n", recycle)
 	s.expect(event.LoaderRecycled)
 	must(t, s.Cancel(trim))
 	if c := s.ctl(); len(c.Trim)+len(c.Recycle) != 0 {
@@ -160,15 +167,14 @@ func TestTrainerEnds(t *testing.T) {
 	s := newScripted(t)
 	cmd := exec.Command("sleep", "60")
 	must(t, cmd.Start())
-	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
+	of, err := identify(cmd.Process.Pid)
 	must(t, err)
-	s.id = rss.ProcID{PID: cmd.Process.Pid, Start: start}
-	s.hello(s.id)
-	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101],"num_workers":1,"kind":"map","can_recycle":true}` + "\n")
+	s.id = of.Owner
+	s.loader(101)
 	s.expect(event.LoaderHello, event.LoaderIter)
 	id, err := s.Recycle(101, event.Swap)
 	must(t, err)
-	s.log(fmt.Sprintf(`{"what":"accepted","pid":1,"worker":101,"id":%d,"n":1}`+"\n", id))
+	s.log(`{"what":"accepted","pid":1,"worker":101,"id":%d,"n":1}`+"\n", id)
 	cmd.Process.Kill()
 	cmd.Wait()
 	var said []Said
@@ -198,7 +204,7 @@ func TestControlGarbage(t *testing.T) {
 	}
 	must(t, os.Mkdir(filepath.Join(s.dir, "hello.6.6"), 0o700))
 	must(t, os.Symlink("/dev/zero", filepath.Join(s.dir, "hello.7.7")))
-	s.log("\n\n{}\nnull\n\xff\xfe\n" + strings.Repeat("y", maxLine+1) + "\n" + `{"what":"iter","pid":1,"n":1,"workers":[5],"num_workers":1}` + "\n")
+	s.log("%s", "\n\n{}\nnull\n\xff\xfe\n"+strings.Repeat("y", maxLine+1)+"\n"+`{"what":"iter","pid":1,"n":1,"workers":[5],"num_workers":1}`+"\n")
 	s.expect(event.LoaderIter)
 	if s.Malformed() == 0 {
 		t.Error("nothing was counted as malformed")
@@ -206,7 +212,7 @@ func TestControlGarbage(t *testing.T) {
 	// A log that outgrows what is read at once is read over several calls.
 	line := `{"what":"trimmed","pid":5,"worker":5,"why":"` + strings.Repeat("z", 400) + `"}` + "\n"
 	n := 3*readChunk/len(line) + 1
-	s.log(strings.Repeat(line, n))
+	s.log("%s", strings.Repeat(line, n))
 	got, calls := 0, 0
 	for ; got < n && calls < 100; calls++ {
 		got += len(s.Poll(true))
@@ -281,7 +287,7 @@ func TestControlGC(t *testing.T) {
 	if _, _, err := s.GC(); !errors.Is(err, ErrNoProcess) {
 		t.Errorf("a process without a loader was asked: %v", err)
 	}
-	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101,102],"num_workers":2,"kind":"map"}` + "\n")
+	s.loader(101, 102)
 	s.expect(event.LoaderIter)
 	if _, asked, err := s.GC(102); err != nil || !slices.Equal(asked, []int{102}) {
 		t.Errorf("asked %v, %v", asked, err)
@@ -293,7 +299,7 @@ func TestControlGC(t *testing.T) {
 	if c := s.ctl(); len(c.GC) != 2 || c.GC[1].ID != id || !slices.Equal(c.GC[1].PIDs, asked) || len(c.Trim) != 0 {
 		t.Errorf("%+v", c)
 	}
-	s.log(fmt.Sprintf(`{"what":"collected","pid":101,"worker":101,"id":%d,"before":500,"after":200,"freed":300,"pause_ms":40}`+"\n", id))
+	s.log(`{"what":"collected","pid":101,"worker":101,"id":%d,"before":500,"after":200,"freed":300,"pause_ms":40}`+"\n", id)
 	if said := s.expect(event.LoaderCollected); said[0].Freed != 300 || said[0].Paused != 0.04 || !said[0].Last || said[0].Request != id {
 		t.Errorf("%+v", said)
 	}
@@ -303,7 +309,7 @@ func TestControlGC(t *testing.T) {
 	if err := s.SetPrivate(false); err != nil || s.ctl().Private {
 		t.Errorf("%+v, %v", s.ctl(), err)
 	}
-	s.log(`{"what":"off","pid":` + fmt.Sprint(s.id.PID) + `,"why":"x"}` + "\n")
+	s.log(`{"what":"off","pid":%d,"why":"x"}`+"\n", s.id.PID)
 	s.expect(event.LoaderOff)
 	if _, asked, err := s.GC(); err != nil || !slices.Equal(asked, []int{101, 102}) {
 		t.Errorf("a trainer whose hook is off was asked: %v, %v", asked, err)

@@ -153,10 +153,11 @@ func (c *Control) askSeveral(what event.Action, able func(*trainer) []int, pids 
 // those that were not asked for without an id.
 func (c *Control) Recycle(worker int, mode event.Mode) (id uint64, err error) {
 	for _, t := range c.trainers {
-		if _, ok := t.owns(worker); !ok {
-			continue
+		for _, d := range t.loaders {
+			if slices.Contains(d.Workers, worker) {
+				return c.ask(&request{what: event.ActionRecycle, mode: mode, pids: map[rss.ProcID][]int{t.ID: {worker}}})
+			}
 		}
-		return c.ask(&request{what: event.ActionRecycle, mode: mode, pids: map[rss.ProcID][]int{t.ID: {worker}}})
 	}
 	return 0, fmt.Errorf("cannot ask for a recycle of %d: %w", worker, ErrNoProcess)
 }

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -79,18 +80,14 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 // TestInheritedRequests: of what an earlier watcher asked for stays what was accepted
 // and is not answered yet.
 func TestInheritedRequests(t *testing.T) {
-	const iter = `{"what":"iter","pid":1,"n":1,"workers":[101,102,103,104],"num_workers":4,"kind":"map","persistent":true,"can_recycle":true}` + "\n"
 	s := newScripted(t)
-	s.hello(s.id)
-	s.log(iter)
+	s.loader(101, 102, 103, 104)
 	s.expect(event.LoaderHello, event.LoaderIter)
-	if _, _, err := s.Trim(); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := s.Trim()
+	must(t, err)
 	for worker := 101; worker <= 104; worker++ {
-		if _, err := s.Recycle(worker, event.Drain); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Recycle(worker, event.Drain)
+		must(t, err)
 	}
 	s.log(`{"what":"accepted","pid":1,"worker":101,"id":2,"n":1}` + "\n" +
 		`{"what":"accepted","pid":1,"worker":102,"id":3,"n":1,"why":"` + string(event.ReasonDeferred) + `"}` + "\n" +
@@ -124,17 +121,12 @@ func TestInheritedRequests(t *testing.T) {
 // TestInheritedAfterAll: what was accepted may follow megabytes.
 func TestInheritedAfterAll(t *testing.T) {
 	s := newScripted(t)
-	s.hello(s.id)
-	s.log(`{"what":"iter","pid":1,"n":1,"workers":[101],"num_workers":1,"kind":"map","can_recycle":true}` + "\n")
+	s.loader(101)
 	s.expect(event.LoaderHello, event.LoaderIter)
 	id, err := s.Recycle(101, event.Drain)
 	must(t, err)
-	line := []byte(`{"what":"trimmed","pid":101,"worker":101}` + "\n")
-	var all []byte
-	for len(all) < (maxBehind+2)*readChunk {
-		all = append(all, line...)
-	}
-	s.log(string(all) + `{"what":"accepted","pid":1,"worker":101,"id":1,"n":1}` + "\n")
+	line := `{"what":"trimmed","pid":101,"worker":101}` + "\n"
+	s.log("%s", strings.Repeat(line, (maxBehind+2)*readChunk/len(line)+1)+`{"what":"accepted","pid":1,"worker":101,"id":1,"n":1}`+"\n")
 	successor, err := Open(s.dir)
 	must(t, err)
 	defer successor.Close()

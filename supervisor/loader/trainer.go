@@ -153,17 +153,6 @@ func (t *trainer) living() []Loader {
 	return list
 }
 
-// owns says whether pid is a worker of the trainer, and of a loader that can
-// replace it.
-func (t *trainer) owns(pid int) (d *Loader, ok bool) {
-	for _, d := range t.loaders {
-		if slices.Contains(d.Workers, pid) {
-			return d, true
-		}
-	}
-	return nil, false
-}
-
 // trimmable lists the processes of the trainer that fetch data: its workers,
 // and itself where it loads without any.
 func (t *trainer) trimmable() []int {

@@ -246,57 +246,44 @@ func (o *output) last() string {
 // nowhere. Tests link another name in; no user can say one.
 var SiteVerdicts = "/var/cache/rsswarden/torch"
 
-// verdictName names the file of a verdict.
+// verdictName names the file of a verdict. There is none of a torch that is not well named.
 func verdictName(u Untried) (name string, ok bool) {
 	return u.Key + "." + strings.TrimPrefix(filepath.Base(u.Hook), hookPrefix), isKey(u.Key) && IsHook(u.Hook)
 }
 
-// verdictFile names the file of a verdict of the user's, and the directories where it may
-// be, best first: the user's cache and, where that cannot be written, the directory of the
-// runs, which is this node's. There are none of a torch that is not well named.
-func verdictFile(u Untried, env []string) (dirs []string, name string) {
-	name, ok := verdictName(u)
-	if !ok {
-		return nil, ""
-	}
+// verdictDirs are the directories where verdicts of the user's may be, best first: the user's
+// cache and, where that cannot be written, the directory of the runs, which is this node's.
+func verdictDirs(u Untried, env []string) (dirs []string) {
 	for _, parent := range append(hookParents(env), u.node) {
 		if parent != "" {
 			dirs = append(dirs, filepath.Join(parent, verdictDir))
 		}
 	}
-	return dirs, name
+	return dirs
 }
 
 // KeptVerdict returns what came of an earlier trial with the same torch, Python and
 // hook, from the user's cache or node, else from [SiteVerdicts]. A file that another user
 // than root could have written, or that is not understood, counts for nothing.
 func KeptVerdict(u Untried, env []string) (v Verdict, ok bool) {
-	dirs, name := verdictFile(u, env)
-	for _, dir := range dirs {
+	name, named := verdictName(u)
+	if !named {
+		return v, false
+	}
+	for _, dir := range verdictDirs(u, env) {
 		if dir, err := nodedir.Resolve(dir); !ok && err == nil && nodedir.CheckOwn(dir) == nil {
 			v, ok = readVerdict(dir, name)
 		}
 	}
-	if !ok || v.What == VerdictFailed {
-		if site, there := siteVerdict(u); there {
-			return site, true
+	if (!ok || v.What == VerdictFailed) && SiteVerdicts != "" {
+		dir, err := nodedir.Resolve(SiteVerdicts)
+		if err == nil && checkRoots(dir) == nil && checkRoots(filepath.Join(dir, name)) == nil {
+			if site, there := readVerdict(dir, name); there && site.What != VerdictFailed {
+				return site, true
+			}
 		}
 	}
 	return v, ok
-}
-
-// siteVerdict returns the verdict that root keeps for all users.
-func siteVerdict(u Untried) (Verdict, bool) {
-	name, ok := verdictName(u)
-	if !ok || SiteVerdicts == "" {
-		return Verdict{}, false
-	}
-	dir, err := nodedir.Resolve(SiteVerdicts)
-	if err != nil || checkRoots(dir) != nil || checkRoots(filepath.Join(dir, name)) != nil {
-		return Verdict{}, false
-	}
-	v, ok := readVerdict(dir, name)
-	return v, ok && v.What != VerdictFailed
 }
 
 // checkRoots says whether root alone can write to a file or directory.
@@ -314,15 +301,10 @@ func checkRoots(path string) error {
 // KeepForAll keeps a verdict for all users of the machine. Only root can. Of a trial that
 // failed nothing is kept.
 func KeepForAll(u Untried, v Verdict) error {
-	name, ok := verdictName(u)
-	if !ok || v.What == VerdictFailed || SiteVerdicts == "" {
+	if v.What == VerdictFailed || SiteVerdicts == "" {
 		return nil
 	}
-	dir, err := keepIn(SiteVerdicts, 0o755, checkRoots, name, v)
-	if err == nil { // whatever root's umask is
-		err = errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, name), 0o644))
-	}
-	if err != nil {
+	if err := keepIn(SiteVerdicts, 0o755, checkRoots, u, v); err != nil {
 		return fmt.Errorf("cannot keep the verdict for all users: %w", err)
 	}
 	return nil
@@ -351,9 +333,8 @@ func readVerdict(dir, name string) (v Verdict, ok bool) {
 
 func keepVerdict(u Untried, env []string, v Verdict) error {
 	var errs []error
-	dirs, name := verdictFile(u, env)
-	for _, dir := range dirs {
-		_, err := keepIn(dir, 0o700, nodedir.CheckOwn, name, v)
+	for _, dir := range verdictDirs(u, env) {
+		err := keepIn(dir, 0o700, nodedir.CheckOwn, u, v)
 		if err == nil {
 			return nil
 		}
@@ -365,26 +346,24 @@ func keepVerdict(u Untried, env []string, v Verdict) error {
 	return nil
 }
 
-// keepIn writes a verdict into a directory, which it makes where it is missing, and returns
-// where that is.
-func keepIn(dir string, mode uint32, check func(dir string) error, name string, v Verdict) (string, error) {
-	dir, err := nodedir.MakeAll(dir, 2, mode)
+// keepIn writes a verdict into a directory, which it makes where it is missing, for those who
+// may enter that, whatever the umask: one that others may write is not believed.
+func keepIn(dir string, mode os.FileMode, check func(dir string) error, u Untried, v Verdict) error {
+	name, ok := verdictName(u)
+	if !ok {
+		return nil
+	}
+	dir, err := nodedir.MakeAll(dir, 2, uint32(mode))
 	if err == nil {
 		err = check(dir)
 	}
-	var data []byte
-	if err == nil {
-		data, err = json.Marshal(v)
+	if err != nil {
+		return err
 	}
 	path := filepath.Join(dir, name)
-	if err == nil {
-		err = nodedir.Replace(path, func(w io.Writer) error {
-			_, err := w.Write(append(data, '\n'))
-			return err
-		})
+	err = nodedir.Replace(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
+	if mode != 0o700 {
+		err = errors.Join(err, os.Chmod(filepath.Dir(dir), mode), os.Chmod(dir, mode))
 	}
-	if err == nil {
-		err = os.Chmod(path, 0o600) // whatever the umask: one that others may write is not believed
-	}
-	return dir, err
+	return errors.Join(err, os.Chmod(path, mode&0o644))
 }

@@ -334,8 +334,8 @@ func TestKeptVerdict(t *testing.T) {
 	if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err != nil || v.What != VerdictRefused {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	dirs, name := verdictFile(u, env)
-	dir := dirs[0]
+	name, _ := verdictName(u)
+	dir := verdictDirs(u, env)[0]
 	path := filepath.Join(dir, name)
 	good, err := os.ReadFile(path)
 	must(t, err)
