@@ -30,10 +30,13 @@ var wholeJobs = []struct {
 }{
 	{"random", event.AccountingRSS, true, []string{"--limit", "750M"}},
 	{"random, slow", event.AccountingRSS, false, nil},
-	{"in order", event.AccountingRSS, true, nil},
+	{"in order", event.AccountingRSS, true, []string{"--limit", "750M"}},
 	{"leak", event.AccountingRSS, false, []string{"--limit", "1000M"}},
 	{"copies", event.AccountingPSS, false, []string{"--limit", "1000M", "--at", "none", "--at", "70%:recycle"}},
 }
+
+// bare are the options of a run in which nothing is done.
+var bare = []string{"--limit", "64G", "--at", "none", "--loader", "off", "--trim", "off"}
 
 // TestEnduranceWholeJob: two minutes of a training, which ^C ends, say what all of it needs
 // bare, by a range that is at most 40 % of its high end wide, or why they cannot. What runs
@@ -61,7 +64,7 @@ func TestEnduranceWholeJob(t *testing.T) {
 				*to = b
 			})
 		}
-		run(&r.whole, whole, "--limit", "64G", "--at", "none", "--loader", "off", "--trim", "off")
+		run(&r.whole, whole, bare...)
 		run(&r.short, short, "--limit", "64G")
 		if job.acted != nil {
 			run(&r.acted, whole, job.acted...)
@@ -71,27 +74,32 @@ func TestEnduranceWholeJob(t *testing.T) {
 	var ratios []float64
 	for i, job := range wholeJobs {
 		r := &results[i]
-		bare := peakOf(&r.whole)
+		truth := peakOf(&r.whole)
 		n := r.short.Need
 		if n == nil || r.live.Need == nil || r.live.Outcome != event.RunRunning || r.short.Outcome != event.RunCancelled {
 			t.Errorf("%s: need %+v, while it ran %+v; %s, %s", job.shape, n, r.live.Need, r.short.Outcome, r.live.Outcome)
 			continue
 		}
-		t.Logf("%s: bare %v; two minutes: %v so far, %v to %v, %q, %v/min; with %v", job.shape, bare, n.Peak, n.Without.Low, n.Without.High, n.Open, 60*n.Rate, n.With)
+		t.Logf("%s: bare %v; two minutes: %v so far, %v to %v, %q, %v/min; with %v", job.shape, truth, n.Peak, n.Without.Low, n.Without.High, n.Open, 60*n.Rate, n.With)
 		switch {
-		case bare < n.Without.Low, n.Without.High > 0 && bare > n.Without.High:
+		case truth < n.Without.Low, n.Without.High > 0 && truth > n.Without.High:
 			t.Errorf("%s: it is not in the range", job.shape)
 		case job.known && n.Open != "", n.Open == "" && n.Without.Wide():
 			t.Errorf("%s: no range: %+v", job.shape, n)
 		}
 		if job.acted != nil {
-			bound := r.acted.Next.Without
-			t.Logf("%s with %v: %s, peak %v, at most %v without actions, %.2f of the bare peak", job.shape, job.acted, r.acted.Outcome, peakOf(&r.acted), bound, bound.Of(bare))
-			if bound < bare {
-				t.Errorf("%s: the bound is too low", job.shape)
-			}
-			ratios = append(ratios, bound.Of(bare))
+			t.Logf("%s with %v: %s", job.shape, job.acted, r.acted.Outcome)
+			ratios = append(ratios, boundOf(t, job.shape, &r.acted, truth))
 		}
+	}
+	for name, options := range map[string][]string{"train.py": {"--epochs", "4"}, "train.py, a leak": {"--epochs", "3", "--leak-worker", "120"}} {
+		train := append([]string{wardentest.Path(t, "examples/train/train.py"), "--data", filepath.Join(t.TempDir(), "train.lmdb"),
+			"--records", "4000", "--workers", "3", "--persistent", "--step-ms", "8"}, options...)
+		seen, err := runTraining(t, train, bare, nil)
+		wardentest.NoError(t, err)
+		acted, err := runTraining(t, train, []string{"--limit", "1000M"}, nil)
+		wardentest.NoError(t, err)
+		ratios = append(ratios, boundOf(t, name, &acted, peakOf(&seen)))
 	}
 	slices.Sort(ratios)
 	if median := ratios[len(ratios)/2]; median > 1.5 {
@@ -106,32 +114,55 @@ func peakOf(b *analysis.Brief) rss.Bytes {
 	return b.Peak.Used
 }
 
-// runWhole runs a training under rsswarden, and returns what a report says of it. One that
-// is interrupted is asked about while it runs, too.
+// boundOf is by how much what a run would have needed at most without actions is above what
+// it needs bare.
+func boundOf(t *testing.T, name string, acted *analysis.Brief, truth rss.Bytes) float64 {
+	t.Helper()
+	bound := acted.Next.Without
+	t.Logf("%s: peak %v, at most %v without actions; bare %v: %.2f", name, peakOf(acted), bound, truth, bound.Of(truth))
+	if bound < truth {
+		t.Errorf("%s: the bound is too low", name)
+	}
+	return bound.Of(truth)
+}
+
+// runWhole runs a training of testdata for so long. One that is interrupted is asked about
+// while it runs, too.
 func runWhole(t *testing.T, shape, file string, length time.Duration, options []string, interrupt bool, live *analysis.Brief) (b analysis.Brief, err error) {
-	dir := t.TempDir()
-	lasts := length
+	lasts, interrupted := length, (func(*exec.Cmd, string) error)(nil)
 	if interrupt {
 		lasts *= 2
+		interrupted = func(cmd *exec.Cmd, dir string) (err error) {
+			time.Sleep(length - 5*time.Second)
+			if *live, err = reportOf(dir); err != nil {
+				return err
+			}
+			time.Sleep(5 * time.Second)
+			return cmd.Process.Signal(syscall.SIGINT)
+		}
 	}
+	return runTraining(t, []string{"testdata/whole_job.py", shape, file, fmt.Sprint(lasts.Seconds())}, options, interrupted)
+}
+
+// runTraining runs a Python program under rsswarden, and returns what a report says of it.
+func runTraining(t *testing.T, program, options []string, interrupt func(cmd *exec.Cmd, dir string) error) (b analysis.Brief, err error) {
+	dir := t.TempDir()
 	args := append([]string{"run", "--record", filepath.Join(dir, "record")}, options...)
-	cmd := exec.Command(binary, append(args, "--", python, "testdata/whole_job.py", shape, file, fmt.Sprint(lasts.Seconds()))...)
+	cmd := exec.Command(binary, append(append(args, "--", python), program...)...)
 	cmd.Env = wardentest.Env("TMPDIR="+dir, "XDG_STATE_HOME="+dir)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		return b, err
 	}
-	if interrupt {
-		time.Sleep(length - 5*time.Second)
-		if *live, err = reportOf(dir); err != nil {
-			return b, err
-		}
-		time.Sleep(5 * time.Second)
-		_ = cmd.Process.Signal(syscall.SIGINT)
+	if interrupt != nil {
+		err = interrupt(cmd, dir)
 	}
-	if err := cmd.Wait(); err != nil && !interrupt {
-		return b, fmt.Errorf("%w\n%s", err, out.String())
+	if ended := cmd.Wait(); ended != nil && interrupt == nil {
+		return b, fmt.Errorf("%w\n%s", ended, out.String())
+	}
+	if err != nil {
+		return b, err
 	}
 	return reportOf(dir)
 }
