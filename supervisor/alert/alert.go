@@ -5,8 +5,7 @@
 // back-off. Both are pure. A [Sender] runs them on a goroutine of its own: each message is
 // carried by a process of another program, one at a time and for [SendTime] at most, so that
 // the watcher links nothing of the network. Where a receiver does not answer, the newest
-// state wins: only the present state of an alert waits, and what was replaced or lost is
-// counted.
+// state wins: only the present state of an alert waits, and what was lost is counted.
 package alert
 
 import (

@@ -180,7 +180,6 @@ func Try(ctx context.Context, node string, t Target, opt Options) Answer {
 		Node: node, Rung: "test", Test: true, Since: now, Summary: "rsswarden doctor on " + node + " tries out alerts", Text: "nothing is wrong",
 	}})
 	told := func() Answer {
-		r.look(s.book)
 		l, err := r.load(s.book, now)
 		if err == nil && t.Kind == Alertmanager {
 			l.bodies[0], err = managerBody(s.book.sorted(), now, resend, func(string) bool { return true })

@@ -85,12 +85,11 @@ func HeadroomOf(limits []event.Limit) Headroom {
 
 // ReceiverState is what was sent to one receiver, and how that went.
 type ReceiverState struct {
-	Target    Target
-	Sent      int // requests that were taken
-	Failed    int // … that were not
-	Overtaken int // states that a newer one took the place of before they were taken
-	// Lost counts states that were given up, untold for too long, and alerts that there was
-	// no room for.
+	Target Target
+	Sent   int // requests that were taken
+	Failed int // … that were not
+	// Lost counts alerts whose last state was given up, untold for too long, and those that
+	// there was no room for.
 	Lost     int
 	Asked    bool      // the last states were sent at the end, and the result is unknown
 	SentAt   time.Time // when it took something last, zero for never
@@ -135,7 +134,9 @@ func (s *Sender) Inherit(open []Alert) {
 	s.mu.Lock()
 	s.book.Inherit(time.Now(), open)
 	for _, r := range s.receivers {
-		r.inherit(s.book)
+		for id, e := range s.book.entries {
+			r.told[id] = e.change // by the sender before us
+		}
 	}
 	s.mu.Unlock()
 	s.wake.Ring(0)
@@ -164,9 +165,12 @@ func (s *Sender) SetHeadroom(room Headroom) {
 	}
 }
 
+// look has the receivers forget what the store has forgotten.
 func (s *Sender) look() {
-	for _, r := range s.receivers {
-		r.look(s.book)
+	for _, e := range s.book.forgotten() {
+		for _, r := range s.receivers {
+			r.forget(e)
+		}
 	}
 }
 
@@ -287,7 +291,6 @@ const (
 type receiver struct {
 	ReceiverState                   // but for what follows from the store and the sender
 	told          map[string]uint64 // the change of each alert that it knows of
-	met           map[string]uint64 // … that it was to know of when it was looked at last
 	no            map[string]uint64 // … that it has refused: others come first
 	tried         time.Time
 	due           time.Time // no try before
@@ -310,38 +313,16 @@ type change struct {
 }
 
 func newReceiver(t Target) *receiver {
-	return &receiver{
-		ReceiverState: ReceiverState{Target: t}, told: map[string]uint64{}, met: map[string]uint64{}, no: map[string]uint64{},
-	}
+	return &receiver{ReceiverState: ReceiverState{Target: t}, told: map[string]uint64{}, no: map[string]uint64{}}
 }
 
-// look counts what was overtaken or lost since the last look.
-func (r *receiver) look(b *Store) {
-	for id, n := range r.met {
-		e := b.entries[id]
-		switch untold := r.told[id] < n; {
-		case e == nil:
-			if untold {
-				r.Lost++
-			}
-			delete(r.met, id)
-			delete(r.told, id)
-			delete(r.no, id)
-		case e.change != n && untold:
-			r.Overtaken++
-		}
+// forget counts an alert that is gone as lost where its last state is not known here.
+func (r *receiver) forget(e *entry) {
+	if r.told[e.id] != e.change {
+		r.Lost++
 	}
-	for id, e := range b.entries {
-		r.met[id] = e.change
-	}
-}
-
-// inherit assumes that the sender before us has sent the state of the store.
-func (r *receiver) inherit(b *Store) {
-	r.look(b)
-	for id, e := range b.entries {
-		r.told[id] = e.change
-	}
+	delete(r.told, e.id)
+	delete(r.no, e.id)
 }
 
 // untold are the alerts of which it does not know how they stand.
@@ -405,9 +386,7 @@ func (r *receiver) done(l load, a Answer, now time.Time, chance float64) {
 	r.tried = now
 	a.Taken = min(max(a.Taken, 0), len(l.of)) // the answer is another program's
 	for _, c := range slices.Concat(l.of[:a.Taken]...) {
-		if _, ok := r.met[c.id]; ok {
-			r.told[c.id] = c.n
-		}
+		r.told[c.id] = c.n
 	}
 	r.Sent += a.Taken
 	if a.Error == "" && a.Taken == len(l.of) {

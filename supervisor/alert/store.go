@@ -23,6 +23,7 @@ type Store struct {
 	entries map[string]*entry
 	changes uint64          // of any alert so far: the last one has this number
 	dropped map[string]bool // alerts that there was no room for, by ID
+	gone    []*entry        // forgotten since [Store.forgotten]
 }
 
 type entry struct {
@@ -113,8 +114,19 @@ func (b *Store) makeRoom() bool {
 	if first == nil {
 		return false
 	}
-	delete(b.entries, first.id)
+	b.forget(first)
 	return true
+}
+
+func (b *Store) forget(e *entry) {
+	delete(b.entries, e.id)
+	b.gone = append(b.gone, e)
+}
+
+// forgotten are the alerts that were forgotten since the last call.
+func (b *Store) forgotten() (gone []*entry) {
+	gone, b.gone = b.gone, nil
+	return gone
 }
 
 // Tick resolves alerts whose rungs were left for long, and forgets those that were
@@ -138,7 +150,7 @@ func (b *Store) Tick(now time.Time) (next time.Time) {
 			if t := e.ends.Add(keepResolved); now.Before(t) {
 				at(t)
 			} else {
-				delete(b.entries, e.id)
+				b.forget(e)
 			}
 		}
 	}

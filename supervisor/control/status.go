@@ -77,16 +77,12 @@ func (l *Limit) UnmarshalJSON(b []byte) error {
 
 // Alerts is one receiver of --alert and what became of the alerts for it.
 type Alerts struct {
-	Receiver  string `json:"receiver"` // without what is secret in its URL
-	Firing    int    `json:"firing"`   // alerts
-	Sent      int    `json:"sent"`     // requests that were taken
-	Failed    int    `json:"failed"`   // … that were not
-	Overtaken int    `json:"overtaken"`
-	Lost      int    `json:"lost"`
-	// Untold counts the alerts whose state it does not know yet;
-	// Overtaken those states that a newer one took the place of, and Lost those that
-	// were given up, before it took them.
-	Untold int `json:"untold"`
+	Receiver string `json:"receiver"` // without what is secret in its URL
+	Firing   int    `json:"firing"`   // alerts
+	Sent     int    `json:"sent"`     // requests that were taken
+	Failed   int    `json:"failed"`   // … that were not
+	Lost     int    `json:"lost"`     // alerts whose last state was given up before it took it
+	Untold   int    `json:"untold"`   // alerts whose state it does not know yet
 	// Held says that there is something to send, and that it waits, as too little
 	// memory is left for the process that would send it.
 	Held     bool       `json:"held,omitempty"`

@@ -74,7 +74,7 @@ func alerts(a *control.Alerts, zone *time.Location) string {
 	for _, n := range []struct {
 		n    int
 		what string
-	}{{a.Untold, "not sent yet"}, {a.Failed, "failed"}, {a.Overtaken, "superseded"}, {a.Lost, "lost"}} {
+	}{{a.Untold, "not sent yet"}, {a.Failed, "failed"}, {a.Lost, "lost"}} {
 		if n.n > 0 {
 			line += fmt.Sprintf(", %d %s", n.n, n.what)
 		}

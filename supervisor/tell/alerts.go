@@ -215,7 +215,7 @@ func (a *Alerts) Close(resolve bool) {
 func (a *Alerts) Receivers() (all []control.Alerts) {
 	for _, r := range a.sender.Receivers() {
 		c := control.Alerts{
-			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed, Overtaken: r.Overtaken,
+			Receiver: r.Target.String(), Firing: r.Firing, Sent: r.Sent, Failed: r.Failed,
 			Lost: r.Lost, Untold: r.Untold, Held: r.Held && r.Untold+r.Firing > 0, Failing: r.Failing, Error: r.Error,
 		}
 		if !r.SentAt.IsZero() {

@@ -25,7 +25,7 @@ func raised(t *testing.T) []policy.Raised {
 // answer that was not waited for counts as neither sent nor lost.
 func TestLastWordsOnAlerts(t *testing.T) {
 	for want, is := range map[string]alert.ReceiverState{
-		"": {Sent: 9, Overtaken: 3, Error: "an old one"},
+		"": {Sent: 9, Error: "an old one"},
 		"the last state of 2 alerts was sent to webhook+https://h/…, which has not answered yet":                          {Untold: 2, Asked: true},
 		"the last state of 1 alert was sent to webhook+https://h/… without waiting; it failed before: connection refused": {Untold: 1, Asked: true, Failing: true, Error: "connection refused", Failed: 7},
 		"webhook+https://h/… did not get the last state of 1 alert: HTTP status 403":                                      {Untold: 1, Failing: true, Error: "HTTP status 403"},
