@@ -3,18 +3,17 @@ package render
 import (
 	"bytes"
 	"encoding/csv"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// TestWriteCSV: samples of a record, and of a journal, which has roles in place of processes.
 func TestWriteCSV(t *testing.T) {
 	s := find(t, "maps").scene
 	s.Length = 2 * time.Second
@@ -25,37 +24,7 @@ func TestWriteCSV(t *testing.T) {
 	j.Meta.ID = "journal"
 	var b bytes.Buffer
 	wardentest.NoError(t, CSV(&b, []*record.Run{r, j}))
-	if strings.ContainsRune(b.String(), 0x1b) {
-		t.Error("an escape in the table")
-	}
-	rows, err := csv.NewReader(&b).ReadAll()
-	wardentest.NoError(t, err)
-	if diff := cmp.Diff(CSVHeader, rows[0]); diff != "" {
-		t.Fatalf("header: %s", diff)
-	}
-	column := func(name string) int { return slices.Index(CSVHeader, name) }
-	count := map[string]int{}
-	for _, row := range rows[1:] {
-		count[row[column("kind")]]++
-		if _, err := time.Parse(time.RFC3339, row[column("time")]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Three samples of four processes and one limit; the first of them again
-	// from the journal, with two roles.
-	if diff := cmp.Diff(map[string]int{"process": 12, "limit": 4, "role": 2}, count); diff != "" {
-		t.Errorf("rows by kind: %s", diff)
-	}
-	want := map[string]string{
-		"time": "2026-11-20T12:00:00.000Z", "elapsed_s": "0.000", "kind": "process", "pid": "701", "start": "9", "comm": "python", "role": "trainer",
-		"extra": "0", "ours": "0", "rss_bytes": "681574400", "anon_bytes": "524288000", "maps": "1234", "fds": "40", "limit": "", "eta_s": "",
-	}
-	first := rows[slices.IndexFunc(rows, func(row []string) bool { return row[column("kind")] == "process" })]
-	for c, v := range want {
-		if got := first[column(c)]; got != v {
-			t.Errorf("%s is %q, want %q", c, got, v)
-		}
-	}
+	golden.Check(t, "testdata/samples.csv", b.String())
 }
 
 // TestCSVHasNoFormulas: no cell is one that a spreadsheet would evaluate.

@@ -130,39 +130,30 @@ func TestPageLoadsNothing(t *testing.T) {
 
 const pageBound = 3 << 20
 
-func TestPageOfADayIsSmall(t *testing.T) {
-	r := scenetest.DayRun().Build()
-	begin := time.Now()
-	rep := pageReport(r)
-	page, svg := writeBoth(t, rep)
-	tl := rep.Timeline
-	l := tl.Runs[0].Levels
-	t.Logf("24 h at 1 s, 16 processes: page %.2f MiB, svg %.2f MiB, %d points of %v, made in %v",
-		float64(len(page))/(1<<20), float64(len(svg))/(1<<20), len(l[0].Sum), l[0].Step, time.Since(begin).Round(time.Millisecond))
-	if len(page) > pageBound {
-		t.Errorf("%d bytes", len(page))
-	}
-	var noted string
-	for i := range tl.Runs[0].Procs {
-		noted += fmt.Sprint(tl.Runs[0].Procs[i].Step, " ")
-	}
-	if len(tl.Runs[0].Procs) == 0 {
-		t.Error("no process is drawn: ", noted)
-	}
-}
-
-// TestPageOfManyRunsIsSmall: the budget is the page's, not each run's.
-func TestPageOfManyRunsIsSmall(t *testing.T) {
-	var runs []*record.Run
+// TestPagesAreSmall: the budget is the page's, not each run's.
+func TestPagesAreSmall(t *testing.T) {
+	var ranks []*record.Run
 	for i := range 40 {
-		runs = append(runs, scenetest.DrawnRun{Node: fmt.Sprint("node", i/8), Task: i, Length: time.Hour, Every: time.Second, Workers: 3, Limit: 4 * rss.GiB, From: 0.3, To: 0.9}.Build())
+		ranks = append(ranks, scenetest.DrawnRun{
+			Node: fmt.Sprint("node", i/8), Task: i, Length: time.Hour, Every: time.Second, Workers: 3, Limit: 4 * rss.GiB, From: 0.3, To: 0.9,
+		}.Build())
 	}
-	rep := pageReport(runs...)
-	page, svg := writeBoth(t, rep)
-	tl := rep.Timeline
-	t.Logf("40 runs of 1 h: page %.2f MiB, svg %.2f MiB, points of %v", float64(len(page))/(1<<20), float64(len(svg))/(1<<20), tl.Runs[0].Levels[0].Step)
-	if len(page) > pageBound || tl.LeftOut != 8 {
-		t.Errorf("%d bytes, %d runs left out", len(page), tl.LeftOut)
+	for name, c := range map[string]struct {
+		runs    []*record.Run
+		leftOut int
+	}{
+		"24 h at 1 s, 16 processes": {[]*record.Run{scenetest.DayRun().Build()}, 0},
+		"40 runs of 1 h":            {ranks, 8},
+	} {
+		begin := time.Now()
+		rep := pageReport(c.runs...)
+		page, svg := writeBoth(t, rep)
+		first := &rep.Timeline.Runs[0]
+		t.Logf("%s: page %.2f MiB, svg %.2f MiB, %d points of %v, made in %v", name, float64(len(page))/(1<<20), float64(len(svg))/(1<<20),
+			len(first.Levels[0].Sum), first.Levels[0].Step, time.Since(begin).Round(time.Millisecond))
+		if len(page) > pageBound || rep.Timeline.LeftOut != c.leftOut || len(first.Procs) == 0 {
+			t.Errorf("%s: %d bytes, %d runs left out, %d processes of the first", name, len(page), rep.Timeline.LeftOut, len(first.Procs))
+		}
 	}
 }
 

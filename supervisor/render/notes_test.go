@@ -45,25 +45,18 @@ func TestNotesOnce(t *testing.T) {
 	}
 }
 
-// TestNotesOfTheStart: a warning about options when a run began is no failure of ours.
-func TestNotesOfTheStart(t *testing.T) {
+// TestNotesOfOneRun: a warning about options when a run began is no failure of ours, and a
+// training that the hook did not reach gives one note for each cause, for any number of
+// processes.
+func TestNotesOfOneRun(t *testing.T) {
 	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()
 	r.Events = append([]record.Entry{{Name: event.NameFault, Value: &event.Fault{Part: "start", Error: "--limit 900T can never act"}}}, r.Events...)
-	notes := told([]*record.Run{r}, nil, scenetest.Noon).Notes
-	if len(notes) == 0 || notes[0] != "at the start: --limit 900T can never act" {
-		t.Errorf("%q", notes)
-	}
-}
-
-// TestNotesOfTheUnreached: a training that the hook did not reach gives one note for each
-// cause, for any number of processes.
-func TestNotesOfTheUnreached(t *testing.T) {
-	r := scenetest.Made{ID: "a", Limit: scenetest.SlurmRSS(8), Trainer: scenetest.Steady(4, 0, 0), Exit: scenetest.Ended(0, event.RunOK)}.Run()
 	for pid, why := range []string{"its environment", "its environment", "its namespace"} {
 		r.Events = append(r.Events, record.Entry{Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderUnreached, PID: pid + 1, Reason: why}})
 	}
-	notes := strings.Join(told([]*record.Run{r}, nil, scenetest.Noon).Notes, "\n")
-	if strings.Count(notes, "did not reach") != 2 || strings.Count(notes, "ptrace: its environment") != 1 {
-		t.Errorf("%s", notes)
+	const unreached = "the loader hook did not reach a process that had loaded PyTorch, so its workers were not replaced, and not trimmed but by ptrace: "
+	want := []string{"at the start: --limit 900T can never act", unreached + "its environment", unreached + "its namespace"}
+	if diff := cmp.Diff(want, told([]*record.Run{r}, nil, scenetest.Noon).Notes); diff != "" {
+		t.Error(diff)
 	}
 }
