@@ -150,7 +150,7 @@ func (q *caseText) sentLine() string {
 	if q.Sharing == nil || q.End-q.Sharing.At > analysis.SentHolds {
 		return ""
 	}
-	return fmt.Sprintf("%s: reported by the loader hook: %s", q.stamp(q.Sharing.At), q.sending(q.Sharing))
+	return fmt.Sprintf("%s: reported by the loader hook: %s", q.stamp(q.Sharing.At), values.Plain(phrase.Sharing(q.Sharing.PID, q.Sharing.Sharing)))
 }
 
 // bearing are the findings that bear a cause out.

@@ -61,9 +61,6 @@ func (t *textReport) full(rep *analysis.Result) {
 		t.section("roles, each at its highest summed RSS")
 		t.roles(roles)
 	}
-	t.actions(rep)
-	t.section("advice, with what it rests on")
-	t.adviceLines(rep.Advice)
 	t.section("evidence")
 	for _, e := range rep.Evidence {
 		t.para("  ", "    ", values.Plain(e))
@@ -80,10 +77,13 @@ func (t *textReport) full(rep *analysis.Result) {
 func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, style values.Style) error {
 	t := newTextReport(nil, style)
 	t.styled(values.Bold, "", "", "next time, from "+values.Count(runs, "run"))
+	k := t.block("")
 	if len(lines) == 0 {
-		t.para("  ", "  ", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
+		k.say("", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
 	}
-	t.adviceLines(lines)
+	for i := range lines {
+		k.advice(&lines[i], lines[i].Line, true)
+	}
 	return t.write(w, "advice")
 }
 
@@ -280,50 +280,22 @@ func (t *textReport) roles(roles []analysis.Role) {
 	}
 }
 
-func (t *textReport) actions(rep *analysis.Result) {
-	t.section("actions")
-	if len(rep.Attempts) > 0 {
-		t.section("actions, of all attempts")
+// actionLine is all that is known of an action of one kind.
+func actionLine(a *event.ActionSum) string {
+	line := fmt.Sprintf("%s fired %s", a.Action, values.Times(a.Fired))
+	if a.Action != event.ActionWarn {
+		line += fmt.Sprintf(", worked %s", values.Times(a.Worked))
 	}
-	t.actionLines(rep.Actions)
-	for i := range rep.Cures {
-		c := &rep.Cures[i]
-		t.para(fmt.Sprintf("  %-10s ", c.Remedy), strings.Repeat(" ", 13), cureText(c))
+	if a.Freed > 0 {
+		line += fmt.Sprintf(", freed %v", a.Freed)
 	}
-	if b := rep.Budget; b != nil {
-		t.para("  ", "  ", fmt.Sprintf("workers trimmed themselves %s to keep to their budget of mapped file pages, %v given back in all", values.Times(b.Times), b.Freed))
+	if a.Paused > 0 {
+		line += ", trainer paused " + values.Span(analysis.Seconds(a.Paused))
 	}
-}
-
-func (t *textReport) actionLines(actions []event.ActionSum) {
-	for i := range actions {
-		a := &actions[i]
-		line := "fired " + values.Times(a.Fired)
-		if a.Action != event.ActionWarn {
-			line += fmt.Sprintf(", worked %s", values.Times(a.Worked))
-		}
-		if a.Freed > 0 {
-			line += fmt.Sprintf(", freed %v", a.Freed)
-		}
-		if a.Paused > 0 {
-			line += ", trainer paused " + values.Span(analysis.Seconds(a.Paused))
-		}
-		if text := reasons(a); text != "" {
-			line += "; did not: " + values.Plain(text)
-		}
-		t.para(fmt.Sprintf("  %-10s ", a.Action), strings.Repeat(" ", 13), line)
+	if text := reasons(a); text != "" {
+		line += "; did not: " + text
 	}
-}
-
-func (t *textReport) adviceLines(lines []analysis.AdviceLine) {
-	for i := range lines {
-		l := &lines[i]
-		t.styled(values.Bold, "  ", "    ", values.Plain(l.Line))
-		t.para("    ", "    ", values.Plain(l.Why))
-		if l.Evidence != "" {
-			t.styled(values.Dim, "    ", "    ", values.Plain(l.Evidence))
-		}
-	}
+	return line
 }
 
 func (t *textReport) runs(rep *analysis.Result) {

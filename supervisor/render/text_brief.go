@@ -71,9 +71,9 @@ func (t *textReport) brief(rep *analysis.Result, full bool) {
 	t.styled(values.Dim, "  ", "  ", rep.Start.In(t.zone).Format(time.DateTime)+" to "+t.clock(rep.End)+", "+values.Command(b.Command, t.style.Columns()-38))
 	t.b.WriteByte('\n')
 	t.memory(rep, gradePaint[b.Outcome.Grade()])
-	t.did(rep)
+	t.did(rep, full)
 	t.why(rep, full)
-	t.next(rep)
+	t.next(rep, full)
 	t.more(rep)
 	t.together(rep)
 }
@@ -132,8 +132,8 @@ func nearestOf(rep *analysis.Result) *analysis.Limit {
 	return best
 }
 
-// did is the ledger of actions, a line for each kind.
-func (t *textReport) did(rep *analysis.Result) {
+// did is the ledger of actions, a line for each kind; full has those that did not work.
+func (t *textReport) did(rep *analysis.Result, full bool) {
 	s := &rep.Brief.Saved
 	k := t.block("Did")
 	if s.WorkerTrims > 0 {
@@ -144,6 +144,10 @@ func (t *textReport) did(rep *analysis.Result) {
 	}
 	for i := range s.Actions {
 		a := &s.Actions[i]
+		if full {
+			k.say("", actionLine(a))
+			continue
+		}
 		if a.Action == event.ActionWarn || a.Worked == 0 {
 			continue
 		}
@@ -160,7 +164,7 @@ func (t *textReport) did(rep *analysis.Result) {
 		}
 		k.pair("", first, strings.Join(parts, "; "))
 	}
-	if text := phrase.Skipped(s); text != "" && rep.Brief.Helped != event.HelpedDryRun {
+	if text := phrase.Skipped(s); !full && text != "" && rep.Brief.Helped != event.HelpedDryRun {
 		k.say("", text)
 	}
 	for i := range rep.Cures {
@@ -201,7 +205,7 @@ func (t *textReport) why(rep *analysis.Result, full bool) {
 }
 
 // next is what to type next time.
-func (t *textReport) next(rep *analysis.Result) {
+func (t *textReport) next(rep *analysis.Result, full bool) {
 	k := t.block("Next")
 	b := &rep.Brief
 	if text := cure(b); text != "" {
@@ -213,10 +217,18 @@ func (t *textReport) next(rep *analysis.Result) {
 		if i == 0 && b.Next.Kind == event.NextKeep {
 			line = "keep " + line
 		}
-		k.pair(values.Bold, line, l.Why)
+		k.advice(l, line, full)
 	}
 	if n := b.Next.Without; !k.wholeJob(b) && n > b.Next.Size && n > 0 {
 		k.pair(values.Bold, "up to "+phrase.Roughly(n), "without rsswarden: an upper bound, estimated")
+	}
+}
+
+// advice is a line to type and why, with what it rests on where that is asked for.
+func (k *block) advice(l *analysis.AdviceLine, line string, rests bool) {
+	k.pair(values.Bold, line, l.Why)
+	if rests && l.Evidence != "" {
+		k.styled(values.Dim, strings.Repeat(" ", labelColumns+2), strings.Repeat(" ", labelColumns+2), values.Plain(l.Evidence))
 	}
 }
 

@@ -173,7 +173,9 @@ func (t *textReport) eachNode(rep *analysis.Result) {
 		t.section(fmt.Sprintf("on %s: %s, %s to %s", values.Plain(n.Node), values.Count(n.Ranks, "rank"), t.clock(n.Start), t.clock(n.End)))
 		t.peaks(&n.Peaks)
 		t.roles(n.Roles)
-		t.actionLines(n.Actions)
+		for i := range n.Actions {
+			t.para("  ", "    ", values.Plain(actionLine(&n.Actions[i])))
+		}
 	}
 	if n := len(nodes) - mostNodesApart; n > 0 {
 		t.section(fmt.Sprintf("and %s; --json has what each came to", values.Count(n, "more node")))

@@ -143,7 +143,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		if f.Cause == event.CauseFDs {
 			what = "descriptors"
 		}
-		return fmt.Sprintf("out of %s: %s, begun %s; the command ended with %s%s", what, q.sending(q.Sharing), q.when(q.Sharing.At), died, q.instead())
+		return fmt.Sprintf("out of %s %s: %s; the command ended with %s", what, q.when(q.Sharing.At), values.Plain(phrase.Sharing(q.Sharing.PID, q.Sharing.Sharing)), died)
 	}
 	return q.slurmText(f)
 }
@@ -396,48 +396,6 @@ func (q *caseText) usedUp(f *analysis.Ending) string {
 	}
 	text += fmt.Sprintf("; %s; the command ended with %s; instead: %s", then, howDied(q.Death()), b.Name.Cure())
 	return text
-}
-
-// takes is what the sending takes of what there is not enough of; of what is
-// nearest where all suffices.
-func takes(s *analysis.SharingSeen) string {
-	n := s.Sharing
-	least := ""
-	if n.More {
-		least = "at least "
-	}
-	need, most, what := n.FDs, n.MaxFDs, "descriptors of the %s that RLIMIT_NOFILE allows"
-	cause := s.TooMuch()
-	switch {
-	case cause == event.CauseFDs && n.FDs <= n.MaxFDs:
-		need, most, what = n.Sent, n.MaxSent, "descriptors in one message, of the %s that Linux takes"
-	case cause == event.CauseMaps, cause == "" && float64(n.Maps)*float64(n.MaxFDs) > float64(n.FDs)*float64(n.MaxMaps):
-		need, most, what = n.Maps, n.MaxMaps, "memory mappings of the %s that vm.max_map_count allows"
-	}
-	return "takes " + least + digits(need) + " " + fmt.Sprintf(what, digits(most))
-}
-
-func digits(n int) string { return values.Digits(uint64(max(n, 0))) }
-
-// sending words the warning.
-func (q *caseText) sending(s *analysis.SharingSeen) string {
-	n := s.Sharing
-	more := ""
-	if n.More {
-		more = " or more"
-	}
-	return fmt.Sprintf("to send the %s%s tensors of a data set from %s to %s started by %s (sharing strategy %s) %s",
-		digits(n.Tensors), more, q.named(s.PID), values.Count(n.Workers, "worker"), values.Plain(n.Method), values.Plain(n.Strategy), takes(s))
-}
-
-// named is a process by its PID, with its name where the record has it.
-func (q *caseText) named(pid int) string {
-	for i := range q.Run.Procs {
-		if q.Run.Procs[i].ID.PID == pid {
-			return q.process(analysis.CountUse{Proc: i})
-		}
-	}
-	return fmt.Sprintf("process %d", pid)
 }
 
 // instead is what to write instead, for the end of a sentence; empty where
