@@ -29,23 +29,14 @@ func handOver(looks []*RunScan) {
 			led = append(led, k)
 		}
 	}
-	all := make([]leadership, len(led))
-	for i, k := range led {
-		all[i] = leadership{
-			node: k.Run.Meta.Node, job: jobOf(k.Run), start: k.Run.Meta.Start, began: k.Wall(k.from()), ended: k.Wall(k.End), live: k.Run.Live,
-		}
-		for _, r := range k.Ranks.List {
-			all[i].ranks = append(all[i].ranks, r.RankKey)
-		}
-	}
-	before := successions(all)
+	before := successions(led)
 	for i, n := range before {
 		led[i].Line = led[firstOf(before, i)].Run
 		if n < 0 {
 			continue
 		}
 		a, b := led[n], led[i]
-		end, taken := all[n].ended, all[i].began
+		end, taken := a.Wall(a.End), b.Wall(b.from())
 		a.Handing = &Handover{Next: b, At: taken, gap: taken.Sub(end), lost: a.Exit == nil || a.Exit.Code == nil && a.Exit.Signal == nil}
 		b.Follows = a.Handing.whole(a)
 		if a.Exit != nil {
@@ -143,32 +134,22 @@ func jobName(r *record.Run) string {
 	return fmt.Sprintf("%s %s %s %d", j.Cluster, j.ID, j.Step, j.Restarts)
 }
 
-// leadership is the time that one record of a leader covers.
-type leadership struct {
-	node         string
-	job          jobAttempt
-	start        time.Time // when its rank began, which may be long before it led
-	began, ended time.Time // of its leading
-	live         bool
-	ranks        []RankKey // that it knew, its own first
-}
-
-// successions returns for each tenure the index of the one that it went on from, -1
+// successions returns for each leader's record the index of the one that it went on from, -1
 // for none. Leaders of one meeting place follow each other, and their limit is one
 // limit. Ranks that were started otherwise meet elsewhere: two such leaders lead the
 // same node at the same time, each with a limit of its own.
-func successions(all []leadership) (before []int) {
+func successions(all []*RunScan) (before []int) {
 	order := make([]int, len(all))
 	before = make([]int, len(all))
 	for i := range all {
 		order[i], before[i] = i, -1
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return all[a].began.Compare(all[b].began) })
+	slices.SortStableFunc(order, func(a, b int) int { return all[a].Wall(all[a].from()).Compare(all[b].Wall(all[b].from())) })
 	var last []int // of each line of leaders
 	for _, i := range order {
 		at := -1
 		for n, l := range last {
-			if all[l].handsTo(&all[i]) && (at < 0 || all[l].likelier(&all[last[at]], &all[i])) {
+			if all[l].handsTo(all[i]) && (at < 0 || all[l].likelier(all[last[at]], all[i])) {
 				at = n
 			}
 		}
@@ -192,21 +173,21 @@ func firstOf(before []int, i int) int {
 // handsTo says that the next one may have gone on from this one: later on the same
 // node, by a rank that was there before. A step that came later is another job for
 // the node.
-func (t *leadership) handsTo(next *leadership) bool {
-	return t.node == next.node && t.job == next.job && !t.live &&
-		!t.ended.After(next.began.Add(handSlack)) && next.start.Before(t.ended)
+func (k *RunScan) handsTo(next *RunScan) bool {
+	ended := k.Wall(k.End)
+	return k.Run.Meta.Node == next.Run.Meta.Node && jobOf(k.Run) == jobOf(next.Run) && !k.Run.Live &&
+		!ended.After(next.Wall(next.from()).Add(handSlack)) && next.Run.Meta.Start.Before(ended)
 }
 
 // likelier says that the next one went on from this one rather than from the other:
 // from a leader that knew its rank, else from the one that ended last.
-func (t *leadership) likelier(other, next *leadership) bool {
-	if a, b := t.knew(next), other.knew(next); a != b {
+func (k *RunScan) likelier(other, next *RunScan) bool {
+	rank := next.Ranks.List[0].RankKey
+	if a, b := k.Ranks.find(rank) != nil, other.Ranks.find(rank) != nil; a != b {
 		return a
 	}
-	return t.ended.After(other.ended)
+	return k.Wall(k.End).After(other.Wall(other.End))
 }
-
-func (t *leadership) knew(next *leadership) bool { return slices.Contains(t.ranks, next.ranks[0]) }
 
 // nodeRun is one run to draw: that of a node, where several ranks led one after the
 // other.

@@ -47,6 +47,7 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"how":      rankHow,
 		"join":     func(list []string) string { return strings.Join(list, ", ") },
 		"attempt":  func(restart int) int { return restart + 1 },
+		"lived":    func(last, from time.Duration) int64 { return (last - from).Milliseconds() },
 		"limit":    func(l event.LimitName) string { return phrase.LimitName(&event.Limit{Name: l}) },
 		"list":     func(title string, items []string) pageList { return pageList{title, items} },
 		"means":    chart.UsedMeans,
@@ -100,7 +101,7 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 		Result: rep, T: t, at: at, Style: template.CSS(style),
 		Policy: template.HTMLAttr(fmt.Sprintf(
 			`content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'"`, hashOf(script), hashOf(style))),
-		Glyph: Glyph(sum.Outcome), Headline: Headline(sum), Command: commandName(sum.Command), Where: headline(rep, t), Exit: exitWords(sum), Zone: zoneName(at.start),
+		Glyph: Glyph(sum.Outcome), Headline: Headline(sum), Command: commandName(sum.Command), Where: headline(rep, t), Exit: exitWords(sum.Code, sum.Signal), Zone: zoneName(at.start),
 		Cure: cure(sum),
 	})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
@@ -176,14 +175,9 @@ func (p *page) Changed() (all []string) {
 type pageEvent struct {
 	Of *analysis.RunSeries
 	*analysis.Mark
-	Run int
+	Run          int
+	Text, Result string
 }
-
-// Text is what happened.
-func (e pageEvent) Text() string { return chart.Happened(e.Mark) }
-
-// Result is its result.
-func (e pageEvent) Result() string { return chart.CameOf(e.Mark) }
 
 // Events are the first and the last events of each run.
 func (p *page) Events() (all []pageEvent) {
@@ -192,7 +186,8 @@ func (p *page) Events() (all []pageEvent) {
 		half := p.mostEvents() / 2
 		for k := range s.Marks {
 			if k < half || k >= len(s.Marks)-half {
-				all = append(all, pageEvent{s, &s.Marks[k], i})
+				m := &s.Marks[k]
+				all = append(all, pageEvent{s, m, i, chart.Happened(m), chart.CameOf(m)})
 			}
 		}
 	}
@@ -215,6 +210,8 @@ type pageProcess struct {
 	Of *analysis.RunSeries
 	*analysis.Trace
 	Run, Index int
+	Name, Role string
+	Spark      template.HTML
 }
 
 // Processes are the largest processes of each run.
@@ -222,7 +219,16 @@ func (p *page) Processes() (all []pageProcess) {
 	for i := range p.T.Runs {
 		s := &p.T.Runs[i]
 		for k := range s.Procs {
-			all = append(all, pageProcess{s, &s.Procs[k], i, k})
+			p := &s.Procs[k]
+			name := values.Plain(p.Proc.Comm)
+			if strings.TrimSpace(name) == "" {
+				name = "(no name)"
+			}
+			course := make([]float64, len(p.RSS))
+			for n, v := range p.RSS {
+				course[n] = float64(v)
+			}
+			all = append(all, pageProcess{s, p, i, k, name, string(analysis.LayerOf(&p.Proc)), chart.Spark(course, float64(p.Peak/rss.KiB))})
 		}
 	}
 	return all
@@ -235,31 +241,6 @@ func (p *page) ProcessesLeftOut() (n int) {
 	}
 	return n
 }
-
-// Name is that of the process.
-func (p pageProcess) Name() string {
-	if name := values.Plain(p.Proc.Comm); strings.TrimSpace(name) != "" {
-		return name
-	}
-	return "(no name)"
-}
-
-// Role is the band that the process is in.
-func (p pageProcess) Role() string {
-	return string(analysis.LayerOf(&p.Proc))
-}
-
-// Spark is its memory over its lifetime.
-func (p pageProcess) Spark() template.HTML {
-	values := make([]float64, len(p.RSS))
-	for i, v := range p.RSS {
-		values[i] = float64(v)
-	}
-	return chart.Spark(values, float64(p.Peak/rss.KiB))
-}
-
-// Lived is how long it was seen.
-func (p pageProcess) Lived() time.Duration { return p.Last - p.From }
 
 // runPlace is where a run was.
 func runPlace(r *analysis.Run) string {
@@ -275,11 +256,8 @@ func runPlace(r *analysis.Run) string {
 
 func howEnded(r *analysis.Run) string {
 	text := string(r.Cause)
-	switch {
-	case r.Signal != nil:
-		text += ", " + *r.Signal
-	case r.Code != nil:
-		text += fmt.Sprintf(", status %d", *r.Code)
+	if how := exitWords(r.Code, r.Signal); how != "" {
+		text += ", " + how
 	}
 	if r.JournalOnly {
 		text += "; journal only"

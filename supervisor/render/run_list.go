@@ -90,11 +90,8 @@ func Fleet(w io.Writer, f analysis.Fleet, style text.Style) error {
 
 // Listed writes what is known of a run that left its line in an index and no record.
 func Listed(w io.Writer, r analysis.ListedRun, style text.Style) error {
-	t, b, exit := newTextReport(nil, style), r.Brief(), ""
-	if r.Exit != nil {
-		exit = fmt.Sprintf("exit %d", *r.Exit)
-	}
-	t.head(r.Outcome, Headline(&b), r.Short, analysis.ShortCommand(r.Command), r.Node, exit, took(b.Duration()))
+	t, b := newTextReport(nil, style), r.Brief()
+	t.head(r.Outcome, Headline(&b), r.Short, analysis.ShortCommand(r.Command), r.Node, exitWords(r.Exit, nil), took(b.Duration()))
 	t.b.WriteByte('\n')
 	if k := t.block("Memory"); b.Peak == nil {
 		k.say("", "no usage recorded")

@@ -190,13 +190,13 @@ func besides(b *analysis.Brief) string {
 	return fmt.Sprintf(", memory at %s of %s", values.Percent(b.Peak.Ratio()), phrase.LimitName(b.Peak))
 }
 
-// exitWords is how the command ended: "exit 0", "SIGKILL"; empty where that is not known.
-func exitWords(b *analysis.Brief) string {
+// exitWords is how a command ended: "exit 0", "SIGKILL"; empty where that is not known.
+func exitWords(code *int, signal *string) string {
 	switch {
-	case b.Signal != nil:
-		return *b.Signal
-	case b.Code != nil:
-		return fmt.Sprintf("exit %d", *b.Code)
+	case signal != nil:
+		return *signal
+	case code != nil:
+		return fmt.Sprintf("exit %d", *code)
 	}
 	return ""
 }
@@ -206,7 +206,7 @@ func headTail(b *analysis.Brief, long bool) string {
 	var parts []string
 	if b.Outcome == event.RunRequeued && b.Rule != "" {
 		parts = append(parts, "rule "+values.Cut(values.Plain(b.Rule), 24))
-	} else if how := exitWords(b); how != "" {
+	} else if how := exitWords(b.Code, b.Signal); how != "" {
 		parts = append(parts, how)
 	}
 	if b.Took > 0 && long {

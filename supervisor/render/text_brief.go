@@ -67,7 +67,7 @@ func (t *textReport) brief(rep *analysis.Result, full bool) {
 	if rep.Told {
 		where = sizeOf(rep)
 	}
-	t.head(b.Outcome, Headline(b), cmp.Or(b.Job, b.ID), commandName(b.Command), where, exitWords(b), took(analysis.Seconds(rep.Duration)))
+	t.head(b.Outcome, Headline(b), cmp.Or(b.Job, b.ID), commandName(b.Command), where, exitWords(b.Code, b.Signal), took(analysis.Seconds(rep.Duration)))
 	t.styled(values.Dim, "  ", "  ", rep.Start.In(t.zone).Format(time.DateTime)+" to "+t.clock(rep.End)+", "+values.Command(b.Command, t.style.Columns()-38))
 	t.b.WriteByte('\n')
 	t.memory(rep, gradePaint[b.Outcome.Grade()])

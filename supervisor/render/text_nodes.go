@@ -198,11 +198,9 @@ func leadSentence(c *analysis.LeadChange) string {
 
 // rankHow is how a rank ended, for a table.
 func rankHow(r *analysis.Rank) string {
-	switch {
-	case r.Signal != nil:
-		return *r.Signal
-	case r.Code != nil:
-		return "status " + values.Digits(uint64(max(*r.Code, 0)))
+	switch how := exitWords(r.Code, r.Signal); {
+	case how != "":
+		return how
 	case !r.End.IsZero():
 		return "ended"
 	case r.Live:
