@@ -1,47 +1,15 @@
 package analysis
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 )
-
-func TestBuild(t *testing.T) {
-	r := scenetest.CarriedRun()
-	rep := build([]*record.Run{r}, nil, scenetest.Noon)
-	if rep.Job != "12" || rep.Outcome != event.RunKept || rep.Duration != 600 || !rep.Start.Equal(scenetest.Noon) {
-		t.Errorf("job %q, outcome %q, %v s from %v", rep.Job, rep.Outcome, rep.Duration, rep.Start)
-	}
-	want := Peaks{
-		RSS:      &Peak{Bytes: 1020 * rss.MiB, At: scenetest.Noon, Run: r.Meta.ID},
-		PSS:      &Peak{Bytes: 830 * rss.MiB, At: scenetest.Noon, Run: r.Meta.ID},
-		NoShared: &Peak{Bytes: 710 * rss.MiB, At: scenetest.Noon, Run: r.Meta.ID},
-		// The exit event has it; no sample reads so much, and one nearly.
-		Cgroup: &Peak{Bytes: scenetest.Mem.Scale(0.951), At: scenetest.Noon.Add(119 * time.Second), Run: r.Meta.ID},
-	}
-	if diff := cmp.Diff(want, rep.Peaks); diff != "" {
-		t.Errorf("peaks: %s", diff)
-	}
-	for _, a := range rep.Actions {
-		if a.Action == event.ActionRecycle && (a.Fired != 5 || a.Worked != 4 || a.Freed != 4800*rss.MiB || a.Reasons[event.ReasonRecent] != 1 || a.PeakUsed != scenetest.Mem.Scale(0.94)) {
-			t.Errorf("recycled: %+v", a)
-		}
-	}
-	if n := len(rep.Limits[0].Spark); n != sparkStretches || slices.Min(rep.Limits[0].Spark) < 0.45 {
-		t.Errorf("spark of %d: %v", n, rep.Limits[0].Spark)
-	}
-	if _, err := json.Marshal(rep); err != nil {
-		t.Error(err)
-	}
-}
 
 // TestPeakBetweenSamples: the maximum that a run reported at its end is its limit's peak
 // of, though no sample has so much.
@@ -51,44 +19,6 @@ func TestPeakBetweenSamples(t *testing.T) {
 	if l := build([]*record.Run{r}, nil, scenetest.Noon).Limits[0]; l.Used != 5*rss.GiB || l.UsedMax < l.Used {
 		t.Errorf("%+v", l)
 	}
-}
-
-// BenchmarkBuild reports a day of 16 processes at a sample a second.
-func BenchmarkBuild(b *testing.B) {
-	builder := record.NewBuilder(record.Meta{ID: "day", Start: scenetest.Noon, Job: scenetest.InJob(), MaxMapCount: 65530, MaxFDs: 1024})
-	for i := range 16 {
-		role := rss.RoleWorker
-		if i < 4 {
-			role = rss.RoleTrainer
-		}
-		builder.Proc(record.Proc{ID: rss.ProcID{PID: 700 + i}, Comm: "python", Role: role})
-	}
-	builder.Limit(scenetest.LimitJob)
-	builder.Limit(scenetest.LimitStepd)
-	const samples = 24 * 3600
-	for at := range samples {
-		s := &record.Sample{At: time.Duration(at) * time.Second}
-		var sum rss.Bytes
-		for i := range 16 {
-			u := record.Usage{Proc: i, Anon: 200*rss.MiB + rss.Bytes((at*(i+7)*977)%(1<<24)), File: 90*rss.MiB + rss.Bytes((at*(i+3)*571)%(1<<22)), PSS: 200 * rss.MiB, Maps: 900, FDs: 60}
-			sum += u.RSS()
-			s.Procs = append(s.Procs, u)
-		}
-		s.Limits = []record.Reading{
-			{Limit: 0, Used: sum, UsedMax: sum, Charged: sum + 100*rss.MiB, WorkingSet: sum, Size: 8 * rss.GiB, ETA: float64(at % 600), Binding: true},
-			{Limit: 1, Used: sum, UsedMax: sum, Size: 8 * rss.GiB, ETA: -1},
-		}
-		builder.Sample(s)
-	}
-	builder.Event(scenetest.Exits(samples*time.Second, "", 0))
-	r := builder.Run()
-	b.ReportAllocs()
-	for b.Loop() {
-		if rep := build([]*record.Run{r}, nil, scenetest.Noon); rep.Cause != event.CauseEnded {
-			b.Fatal(rep.Verdict)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/samples, "ns/sample")
 }
 
 // BenchmarkPage is of a day of 64 processes at a sample a second, with what is drawn.

@@ -8,32 +8,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
-func TestCourse(t *testing.T) {
-	for _, every := range []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, time.Hour} {
-		for _, n := range []int{1, 5, 24, 25, 100, 1000} {
-			var c course
-			var most rss.Bytes
-			for i := range n {
-				v := rss.Bytes(i * 7919 % 1000)
-				most = max(most, v)
-				c.add(time.Minute+time.Duration(i)*every, v)
-			}
-			var top rss.Bytes
-			seen := 0
-			parts := len(c.most)
-			for _, v := range c.most {
-				if v >= 0 {
-					top = max(top, rss.Bytes(v))
-					seen++
-				}
-			}
-			if top != most || c.span() != time.Duration(n-1)*every || parts > courseParts || parts < min(int(c.span()/time.Second), courseParts/2) || seen > n {
-				t.Errorf("%d readings each %v: %d parts of %v, highest %v of %v", n, every, parts, c.width, top, most)
-			}
-		}
-	}
-}
-
 func TestGrowth(t *testing.T) {
 	const n = 200
 	for _, c := range []struct {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
@@ -81,39 +80,5 @@ func TestShortCommand(t *testing.T) {
 		if got := ShortCommand(command); got != want {
 			t.Errorf("%q: %q, want %q", command, got, want)
 		}
-	}
-}
-
-// TestOfSlurm: a job without a record has the outcome that its state says, and a guess only
-// where memory ended it and its limit is known.
-func TestOfSlurm(t *testing.T) {
-	job := func(state, exit, mem string) slurm.EndedJob {
-		return slurm.EndedJob{Source: "sacct", State: state, ExitCode: exit, ReqMem: mem, NodeList: "n[1-2]", Steps: []slurm.EndedStep{
-			{ID: "7.batch", MaxRSS: 1 << 20}, {ID: "7.0", MaxRSS: 5 << 20}, {ID: "7.extern"},
-		}}
-	}
-	for _, c := range []struct {
-		job   slurm.EndedJob
-		want  event.RunOutcome
-		guess string
-	}{
-		{job("OUT_OF_MEMORY", "0:125", "8G"), event.RunOOM, "6.00 GiB"},
-		{job("OUT_OF_MEMORY", "0:125", "1000Mc"), event.RunOOM, "0 B"},
-		{job("COMPLETED", "0:0", "8G"), event.RunOK, "0 B"},
-		{job("FAILED", "3:0", "8G"), event.RunFailed, "0 B"},
-		{job("TIMEOUT", "0:0", "8G"), event.RunTimeout, "0 B"},
-		{job("CANCELLED", "0:0", "8G"), event.RunCancelled, "0 B"},
-		{job("RUNNING", "0:0", "8G"), event.RunRunning, "0 B"},
-		{job("NODE_FAIL", "1:0", "8G"), event.RunUnknown, "0 B"},
-	} {
-		u := OfSlurm(c.job)
-		if u.Outcome != c.want || u.Guess.String() != c.guess || u.Step != "0" || u.MaxRSS != 5<<20 {
-			t.Errorf("%s: %+v", c.job.State, u)
-		}
-	}
-	overMemory := job("FAILED", "0:9", "8Gn")
-	overMemory.Reason = "JobLaunchFailure"
-	if u := OfSlurm(overMemory); u.Outcome != event.RunSlurmKill || u.Guess != 12<<30 {
-		t.Errorf("%+v", u)
 	}
 }

@@ -252,36 +252,16 @@ func (s *RunSeries) Share() float64 {
 	return most
 }
 
-// steps are the lengths of a point: those in which people count time.
-var steps = []time.Duration{
-	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
-	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
-	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
-}
+// leastStep is the shortest length of a point. Each other is twice as long as the one before,
+// so that a point is a whole number of cells.
+const leastStep = 125 * time.Millisecond
 
 func stepAtLeast(d time.Duration) time.Duration {
-	for _, s := range steps {
-		if s >= d {
-			return s
-		}
+	step := leastStep
+	for step < d {
+		step *= 2
 	}
-	return (d + time.Hour - 1).Truncate(time.Hour)
-}
-
-// divisor is the greatest length that divides all steps of at least d.
-func divisor(d time.Duration) (all time.Duration) {
-	for _, s := range append(slices.Clone(steps), stepAtLeast(d)) {
-		if s < d {
-			continue
-		}
-		for a, b := all, s; ; a, b = b, a%b {
-			if b == 0 {
-				all = a
-				break
-			}
-		}
-	}
-	return all
+	return step
 }
 
 // seriesScan makes a [RunSeries] of a run in one pass. How long a point is, and which
@@ -327,7 +307,7 @@ func newSeriesScan(r *record.Run, n int) *seriesScan {
 		}
 	}
 	o.row = make([]int64, width)
-	o.whole.width = divisor(max(o.end/time.Duration(mostPoints/n), steps[0]))
+	o.whole.width = stepAtLeast(o.end / time.Duration(mostPoints/n))
 	o.traces = newTraces(r, o.end)
 	return o
 }
@@ -337,7 +317,7 @@ func (o *seriesScan) entry(e *record.Entry) {
 	if !ok || l.What != event.LoaderTrimmed || l.Count == 0 || l.Reason == event.TrimRequested {
 		return
 	}
-	step := stepAtLeast(max(o.end/trimCells, steps[0]))
+	step := stepAtLeast(o.end / trimCells)
 	at := e.At / step * step
 	if n := len(o.trims) - 1; n < 0 || o.trims[n].At != at {
 		o.trims = append(o.trims, TrimCount{At: at, Step: step})
@@ -380,7 +360,7 @@ func (o *seriesScan) sample(s *record.Sample) {
 		}
 	}
 	o.whole.add(s.At, o.row)
-	o.tail.width = steps[0]
+	o.tail.width = leastStep
 	if s.At < o.end-lastMinutes-tailSlack {
 		o.tail.width = longest // all in one: its last sample may reach into the tail
 	}
@@ -462,7 +442,7 @@ func (o *seriesScan) step() time.Duration {
 	if k := len(o.spacing); k > 0 {
 		least = max(least, o.spacing[k/2]*9/10) // timers are not exact
 	}
-	return stepAtLeast(max(least, steps[0]))
+	return stepAtLeast(least)
 }
 
 // tailStep is the length of a point in the last minutes: not above step.
@@ -470,7 +450,7 @@ func (o *seriesScan) tailStep(step time.Duration) time.Duration {
 	if o.end <= lastMinutes/2 || len(o.late) == 0 {
 		return step
 	}
-	return min(step, stepAtLeast(max(200*time.Millisecond, o.late[len(o.late)/10]*9/10)))
+	return min(step, stepAtLeast(o.late[len(o.late)/10]*9/10))
 }
 
 // gap is how long a sample stands for at most. Beyond it nothing is drawn: a

@@ -91,18 +91,8 @@ func Near(l *event.Limit, named bool) string {
 	return line
 }
 
-// Memory is a limit where nothing has introduced it: "memory 91 % of 1100 MiB (--limit,
-// summed RSS)".
-func Memory(l *event.Limit) string {
-	front := "memory "
-	if !l.Name.Memory() {
-		front = ""
-	}
-	return front + Near(l, false) + " (" + Source(l) + ")"
-}
-
-// Occasion is what a decision is about, for who sees no other line: l is the limit,
-// which the job's end is not read as.
+// Occasion is what a decision is about, for who sees no other line: "memory 91 % of 1100 MiB
+// (--limit, summed RSS)". l is the limit, which the job's end is not read as.
 func Occasion(d *event.Decision, l *event.Limit) string {
 	switch {
 	case d.Limit == event.LimitTime && d.ETA != nil:
@@ -110,7 +100,11 @@ func Occasion(d *event.Decision, l *event.Limit) string {
 	case l == nil:
 		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
 	}
-	return Memory(l)
+	front := ""
+	if l.Name.Memory() {
+		front = "memory "
+	}
+	return front + Near(l, false) + " (" + Source(l) + ")"
 }
 
 // JobEnds says when Slurm ends the job.
@@ -144,16 +138,11 @@ func Forecast(d *event.Decision) string {
 	case d.Limit == event.LimitTime:
 		return ""
 	case d.Flattens > 0:
-		return ", flattens " + At(d.Limit, d.Flattens)
+		return ", flattens at about " + d.Limit.Amount(d.Flattens) + ", below the limit"
 	case d.ETA == nil:
 		return ""
 	}
 	return ", full in " + text.About(*d.ETA) + Range(d.ETALow, d.ETAHigh)
-}
-
-// At says at what growth flattens.
-func At(l event.LimitName, level rss.Bytes) string {
-	return "at about " + l.Amount(level) + ", below the limit"
 }
 
 // Range is the range of a forecast, in parentheses behind it; empty without one.
@@ -406,25 +395,6 @@ func dataName(file string) string {
 	}
 	return path.Base(file)
 }
-
-// Finding words a finding: what it is, what speaks for it, what to change.
-func Finding(f *event.Diagnosis) string {
-	line := string(f.Finding)
-	if f.Confidence != event.Certain {
-		line += ", " + string(f.Confidence)
-	}
-	if len(f.Evidence) > 0 {
-		line += ": " + strings.Join(f.Evidence[:min(len(f.Evidence), mostWords)], "; ")
-	}
-	if len(f.Advice) > 0 {
-		line += "; do: " + strings.Join(f.Advice[:min(len(f.Advice), mostWords)], "; or: ")
-	}
-	return line
-}
-
-// mostWords is how much of the evidence and of the advice a line has. The event
-// has all.
-const mostWords = 2
 
 // Found names a finding: "copy-on-write, likely: 420 MiB in worker".
 func Found(f event.Finding, c event.Confidence, size rss.Bytes, role rss.Role) string {

@@ -91,7 +91,15 @@ func TestUnwrapped(t *testing.T) {
 	failed.State, failed.ExitCode, failed.ReqMem, failed.Name = "FAILED", "3:0", "1000Mc", strings.Repeat("name ", 20)+"\x1b[31m"
 	bare.Source, bare.State, bare.Steps, bare.End, bare.Name = "scontrol show job", "RUNNING", nil, time.Time{}, ""
 	var all bytes.Buffer
-	for _, j := range []slurm.EndedJob{job, failed, bare} {
+	overMemory, lost := failed, job
+	overMemory.ExitCode, overMemory.Reason, overMemory.ReqMem = "0:9", "JobLaunchFailure", "8Gn"
+	lost.State = "NODE_FAIL"
+	jobs := []slurm.EndedJob{job, failed, bare, overMemory, lost}
+	for _, state := range []string{"COMPLETED", "TIMEOUT", "CANCELLED"} {
+		lost.State = state
+		jobs = append(jobs, lost)
+	}
+	for _, j := range jobs {
 		for _, style := range []values.Style{{}, {Width: 40, ASCII: true}} {
 			fmt.Fprintf(&all, "== %s, %d columns\n", j.State, style.Columns())
 			if err := Unwrapped(&all, analysis.OfSlurm(j), []string{"/home/u/.rsswarden", "/tmp/rsswarden-1000/records"}, style); err != nil {
