@@ -80,7 +80,7 @@ func TestRanksOfOneRecord(t *testing.T) {
 			t.Errorf("%d nodes without a record", rep.Unrecorded)
 		}
 	}
-	if rep := build([]*record.Run{scenetest.CarriedRun()}, nil, scenetest.Noon); rep.Nodes != nil || rep.Ranks != nil || rep.Told {
+	if rep := build([]*record.Run{scenetest.CarriedRun()}, nil, scenetest.Noon); rep.Several() || rep.Ranks != nil {
 		t.Errorf("one run of one rank: %+v", rep.MultiNode)
 	}
 }

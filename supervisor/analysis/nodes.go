@@ -22,7 +22,6 @@ func (j *MultiNode) fill(looks []*RunScan, cases []*Case, best *Case, said *Slur
 		return nil
 	}
 	j.Binding = bindingOf(looks, best, last, zone)
-	j.Told = len(j.Attempts) > 0 || j.Unrecorded > 0 || slices.ContainsFunc(looks, func(k *RunScan) bool { return k.Ranks.led })
 	return ends
 }
 

@@ -151,10 +151,6 @@ type MultiNode struct {
 	Leads []LeadChange `json:"lead_changes,omitempty"`
 	// Attempts are the times the job ran, by time; empty where it was never requeued.
 	Attempts []Attempt `json:"lives,omitempty"`
-
-	// told says that a text shows tables of nodes and ranks: the records have
-	// ranks, a node is missing, or there are several attempts.
-	Told bool `json:"-"`
 }
 
 // Nearest is the limit on memory that came nearest, at its highest share.
@@ -238,6 +234,9 @@ type Attempt struct {
 	Binding  *Binding    `json:"binding,omitempty"`
 	Duration float64     `json:"duration_s"`
 }
+
+// Several says that it is more than one run of one rank.
+func (j *MultiNode) Several() bool { return len(j.Nodes) > 0 }
 
 // LastNodes are the nodes of the last attempt.
 func (j *MultiNode) LastNodes() []Node {

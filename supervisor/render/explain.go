@@ -38,7 +38,7 @@ func Explain(rep *analysis.Result, now time.Time) {
 	}
 	conclude(rep, now)
 	rep.Notes = append(missingNotes(rep), notes(rep.Scanned, zone)...)
-	if rep.Told && slices.ContainsFunc(rep.Nodes, func(n analysis.Node) bool { return n.Node != rep.Nodes[0].Node }) {
+	if slices.ContainsFunc(rep.Nodes, func(n analysis.Node) bool { return n.Node != rep.Nodes[0].Node }) {
 		rep.Notes = append(rep.Notes, "times are of each node's own clock, which may differ")
 	}
 	rep.Advice = adviceOf(rep)
@@ -57,11 +57,8 @@ func conclude(rep *analysis.Result, now time.Time) {
 		rep.Evidence = append(rep.Evidence, others(cases, best, now)...)
 	}
 	if f.Cause == event.CauseEnded {
-		switch text := allEnded(rep, best.Restarts()); {
-		case text != "":
+		if text := allEnded(rep, best.Restarts()); text != "" {
 			rep.Verdict = text + "; " + nearestNode(rep)
-		case len(cases) > 1:
-			rep.Verdict = fmt.Sprintf("all of %s ended with exit status 0; %s", values.Count(len(cases), "run"), rep.Verdict)
 		}
 	}
 }
@@ -69,9 +66,6 @@ func conclude(rep *analysis.Result, now time.Time) {
 // allEnded says how many ranks ended well where none is known to have failed, empty
 // where records have no ranks.
 func allEnded(rep *analysis.Result, attempt int) string {
-	if !rep.Told {
-		return ""
-	}
 	all, ended, nodes := 0, 0, map[string]bool{}
 	for i := range rep.Ranks {
 		if r := &rep.Ranks[i]; r.Restart == attempt {
@@ -157,7 +151,7 @@ func others(cases []*analysis.Case, best *analysis.Case, now time.Time) (out []s
 		out = append(out, fmt.Sprintf("%s, %s: %s", q.Wall(q.End).In(now.Location()).Format(time.TimeOnly), endName(q), tell(q, now).sentence(&q.Found)))
 	}
 	if left > 0 {
-		out = append(out, values.Count(left, "more run")+" of this job ended as listed under runs")
+		out = append(out, values.Count(left, "more run")+" of this job ended as listed under ranks")
 	}
 	return out
 }

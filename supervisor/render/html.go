@@ -216,12 +216,10 @@ func headline(rep *analysis.Result, t *analysis.Timeline) string {
 	if rep.Job != "" {
 		parts = append(parts, "job "+values.Plain(rep.Job))
 	}
-	if rep.Told {
+	if rep.Several() {
 		parts = append(parts, sizeOf(rep))
-	} else if len(t.Runs) == 1 {
+	} else if len(t.Runs) > 0 {
 		parts = append(parts, t.Runs[0].Name)
-	} else if len(t.Runs) > 1 {
-		parts = append(parts, fmt.Sprintf("%d runs", len(t.Runs)+t.LeftOut))
 	}
 	if !rep.Start.IsZero() {
 		at := newClock(rep, t)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
@@ -53,7 +52,7 @@ func (t *textReport) full(rep *analysis.Result) {
 	t.limits(rep)
 	if !nodeByNode(rep) {
 		peaks, roles := &rep.Peaks, rep.Roles
-		if nodes := rep.LastNodes(); rep.Told && len(nodes) == 1 {
+		if nodes := rep.LastNodes(); len(nodes) == 1 {
 			peaks, roles = &nodes[0].Peaks, nodes[0].Roles
 		}
 		t.section("peaks of its tree")
@@ -66,9 +65,6 @@ func (t *textReport) full(rep *analysis.Result) {
 		t.para("  ", "    ", values.Plain(e))
 	}
 	t.grew(rep)
-	if !rep.Told {
-		t.runs(rep)
-	}
 	t.eachNode(rep)
 	t.notes(rep)
 }
@@ -296,27 +292,6 @@ func actionLine(a *event.ActionSum) string {
 		line += "; did not: " + text
 	}
 	return line
-}
-
-func (t *textReport) runs(rep *analysis.Result) {
-	if len(rep.Runs) < 2 {
-		return
-	}
-	t.section("runs, each with the most of a memory limit that it used")
-	t.line("  %-12s %6s %5s  %9s  %-8s", "node", "step", "task", "used", "end")
-	for i := range rep.Runs[:min(len(rep.Runs), mostShown)] {
-		r := &rep.Runs[i]
-		peak := rss.Bytes(0)
-		for j := range rep.Limits {
-			if l := &rep.Limits[j]; l.Run == r.ID && l.Name.Row().Amount && l.Name != event.LimitNode {
-				peak = max(peak, l.Used)
-			}
-		}
-		t.line("  %-12s %6s %5d  %9v  %s  %s", values.Plain(r.Node), values.Plain(r.Step), r.Task, peak, t.clock(r.End), values.Plain(howEnded(r)))
-	}
-	if n := len(rep.Runs) - mostShown; n > 0 {
-		t.line("  and %s", values.Count(n, "more run"))
-	}
 }
 
 func (t *textReport) notes(rep *analysis.Result) {

@@ -64,7 +64,7 @@ func (k *block) pair(paint values.Paint, first, second string) {
 func (t *textReport) brief(rep *analysis.Result, full bool) {
 	b := &rep.Brief
 	where := rep.Runs[0].Node
-	if rep.Told {
+	if rep.Several() {
 		where = sizeOf(rep)
 	}
 	t.head(b.Outcome, Headline(b), cmp.Or(b.Job, b.ID), commandName(b.Command), where, exitWords(b.Code, b.Signal), took(analysis.Seconds(rep.Duration)))
@@ -178,7 +178,7 @@ const mostWhys = 2
 // why is what ended it, and what grew.
 func (t *textReport) why(rep *analysis.Result, full bool) {
 	k := t.block("Why")
-	if rep.Cause != event.CauseEnded || rep.Told { // else the headline has said it
+	if rep.Cause != event.CauseEnded || rep.Several() { // else the headline has said it
 		k.say("", rep.Verdict)
 	}
 	if full {

@@ -16,7 +16,7 @@ import (
 const mostNodesApart = 4
 
 // nodeByNode says that peaks and roles are shown node by node.
-func nodeByNode(rep *analysis.Result) bool { return rep.Told && len(rep.LastNodes()) > 1 }
+func nodeByNode(rep *analysis.Result) bool { return len(rep.LastNodes()) > 1 }
 
 // sizeOf is "4 ranks on 2 nodes, 2 attempts".
 func sizeOf(j *analysis.Result) string {
@@ -31,7 +31,7 @@ func sizeOf(j *analysis.Result) string {
 
 // together writes what a job of several ranks, nodes or attempts came to.
 func (t *textReport) together(rep *analysis.Result) {
-	if !rep.Told {
+	if !rep.Several() {
 		return
 	}
 	t.b.WriteByte('\n')
