@@ -109,28 +109,26 @@ func endName(q *analysis.Case) string {
 	if q.Rank == nil {
 		return runName(q.RunScan)
 	}
-	return rankOnNode(q.RunScan, q.Rank.Step, q.Rank.Task)
+	return place(q.Run.Meta.Node, q.Rank.Step, q.Rank.Task, q.Restarts())
 }
 
 // runName tells one run from the others.
 func runName(k *analysis.RunScan) string {
 	if j := k.Run.Meta.Job; j != nil {
-		return rankOnNode(k, j.Step, j.Task)
+		return place(k.Run.Meta.Node, j.Step, j.Task, j.Restarts)
 	}
 	return values.Plain(k.Run.Meta.Node)
 }
 
-func rankOnNode(k *analysis.RunScan, step string, task int) string {
-	m := &k.Run.Meta
-	name := values.Plain(m.Node)
-	if m.Job != nil {
-		if step != "" {
-			name += fmt.Sprintf(", step %s", values.Plain(step))
-		}
-		name += fmt.Sprintf(", task %d", task)
-		if m.Job.Restarts > 0 {
-			name += fmt.Sprintf(", restart %d", m.Job.Restarts)
-		}
+// place is where a rank ran: "n1, step 0, task 3, attempt 2".
+func place(node, step string, task, restart int) string {
+	name := values.Plain(node)
+	if step != "" {
+		name += ", step " + values.Plain(step)
+	}
+	name += fmt.Sprintf(", task %d", task)
+	if restart > 0 {
+		name += fmt.Sprintf(", attempt %d", restart+1)
 	}
 	return strings.TrimPrefix(name, ", ")
 }

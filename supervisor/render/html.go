@@ -170,31 +170,17 @@ func (p *page) Panels() (all []panel) {
 
 // Resolution says what a point of the chart is, and what is not drawn.
 func (p *page) Resolution() string {
-	t := p.T
-	var coarse *analysis.Level
-	few, thinned := false, false
-	for i := range t.Runs {
-		few, thinned = few || t.Runs[i].JournalOnly, thinned || t.Runs[i].Thinned
-		if l := t.Runs[i].Levels; len(l) > 0 && (coarse == nil || l[0].Step > coarse.Step) {
-			coarse = &l[0]
+	step, text := time.Duration(0), ""
+	for i := range p.T.Runs {
+		if l := p.T.Runs[i].Levels; len(l) > 0 {
+			step = max(step, l[0].Step)
 		}
 	}
-	text := ""
-	if coarse != nil {
-		text = fmt.Sprintf("Each point of the chart is a %s maximum", values.Span(coarse.Step))
-		if len(t.Runs[0].Levels) > 1 {
-			text += ", finer in the last 10 minutes"
-		}
-		text += "; its areas are the sample with the greatest sum."
+	if step > 0 {
+		text = fmt.Sprintf("Each point of the chart is a %s maximum or finer; its areas are the sample with the greatest sum.", values.Span(step))
 	}
-	if thinned {
-		text += " Early samples are thinned to one a minute or more."
-	}
-	if few {
-		text += " Some runs left only a journal, which keeps few samples."
-	}
-	if t.LeftOut > 0 {
-		text += fmt.Sprintf(" %d more runs are not drawn.", t.LeftOut)
+	if n := p.T.LeftOut; n > 0 {
+		text += fmt.Sprintf(" %d more runs are not drawn.", n)
 	}
 	return text
 }

@@ -244,14 +244,10 @@ func (p *page) ProcessesLeftOut() (n int) {
 
 // runPlace is where a run was.
 func runPlace(r *analysis.Run) string {
-	where := values.Plain(r.Node)
-	if r.Step != "" {
-		where += fmt.Sprintf(", step %s, task %d", r.Step, r.Task)
+	if r.Step == "" {
+		return values.Plain(r.Node)
 	}
-	if r.Restart > 0 {
-		where += fmt.Sprintf(", attempt %d", r.Restart+1)
-	}
-	return where
+	return place(r.Node, r.Step, r.Task, r.Restart)
 }
 
 func howEnded(r *analysis.Run) string {
