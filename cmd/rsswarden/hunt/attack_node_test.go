@@ -20,6 +20,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"golang.org/x/sys/unix"
 )
 
@@ -196,7 +197,7 @@ func (a *actor) lives() bool {
 func holder(t testing.TB, uid uint32, mib int, env ...string) *actor {
 	t.Helper()
 	cmd := as(uid, role("node-hold", strconv.Itoa(mib)))
-	cmd.Env = append(plain(), env...)
+	cmd.Env = append(wardentest.Env(), env...)
 	cmd.Dir = "/"
 	return act(t, cmd)
 }
@@ -212,22 +213,12 @@ func stepd(t testing.TB, uid uint32, title string, task string, taskUID uint32, 
 	must(t, errors.Join(os.WriteFile(name, self, 0o755), os.Chown(name, int(uid), int(uid))))
 	cmd := exec.Command(name)
 	cmd.Args = []string{title}
-	cmd.Env = append(append(plain(), env...), "HUNT_TASK="+task, fmt.Sprint("HUNT_UID=", taskUID))
+	cmd.Env = append(append(wardentest.Env(), env...), "HUNT_TASK="+task, fmt.Sprint("HUNT_UID=", taskUID))
 	cmd.Dir = "/"
 	if uid != 0 {
 		as(uid, cmd)
 	}
 	return act(t, cmd)
-}
-
-// plain is an environment without Slurm and without settings of ours.
-func plain() (env []string) {
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "SLURM") && !strings.HasPrefix(v, "RSSWARDEN") {
-			env = append(env, v)
-		}
-	}
-	return env
 }
 
 // group makes a memory cgroup below one of this test's, and puts a process there. The
@@ -273,7 +264,7 @@ func attachFor(t testing.TB, samples int, env []string, args ...string) result {
 		args = append(args, "--at", "50%:stop")
 	}
 	cmd := exec.Command(binary, args...)
-	cmd.Env = append(plain(), env...)
+	cmd.Env = append(wardentest.Env(), env...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	must(t, cmd.Start())
@@ -415,7 +406,7 @@ func TestAttackNode(t *testing.T) {
 		// It waits for a password as root, with the environment that it was given.
 		cmd := as(attacker, exec.Command(su, "root"))
 		cmd.Args[0] = "slurmstepd: [4711.0]"
-		cmd.Env = append(plain(), claims...)
+		cmd.Env = append(wardentest.Env(), claims...)
 		in, err := cmd.StdinPipe()
 		must(t, err)
 		must(t, cmd.Start())
@@ -473,7 +464,7 @@ func TestAttackNode(t *testing.T) {
 				a := holder(t, attacker, 1, append(claims, "SLURM_CONF="+conf, "SLURM_MEM_PER_NODE=1")...)
 				path, said := scontrol(t, "")
 				cmd := exec.Command(binary, "limits", "--json", "--pid", strconv.Itoa(a.pid))
-				cmd.Env = append(plain(), path)
+				cmd.Env = append(wardentest.Env(), path)
 				r := finishWithin(t, 5*time.Second, cmd)
 				called, _ := os.ReadFile(said)
 				if r.status != 0 || r.maxRSS > mostOurs || strings.Contains(r.stdout+r.stderr+string(called), conf) {
@@ -494,7 +485,7 @@ func TestAttackNode(t *testing.T) {
 				{"limits"}, {"attach", "--job", id}, {"attach", "--job=" + id}, {"status", "--job=" + id}, {"report", id}, {"trim", "--job=" + id}, {"recycle", "--job=" + id},
 			} {
 				cmd := exec.Command(binary, args...)
-				cmd.Env = append(plain(), path, "SLURM_JOB_ID="+id, "SLURMD_NODENAME=n1")
+				cmd.Env = append(wardentest.Env(), path, "SLURM_JOB_ID="+id, "SLURMD_NODENAME=n1")
 				wg.Add(1)
 				go func() {
 					defer wg.Done()
@@ -503,7 +494,7 @@ func TestAttackNode(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		for line := range strings.Lines(text(said)) {
+		for line := range strings.Lines(wardentest.Read(said)) {
 			for _, id := range ids {
 				if strings.Contains(line, id) {
 					t.Errorf("a command of Slurm's was called with %s", line)
@@ -519,9 +510,9 @@ func TestAttackNode(t *testing.T) {
 			events := filepath.Join(t.TempDir(), "events")
 			// The rule is met by the size of the old one; the new one is above it too.
 			w := exec.Command(binary, "attach", "--record", "none", "--events", events, "--limit", "500M", "--at", "none", "--at", "30%:stop", "--interval", "20ms", strconv.Itoa(old.pid))
-			w.Env = plain()
+			w.Env = wardentest.Env()
 			must(t, w.Start())
-			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(text(events), `"sample"`) && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(wardentest.Read(events), `"sample"`) && time.Now().Before(deadline); {
 				time.Sleep(5 * time.Millisecond)
 			}
 			old.end()
@@ -539,8 +530,8 @@ func TestAttackNode(t *testing.T) {
 			if v.pid != old.pid {
 				t.Skip("the PID was not given out again")
 			}
-			if !v.lives() || r != 0 || strings.Contains(text(events), `"decision"`) {
-				t.Errorf("status %d, the victim lives: %v\n%s", r, v.lives(), text(events))
+			if !v.lives() || r != 0 || strings.Contains(wardentest.Read(events), `"decision"`) {
+				t.Errorf("status %d, the victim lives: %v\n%s", r, v.lives(), wardentest.Read(events))
 			}
 			return
 		}
@@ -600,9 +591,9 @@ while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mo
 		v := holder(t, victim, 1)
 		events := filepath.Join(t.TempDir(), "events")
 		w := exec.Command(binary, "attach", "--record", "none", "--events", events, "--limit", "60M", strconv.Itoa(v.pid))
-		w.Env = plain()
+		w.Env = wardentest.Env()
 		must(t, w.Start())
-		for deadline := time.Now().Add(10 * time.Second); text(events) == "" && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(10 * time.Second); wardentest.Read(events) == "" && time.Now().Before(deadline); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		for _, s := range []string{"-STOP", "-TERM", "-KILL"} {
@@ -615,11 +606,6 @@ while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mo
 			t.Errorf("status %d", got)
 		}
 	})
-}
-
-func text(name string) string {
-	b, _ := os.ReadFile(name)
-	return string(b)
 }
 
 // waitFor waits for a program that ends by itself, and gives its status.
@@ -647,7 +633,7 @@ func startDaemon(t testing.TB, args ...string) *running {
 	d := &running{addr: l.Addr().String()}
 	l.Close()
 	d.cmd = exec.Command(daemon, append([]string{"--listen", d.addr, "--interval", "1s"}, args...)...)
-	d.cmd.Env = append(plain(), "GOMEMLIMIT=192MiB")
+	d.cmd.Env = append(wardentest.Env(), "GOMEMLIMIT=192MiB")
 	var errs bytes.Buffer
 	d.cmd.Stderr = &errs
 	must(t, d.cmd.Start())
@@ -681,7 +667,7 @@ func (d *running) scrape() error {
 // peak is the most memory that it had.
 func (d *running) peak() int64 {
 	var kib int64
-	_, rest, _ := strings.Cut(text(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid)), "VmHWM:")
+	_, rest, _ := strings.Cut(wardentest.Read(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid)), "VmHWM:")
 	fmt.Sscan(rest, &kib)
 	return kib << 10
 }
@@ -731,10 +717,10 @@ func TestAttackDaemon(t *testing.T) {
 				t.Fatal(info, err)
 			}
 			cmd := exec.Command(daemon, "--listen", "none", "--records", dir)
-			cmd.Env = plain()
+			cmd.Env = wardentest.Env()
 			r := finishWithin(t, 5*time.Second, cmd)
-			if r.status != 2 || !strings.Contains(r.stderr, "--records") || text(other) != "root's" {
-				t.Errorf("status %d, behind it is %q\n%s", r.status, text(other), r.stderr)
+			if r.status != 2 || !strings.Contains(r.stderr, "--records") || wardentest.Read(other) != "root's" {
+				t.Errorf("status %d, behind it is %q\n%s", r.status, wardentest.Read(other), r.stderr)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // awaited polls for a condition and says whether it came within ten seconds.
@@ -30,19 +31,8 @@ func inProc(pid int, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// fileKiB is a process's RssFile (proc_pid_status(5)).
-func fileKiB(pid int) (n int) {
-	_, rest, _ := strings.Cut(inProc(pid, "status"), "RssFile:")
-	fmt.Sscan(rest, &n)
-	return n
-}
-
 // watcherOf finds the watcher of a holder, 0 for none.
-func watcherOf(holder int) int {
-	out, _ := exec.Command("pgrep", "-P", strconv.Itoa(holder), "rss-watcher").Output()
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(out)))
-	return pid
-}
+func watcherOf(holder int) int { return append(wardentest.Watchers(holder), 0)[0] }
 
 // The OOM killer takes the watcher before the holder, and before small processes. The command and
 // what a rule starts keep the oom_score_adj that the user gave.
@@ -87,13 +77,13 @@ func TestHolderGivesBack(t *testing.T) {
 	cmd := exec.Command(binary, "run", "--quiet", "--record", "none", "--", "sleep", "100")
 	must(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	most := 0
+	var now, most int
 	if !awaited(func() bool {
-		now := fileKiB(cmd.Process.Pid)
+		fmt.Sscan(wardentest.StatusLine(t, cmd.Process.Pid, "RssFile"), &now)
 		most = max(most, now)
 		return now < most*6/10
 	}) {
-		t.Errorf("%d KiB of files are resident, %d KiB at most before", fileKiB(cmd.Process.Pid), most)
+		t.Errorf("%d KiB of files are resident, %d KiB at most before", now, most)
 	}
 }
 
