@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -80,14 +79,6 @@ func TestAttachedLastWords(t *testing.T) {
 	}
 }
 
-// TestAttachedTrim: the reason is the one that was told at the start.
-func TestAttachedTrim(t *testing.T) {
-	s := opened(t, attachedTo("another does"))
-	s.put(theCommand, theHolder, 950*rss.MiB, 0)
-	s.full()
-	s.told("trim skipped: another does\n")
-}
-
 // TestAttachedToUs: where we run in what we watch, we do not end ourselves.
 func TestAttachedToUs(t *testing.T) {
 	s := opened(t, attachedTo(""))
@@ -131,31 +122,6 @@ func TestAttachedJob(t *testing.T) {
 	s.full()
 	if u := s.user(); u.Used != 200*rss.MiB || s.observe.Pop.Command.PID != task {
 		t.Errorf("the job uses %v, its command is %v", u.Used, s.observe.Pop.Command)
-	}
-}
-
-// TestAttachedSignalAsksWhoCatchesIt: a stop is meant for every task of a job,
-// a signal= rule for those that have a handler, whatever its signal.
-func TestAttachedSignalAsksWhoCatchesIt(t *testing.T) {
-	deaf, other := sleeper(t)
-	job := population.Job{Name: "46", Roots: []rss.ProcID{catcher(t), other}, Steps: []string{"0"}}
-	job.Tasks, job.StepOf = job.Roots, map[rss.ProcID]string{job.Roots[0]: "0", other: "0"}
-	s := newStand(t, func(o *Options) {
-		attachedToJob(&job)(o)
-		o.Settings.Rules = mustRules("5%:signal=TERM")
-	})
-	for _, id := range job.Roots {
-		s.fs.Put(rsstest.Process{PID: id.PID, Start: id.Start, Parent: 1, Comm: "task", Anon: 100 * rss.MiB})
-	}
-	s.catches(job.Roots[0].PID, "0000000000004000")
-	s.open(s.holder.begin)
-	// No process is signalled before every environment was read for a rank.
-	s.says("TERM sent to process " + itoa(job.Roots[0].PID) + "; not to process " + itoa(other.PID))
-	// Of two signals that end a process its parent sees the first.
-	_ = deaf.Process.Kill()
-	_ = deaf.Wait()
-	if got := deaf.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != unix.SIGKILL {
-		t.Errorf("the task without a handler was ended by %v", got)
 	}
 }
 

@@ -32,105 +32,78 @@ func (s *stand) staff(file rss.Bytes, pids ...int) {
 	s.observe.Workers.Update(&s.view.Sample, nil)
 }
 
-// TestRecycleAhead: what grows so fast that the kernel would kill before a worker has
-// drained is recycled before its rung; what does not is not.
-func TestRecycleAhead(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		limit event.LimitName
-		rate  rss.Bytes // a second
-		took  float64   // seconds, of the recycle before
-		want  rss.Bytes
-	}{
-		{"nothing grows", event.LimitCgroup, 0, 0, 0},
-		{"as fast as the rung allows for", event.LimitCgroup, 100 * rss.MiB, 0, 0},
-		{"twice as fast", event.LimitCgroup, 200 * rss.MiB, 0, 100 * rss.MiB},
-		{"workers drain fast", event.LimitCgroup, 200 * rss.MiB, 0.2, 0},
-		{"and slowly", event.LimitCgroup, 80 * rss.MiB, 0.8, 28 * rss.MiB},
-		{"15 points at most", event.LimitCgroup, 900 * rss.MiB, 5, 150 * rss.MiB},
-		{"slurmstepd does not look", event.LimitSlurm, 900 * rss.MiB, 0, 0},
-		{"nothing kills", event.LimitUser, 900 * rss.MiB, 0, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, nil)
-			s.open(s.holder.begin)
-			l := &event.Limit{Name: c.limit, Scope: event.ScopeCgroup, Used: 700 * rss.MiB, Limit: 1000 * rss.MiB}
+// TestLead is how far ahead of its rung an action begins. A recycle: where growth is so fast
+// that the kernel would kill before a worker has drained; and from the rung of the warning on
+// by what workers have leaked for certain, not by what they may need, nor by less than is
+// worth it. A trim: from there on by much that workers have mapped, where slurmstepd kills.
+func TestLead(t *testing.T) {
+	type setup func(*stand, *event.Limit)
+	// The limit grows by MiB a second; the recycle before took so many seconds.
+	grows := func(rate rss.Bytes, took float64) setup {
+		return func(s *stand, l *event.Limit) {
 			now := s.now()
-			s.rate(l).Add(now, l.Used-c.rate/10)
+			s.rate(l).Add(now, l.Used-rate*rss.MiB/10)
 			s.rate(l).Add(now+100*time.Millisecond, l.Used)
-			s.observe.Workers.RecycleTook = time.Duration(c.took * float64(time.Second))
-			if got := s.acts.Lead(event.ActionRecycle, l); got/rss.MiB != c.want/rss.MiB {
-				t.Errorf("%v ahead, want %v", got, c.want)
-			}
-		})
+			s.observe.Workers.RecycleTook = time.Duration(took * float64(time.Second))
+		}
 	}
-}
-
-// TestRecycleLeak: what workers have leaked for certain is recycled from the rung of the
-// warning on, for a limit that kills; what they may need is not, nor less than is worth it.
-func TestRecycleLeak(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		limit     event.LimitName
-		used      rss.Bytes // % of 1000 MiB
-		half, own rss.Bytes // MiB, that the worker reported
-		want      rss.Bytes // % of the limit
-	}{
-		{"a leak", event.LimitCgroup, 81, 32, 64, 10},
-		{"slurmstepd sums it", event.LimitSlurm, 81, 32, 64, 10},
-		{"nothing kills", event.LimitUser, 81, 32, 64, 0},
-		{"below the warning", event.LimitCgroup, 79, 32, 64, 0},
-		{"needed", event.LimitCgroup, 81, 64, 64, 0},
-		{"not worth it", event.LimitCgroup, 81, 58, 64, 0},
-		{"nothing was told", event.LimitCgroup, 81, 0, 0, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, nil)
-			s.open(s.holder.begin)
+	// The worker has reported MiB of its own, half of its batches before and now.
+	leaks := func(half, own rss.Bytes) setup {
+		return func(s *stand, l *event.Limit) {
+			l.Accounting = event.AccountingCgroup
 			s.staff(0, 11)
 			s.view.Sample.Procs[1].Anon += 64 * rss.MiB
-			if c.own > 0 {
-				s.observe.Workers.Grown(rss.ProcID{PID: 1, Start: 1}, 11, 8, c.half*rss.MiB, c.own*rss.MiB)
+			if own > 0 {
+				s.observe.Workers.Grown(rss.ProcID{PID: 1, Start: 1}, 11, 8, half*rss.MiB, own*rss.MiB)
 			}
-			l := &event.Limit{Name: c.limit, Accounting: event.AccountingCgroup, Scope: event.ScopeCgroup, Used: c.used * 10 * rss.MiB, Limit: 1000 * rss.MiB}
-			if got := s.acts.Lead(event.ActionRecycle, l); got != c.want*10*rss.MiB {
-				t.Errorf("%v ahead, want %v", got, c.want*10*rss.MiB)
-			}
-		})
+		}
 	}
-}
-
-// TestTrimAhead: much that workers have mapped is given back from the rung of the warning
-// on, for a limit on which slurmstepd kills.
-func TestTrimAhead(t *testing.T) {
-	rule := func(text string) event.Rule {
-		r, err := event.ParseRule(text)
-		wardentest.NoError(t, err)
-		return r
-	}
-	for _, c := range []struct {
-		name   string
-		rule   string
-		limit  event.LimitName
-		used   rss.Bytes // % of 2000 MiB
-		mapped rss.Bytes // MiB, by each of two workers beside its libraries
-		want   rss.Bytes // % of the limit
-	}{
-		{"much", "85%:trim", event.LimitSlurm, 81, 30, 5},
-		{"little", "85%:trim", event.LimitSlurm, 81, 15, 0},
-		{"below the warning", "85%:trim", event.LimitSlurm, 79, 30, 0},
-		{"nothing kills", "85%:trim", event.LimitUser, 81, 30, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := opened(t, withLoader(t))
+	// Each of two workers has mapped so many MiB beside its libraries.
+	maps := func(mapped rss.Bytes) setup {
+		return func(s *stand, l *event.Limit) {
+			l.Accounting = event.AccountingRSS
 			s.staff(17*rss.MiB, 11, 12)
 			for i := range 2 {
 				p := &s.view.Sample.Procs[1+i]
-				p.File, p.RSS = p.File+c.mapped*rss.MiB, p.RSS+c.mapped*rss.MiB
+				p.File, p.RSS = p.File+mapped*rss.MiB, p.RSS+mapped*rss.MiB
 			}
-			l := &event.Limit{Name: c.limit, Accounting: event.AccountingRSS, Used: c.used * 20 * rss.MiB, Limit: 2000 * rss.MiB}
-			if got := s.acts.Lead(rule(c.rule).Action, l); got != c.want*20*rss.MiB {
-				t.Errorf("%v ahead, want %v", got, c.want*20*rss.MiB)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		action event.Action
+		limit  event.LimitName
+		size   rss.Bytes // MiB
+		used   rss.Bytes // %
+		set    setup
+		want   rss.Bytes // MiB
+	}{
+		{"nothing grows", event.ActionRecycle, event.LimitCgroup, 1000, 70, grows(0, 0), 0},
+		{"as fast as the rung allows for", event.ActionRecycle, event.LimitCgroup, 1000, 70, grows(100, 0), 0},
+		{"twice as fast", event.ActionRecycle, event.LimitCgroup, 1000, 70, grows(200, 0), 100},
+		{"workers drain fast", event.ActionRecycle, event.LimitCgroup, 1000, 70, grows(200, 0.2), 0},
+		{"and slowly", event.ActionRecycle, event.LimitCgroup, 1000, 70, grows(80, 0.8), 28},
+		{"15 points at most", event.ActionRecycle, event.LimitCgroup, 1000, 70, grows(900, 5), 150},
+		{"slurmstepd does not look", event.ActionRecycle, event.LimitSlurm, 1000, 70, grows(900, 0), 0},
+		{"nothing kills", event.ActionRecycle, event.LimitUser, 1000, 70, grows(900, 0), 0},
+		{"a leak", event.ActionRecycle, event.LimitCgroup, 1000, 81, leaks(32, 64), 100},
+		{"a leak that slurmstepd sums", event.ActionRecycle, event.LimitSlurm, 1000, 81, leaks(32, 64), 100},
+		{"a leak where nothing kills", event.ActionRecycle, event.LimitUser, 1000, 81, leaks(32, 64), 0},
+		{"a leak below the warning", event.ActionRecycle, event.LimitCgroup, 1000, 79, leaks(32, 64), 0},
+		{"what a worker needs", event.ActionRecycle, event.LimitCgroup, 1000, 81, leaks(64, 64), 0},
+		{"a leak that is not worth it", event.ActionRecycle, event.LimitCgroup, 1000, 81, leaks(58, 64), 0},
+		{"no worker has reported", event.ActionRecycle, event.LimitCgroup, 1000, 81, leaks(0, 0), 0},
+		{"much is mapped", event.ActionTrim, event.LimitSlurm, 2000, 81, maps(30), 100},
+		{"little is mapped", event.ActionTrim, event.LimitSlurm, 2000, 81, maps(15), 0},
+		{"much is mapped, below the warning", event.ActionTrim, event.LimitSlurm, 2000, 79, maps(30), 0},
+		{"much is mapped, and nothing kills", event.ActionTrim, event.LimitUser, 2000, 81, maps(30), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := opened(t, withLoader(t))
+			l := &event.Limit{Name: c.limit, Scope: event.ScopeCgroup, Used: c.size * c.used / 100 * rss.MiB, Limit: c.size * rss.MiB}
+			c.set(s, l)
+			if got := s.acts.Lead(c.action, l); got/rss.MiB != c.want {
+				t.Errorf("%v ahead, want %d MiB", got, c.want)
 			}
 		})
 	}

@@ -131,65 +131,47 @@ func TestStatusIsAsNewAsTheLoop(t *testing.T) {
 	}
 }
 
-// TestAskedToRecycle: workers are replaced one after the other, and each is reported.
+// TestAskedToRecycle: workers are replaced one after the other, and each is reported, while
+// others are refused; status has the outcomes with what was decided. Scene "control" has the
+// same run as it is told.
 func TestAskedToRecycle(t *testing.T) {
 	s, id := answering(t)
-	cmd := control.Command{Do: event.ActionRecycle, By: 4711}
-	results, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-		return s.tell.Status.Source().Do(context.Background(), cmd)
-	})
-	wardentest.NoError(t, err)
-	if s.acts.InFlight() == nil || !s.acts.InFlight().Decision.Asked() {
-		t.Fatalf("in flight %+v", s.acts.InFlight())
+	do := func(context.Context) (<-chan control.Result, error) {
+		return s.tell.Status.Source().Do(context.Background(), control.Command{Do: event.ActionRecycle, By: 4711})
 	}
+	results, err := asks(t, s, do)
+	wardentest.NoError(t, err)
 	first := s.acts.InFlight().Acted.Procs[0].ID.PID
-	_, err = asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Status.Source().Do(ctx, cmd) })
 	var refused *control.Refused
-	if !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
+	if _, err = asks(t, s, do); !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
 		t.Errorf("a second command meanwhile: %v", err)
 	}
 	s.fs.End(first)
 	s.put(worker3, id.PID, 100*rss.MiB, 0)
 	s.log(id, `"what":"recycled","id":1,"n":1,"worker":`+digits(first)+`,"new":5000013,"pause_ms":7,"mode":"drain"`)
 	s.full()
-	r := <-results
-	if r.PID != first || !r.OK || r.Task != 0 || r.Paused != 0.007 || r.Freed == 0 {
+	if r := <-results; r.PID != first || !r.OK || r.Task != 0 || r.Paused != 0.007 || r.Freed == 0 {
 		t.Errorf("first result %+v", r)
-	}
-	if s.acts.InFlight() == nil || s.acts.InFlight().Acted.Procs[0].ID.PID == first {
-		t.Fatalf("then in flight %+v, want the other worker", s.acts.InFlight())
 	}
 	second := s.acts.InFlight().Acted.Procs[0].ID.PID
 	s.log(id, `"what":"refused","id":2,"n":1,"worker":`+digits(second)+`,"why":"the loader ends"`)
 	s.full()
-	if r = <-results; r.PID != second || r.OK || r.Reason != event.ReasonUnsupported {
+	if r := <-results; r.PID != second || second == first || r.OK || r.Reason != event.ReasonUnsupported {
 		t.Errorf("second result %+v", r)
 	}
-	if r = <-results; !r.Done || r.OK {
+	if r := <-results; !r.Done || r.OK {
 		t.Errorf("last result %+v", r)
 	}
 	if _, more := <-results; more {
 		t.Error("the answer goes on")
 	}
-	all := s.events()
-	for _, d := range named(all, event.NameDecision) {
-		has(t, d, "rule", "asked for", "by", 4711.0)
-	}
-	outcomes := named(all, event.NameOutcome)
-	if len(outcomes) != 2 {
-		t.Fatalf("%d outcomes", len(outcomes))
-	}
-	// The status has each as the event stream has it, with what was decided.
-	last := s.status().Last
-	if len(last) != 2 {
-		t.Fatalf("last %+v", last)
+	outcomes, last := named(s.events(), event.NameOutcome), s.status().Last
+	if len(outcomes) != 2 || len(last) != 2 {
+		t.Fatalf("%d outcomes, in the status %+v", len(outcomes), last)
 	}
 	for i, o := range last {
-		e := outcomes[len(outcomes)-1-i]
-		if o.V != 1 || o.Event != event.NameOutcome || o.Time.IsZero() || float64(o.Seq) != e["seq"] || float64(o.Decision) != e["decision"] {
-			t.Errorf("outcome %+v of %v", o, e)
-		}
-		if o.Action != event.ActionRecycle || o.Rule != event.AskedFor || o.By != 4711 || o.Name() != "recycle" {
+		has(t, outcomes[1-i], "seq", float64(o.Seq), "decision", float64(o.Decision))
+		if o.V != 1 || o.Event != event.NameOutcome || o.Time.IsZero() || o.Action != event.ActionRecycle || o.Rule != event.AskedFor || o.By != 4711 || o.Name() != "recycle" {
 			t.Errorf("outcome %+v does not say what was decided", o)
 		}
 	}

@@ -1,18 +1,15 @@
 package cli
 
 import (
-	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -259,35 +256,6 @@ func TestReadmeReport(t *testing.T) {
 	}
 }
 
-// TestReadmeProcesses: what the README types to see the processes of a run finds both.
-func TestReadmeProcesses(t *testing.T) {
-	_, typed, _ := strings.Cut(strings.Join(strings.Fields(rsstest.Documents(t)), " "), "which `ps ")
-	typed, _, _ = strings.Cut(typed, "`")
-	run := exec.Command(binary, "run", "--record", "none", "--", "sleep", "60")
-	run.Env = wardentest.Env("TMPDIR=" + t.TempDir())
-	wardentest.NoError(t, run.Start())
-	defer func() {
-		_ = run.Process.Signal(syscall.SIGTERM) // it dies by it, as its command
-		_ = run.Wait()
-	}()
-	holder := strconv.Itoa(run.Process.Pid)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		out, err := exec.Command("ps", append(strings.Fields(typed), "-o", "pid=,ppid=,comm=")...).Output()
-		found := map[string]bool{}
-		for l := range strings.Lines(string(out)) {
-			if f := strings.Fields(l); len(f) == 3 {
-				found[f[2]] = found[f[2]] || f[0] == holder || f[1] == holder
-			}
-		}
-		if found["rsswarden"] && found["rss-watcher"] {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("ps %s finds %v (%v):\n%s", typed, found, err, out)
-		}
-	}
-}
-
 // TestReadmeLeaders types what the README shows to look at a run and act on it, for a
 // run outside Slurm: each is answered by the one that leads.
 func TestReadmeLeaders(t *testing.T) {
@@ -372,52 +340,4 @@ func asSpareUser(t *testing.T, dir string) *syscall.SysProcAttr {
 func readsFull(r io.Reader, b []byte) bool {
 	_, err := io.ReadFull(r, b)
 	return err == nil
-}
-
-// TestIssueTemplates: the forms for issues can be read, ask for each thing once, and what
-// they have people type is what the program knows.
-func TestIssueTemplates(t *testing.T) {
-	files, err := filepath.Glob("../../../../.github/ISSUE_TEMPLATE/*.yml")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	const read = `import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)`
-	typed := 0
-	for _, name := range files {
-		out, err := exec.Command(python, "-c", read, name).Output()
-		if err != nil {
-			t.Skipf("%s has no YAML: %v", python, err)
-		}
-		var form struct {
-			Name, Description string
-			Body              []struct {
-				Type, ID   string
-				Attributes struct{ Label, Value string }
-			}
-		}
-		if err := json.Unmarshal(out, &form); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		seen := map[string]bool{}
-		for _, b := range form.Body {
-			if text := b.Type == "markdown"; text != (b.Attributes.Value != "") || text == (b.Attributes.Label != "") || !text && (b.ID == "" || seen[b.ID]) {
-				t.Errorf("%s: %+v", name, b)
-			}
-			seen[b.ID] = true
-		}
-		if filepath.Base(name) != "config.yml" && (form.Name == "" || form.Description == "" || len(seen) == 0) {
-			t.Errorf("%s: %+v", name, form)
-		}
-		b := wardentest.ReadFile(t, name)
-		for _, m := range regexp.MustCompile("`rsswarden ([^`]*)`").FindAllStringSubmatch(string(b), -1) {
-			words, _, _ := strings.Cut(strings.ReplaceAll(m[1], "JOBID", ""), " -- ")
-			if out, errs, err := wardentest.Output(append(append([]string{binary}, strings.Fields(words)...), "--help")...); err != nil || out == "" {
-				t.Errorf("%s: rsswarden %s: %v\n%s", name, m[1], err, errs)
-			}
-			typed++
-		}
-	}
-	if typed < 6 {
-		t.Errorf("only %d lines were typed", typed)
-	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -197,35 +196,5 @@ func TestReportOfAnotherCluster(t *testing.T) {
 	wardentest.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(b), `"cluster":"lab"`, `"cluster":"other"`, 1)), 0o600))
 	if out := s.report("4711", "--no-slurm"); strings.Contains(out, "n2") || !strings.Contains(out, "both ranks on 1 node") {
 		t.Errorf("the other cluster's job is shown too:\n%s", out)
-	}
-}
-
-// BenchmarkReportNodes reports a job of several nodes with eight ranks of four
-// workers each, an hour at a sample a second: full records, and what is read where
-// only journals are to be had.
-func BenchmarkReportNodes(b *testing.B) {
-	for _, test := range []struct {
-		nodes   int
-		length  time.Duration
-		journal bool
-		others  int // journals of other jobs in the directory
-	}{
-		{1, time.Hour, false, 0}, {16, time.Hour, false, 0}, {64, time.Hour, true, 0}, {64, time.Hour, true, 5000},
-	} {
-		b.Run(fmt.Sprintf("%d nodes, journals %v, %d others", test.nodes, test.journal, test.others), func(b *testing.B) {
-			s := newSharedPlace(b)
-			for n := 1; n <= test.nodes; n++ {
-				s.keep(nodeOf(n, test.nodes, 8, test.length), test.journal)
-			}
-			for n := range test.others {
-				job := &record.Job{ID: fmt.Sprint(10000 + n), Step: "0"}
-				name := record.NewID(jobStart.Add(time.Duration(n)*time.Minute), job, "n1", 1) + ".jsonl"
-				wardentest.NoError(b, os.WriteFile(filepath.Join(s.records, name), nil, 0o600))
-			}
-			for b.Loop() {
-				s.report("4711", "--no-slurm")
-			}
-			b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N)/float64(test.nodes), "ms/node")
-		})
 	}
 }
