@@ -6,36 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
-
-// TestFollowerKills: what was told to stop and has not ended gets KILL from its own
-// watcher, with all of its tree, though the leader does nothing any more.
-func TestFollowerKills(t *testing.T) {
-	first, s, command := twoRanks(t)
-	_, childID := sleeper(t)
-	theirs, theirsID := sleeper(t)
-	s.fs.Put(rsstest.Process{PID: childID.PID, Start: childID.Start, Parent: command.PID, Comm: "python"})
-	s.fs.Put(rsstest.Process{PID: theirsID.PID, Start: theirsID.Start, Parent: first.id.PID, Comm: "python"})
-	led := s.startsToFollow()
-	first.orders(s, stop)
-	if line, err := command.Line(); line != "TERM" {
-		t.Fatal(line, err)
-	}
-	dead(t, s.id)
-	dead(t, childID)
-	if !running(theirs) {
-		t.Error("a process of another rank was ended")
-	}
-	s.holder.messages <- hold.Exit{Signal: 9}
-	if yields(t, led, 10*time.Second) {
-		t.Fatal("it leads")
-	}
-	all := s.events()
-	has(t, all[len(all)-1], "by", "rsswarden", "code", 137.0)
-	s.told(" after SIGTERM: SIGKILL now")
-}
 
 // TestSuccessorKills: the lead falls to who was told to stop; the KILL comes as if it had
 // not, and only to its own tree.
@@ -109,28 +81,6 @@ func TestSuccessorStopsAgain(t *testing.T) {
 			t.Errorf("%d others: flight %v, said\n%s", others, s.acts.InFlight(), s.stderr())
 		}
 	}
-}
-
-// TestGraceWhileSuspended: time in which we were stopped, and our command with us,
-// is none in which it could have ended.
-func TestGraceWhileSuspended(t *testing.T) {
-	first, s, command := twoRanks(t)
-	o := stop
-	o.Grace = 10 * time.Second
-	first.orders(s, o)
-	s.follow(woken{})
-	s.sleep(s.pause(s.now()))
-	s.later(time.Hour)
-	s.follow(woken{})
-	if n := terms(t, command); n != 1 {
-		t.Errorf("%d times TERM", n)
-	}
-	for range 12 {
-		s.sleep(s.pause(s.now()))
-		s.later(time.Second)
-		s.follow(woken{})
-	}
-	dead(t, s.id)
 }
 
 // TestOrdersBeforeNews: an order from before we watched for news is carried out, and so is

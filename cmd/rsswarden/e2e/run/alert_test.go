@@ -262,15 +262,3 @@ func TestAlertSecrets(t *testing.T) {
 		t.Errorf("%d files, %v", n, err)
 	}
 }
-
-// TestAlertDryRunSays: lines say what would be sent and written, and nothing is sent.
-func TestAlertDryRunSays(t *testing.T) {
-	r := startAlertRun(t, nil, "--dry-run", "--alert", "http://"+promtest.FreeAddr(t), "--at", "none", "--at", "user 80%:warn")
-	r.Hold(160)
-	wardentest.Until(t, "over the rung", func() bool {
-		st := r.Status()
-		return st != nil && len(st.Limits) > 0 && st.Limits[0].Ratio() > 0.8
-	})
-	r.End()
-	wardentest.Says(t, r.Stderr.String(), "would alert alertmanager+http://127.0.0.1:")
-}

@@ -3,9 +3,7 @@ package run
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -165,44 +163,5 @@ func (r lived) otherLimits(t *testing.T) {
 		if !got.Estimate || got.Same != nil || !strings.Contains(strings.Join(got.Notes, "\n"), "estimate") {
 			t.Errorf("with %v: estimate %v, same %v, notes %q; want an estimate that is called one", test.limit, got.Estimate, got.Same, got.Notes)
 		}
-	}
-}
-
-// TestReplayOfMappings: a run with a warning of mappings is decided again as it
-// was.
-func TestReplayOfMappings(t *testing.T) {
-	list := filepath.Join(t.TempDir(), "seen")
-	job := fmt.Sprintf(`
-import mmap, os, time
-most = int(open("/proc/sys/vm/max_map_count").read())
-kept = [mmap.mmap(-1, 4096) for i in range(most * 92 // 100)]
-end = time.monotonic() + 60
-while '"limit":"maps","action":"warn"' not in open(%q).read() and time.monotonic() < end:
-    time.sleep(0.05)
-`, list)
-	if b, err := os.ReadFile("/proc/sys/vm/max_map_count"); err != nil || len(strings.TrimSpace(string(b))) > 5 {
-		t.Skipf("vm.max_map_count is %s: %v", b, err)
-	}
-	dir := filepath.Join(t.TempDir(), "records")
-	cmd := exec.Command(binary, "run", "--record", dir, "--events", list, "--", python, "-c", job)
-	cmd.Env = wardentest.Env()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	r := lived{dir: dir, events: wardentest.Events(t, list)}
-	r.again = r.replay(t)
-	r.same(t, 1, event.ActionWarn)
-	n := 0
-	for _, d := range r.again.Decisions {
-		if d.Limit == event.LimitMaps {
-			n++
-		}
-	}
-	if n != 1 {
-		t.Errorf("decisions of the replay %+v", r.again.Decisions)
-	}
-	out, errs, err := wardentest.Output(binary, "replay", dir)
-	if err != nil || !strings.Contains(out, "maps") {
-		t.Errorf("%v %s\n%s", err, errs, out)
 	}
 }
