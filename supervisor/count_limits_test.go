@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // mostMaps is vm.max_map_count as the kernel has it.
@@ -39,12 +40,10 @@ func (s *stand) recount() {
 // settle waits for what package counts reads, and takes it in.
 func (s *stand) settle() {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); s.observe.Counts.Busy(); time.Sleep(time.Millisecond) {
+	wardentest.Until(s.t, "counted", func() bool {
 		s.observe.Counts.Take(s.now)
-		if time.Now().After(end) {
-			s.t.Fatal("no count within 20 s")
-		}
-	}
+		return !s.observe.Counts.Busy()
+	})
 }
 
 // decisions returns the rules that fired on a limit.

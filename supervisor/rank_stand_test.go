@@ -115,11 +115,7 @@ func (r *rankStand) ended(signal int) { r.end(&hold.Exit{Signal: signal}) }
 // dead waits until a process has ended.
 func dead(t *testing.T, id rss.ProcID) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); proctree.Lives("/proc", id); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %v lives", id)
-		}
-	}
+	wardentest.Until(t, fmt.Sprintf("process %v has ended", id), func() bool { return !proctree.Lives("/proc", id) })
 }
 
 // counter is a process that says which of TERM and WINCH it got, and lives on.

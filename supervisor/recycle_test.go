@@ -130,14 +130,7 @@ func pooled(t *testing.T) (*stand, []rss.ProcID) {
 		s.full()
 	}
 	grow(10 * rss.MiB)
-	for deadline := time.Now().Add(10 * time.Second); ; s.full() {
-		if len(s.observe.Workers.Recyclable(event.AccountingRSS)) == 2 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no workers")
-		}
-	}
+	s.looksUntil("workers", func() bool { return len(s.observe.Workers.Recyclable(event.AccountingRSS)) == 2 })
 	s.later(time.Minute)
 	grow(300 * rss.MiB)
 	return s, ids

@@ -110,12 +110,13 @@ func inJob46(t *testing.T, env map[string]string, change func(*Options)) *stand 
 // looksUntil has the watcher look until a condition holds.
 func (s *stand) looksUntil(what string, is func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("no %s within a minute:\n%s", what, s.stderr())
+	wardentest.Until(s.t, what, func() bool {
+		if is() {
+			return true
 		}
 		s.full()
-	}
+		return false
+	})
 }
 
 func (s *stand) submitDir() string { dir, _ := s.Lookup("SLURM_SUBMIT_DIR"); return dir }
@@ -160,12 +161,8 @@ func TestCanRequeue(t *testing.T) {
 			}
 			s.full()
 			r := mustRules(c.rule)[0]
-			h := event.Feasibility{Later: true}
-			for deadline := time.Now().Add(time.Minute); h.Later; time.Sleep(time.Millisecond) {
-				if h = s.acts.Can(r, s.user()); h.Later && time.Now().After(deadline) {
-					t.Fatal("Slurm did not answer within a minute")
-				}
-			}
+			var h event.Feasibility
+			wardentest.Until(t, "an answer of Slurm's", func() bool { h = s.acts.Can(r, s.user()); return !h.Later })
 			if h.OK != (c.reason == "") || h.Reason != c.reason || !strings.Contains(h.Detail, c.detail) {
 				t.Errorf("%+v, want %q, %q", h, c.reason, c.detail)
 			}

@@ -158,11 +158,7 @@ func (s *stand) later(d time.Duration) {
 // says looks until a line of stderr says this: what is read on the side comes in its own time.
 func (s *stand) says(want string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.stderr(), want); s.full() {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%q is not in\n%s", want, s.stderr())
-		}
-	}
+	s.looksUntil(want, func() bool { return strings.Contains(s.stderr(), want) })
 }
 
 // told fails the test where stderr lacks one of these.

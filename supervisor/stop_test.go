@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/population"
@@ -123,11 +122,7 @@ func TestStopSparesExtern(t *testing.T) {
 	}
 	j.later(2 * time.Minute)
 	j.full() // KILL
-	for deadline := time.Now().Add(time.Minute); proctree.Lives("/proc", deaf); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the task lives")
-		}
-	}
+	dead(t, deaf)
 	j.ends(deaf)
 	j.full()
 	j.full()

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // textfileStand is a watcher with --textfile, opened.
@@ -36,11 +37,7 @@ func shown(dir string) string {
 func shows(t *testing.T, dir string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
-		for end := time.Now().Add(10 * time.Second); !strings.Contains(shown(dir), line+"\n"); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s is not in\n%s", line, shown(dir))
-			}
-		}
+		wardentest.Until(t, line, func() bool { return strings.Contains(shown(dir), line+"\n") })
 	}
 }
 
@@ -104,9 +101,5 @@ func TestTextfileOfOneKilled(t *testing.T) {
 	s.full()
 	shows(t, dir, "# TYPE rsswarden_ranks gauge")
 	s.tell.Textfile.Drop()
-	for end := time.Now().Add(10 * time.Second); shown(dir) != ""; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the file is there still")
-		}
-	}
+	wardentest.Until(t, "the file is gone", func() bool { return shown(dir) == "" })
 }

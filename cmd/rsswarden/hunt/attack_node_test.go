@@ -512,9 +512,7 @@ func TestAttackNode(t *testing.T) {
 			w := exec.Command(binary, "attach", "--record", "none", "--events", events, "--limit", "500M", "--at", "none", "--at", "30%:stop", "--interval", "20ms", strconv.Itoa(old.pid))
 			w.Env = wardentest.Env()
 			must(t, w.Start())
-			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(wardentest.Read(events), `"sample"`) && time.Now().Before(deadline); {
-				time.Sleep(5 * time.Millisecond)
-			}
+			awaited(func() bool { return strings.Contains(wardentest.Read(events), `"sample"`) })
 			old.end()
 			if err := os.WriteFile(last, []byte(strconv.Itoa(old.pid-1)), 0); err != nil {
 				w.Process.Kill()
@@ -593,9 +591,7 @@ while [ $i -lt 300 ]; do mkdir d$i && mount --bind d$i d$i; i=$((i+1)); done; mo
 		w := exec.Command(binary, "attach", "--record", "none", "--events", events, "--limit", "60M", strconv.Itoa(v.pid))
 		w.Env = wardentest.Env()
 		must(t, w.Start())
-		for deadline := time.Now().Add(10 * time.Second); wardentest.Read(events) == "" && time.Now().Before(deadline); {
-			time.Sleep(5 * time.Millisecond)
-		}
+		awaited(func() bool { return wardentest.Read(events) != "" })
 		for _, s := range []string{"-STOP", "-TERM", "-KILL"} {
 			if out, err := as(attacker, exec.Command("kill", s, strconv.Itoa(w.Process.Pid))).CombinedOutput(); err == nil {
 				t.Errorf("%s was sent: %s", s, out)
@@ -641,11 +637,7 @@ func startDaemon(t testing.TB, args ...string) *running {
 		d.cmd.Process.Kill()
 		d.cmd.Wait()
 	})
-	for deadline := time.Now().Add(20 * time.Second); d.scrape() != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not listen: %s", &errs)
-		}
-	}
+	wardentest.Until(t, "the daemon listens", func() bool { return d.scrape() == nil })
 	return d
 }
 

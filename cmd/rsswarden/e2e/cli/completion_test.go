@@ -100,14 +100,10 @@ func (p *typist) write(s string) {
 
 func (p *typist) await(file string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(file); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("the shell does not get to %s", filepath.Base(file))
-		}
-	}
+	wardentest.Until(p.t, "the shell gets to "+filepath.Base(file), func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	})
 }
 
 // completed is the line after the key Tab.

@@ -129,8 +129,7 @@ const wantedWaste = 0.15
 // One job alone has the same seed twice: what two runs of it differ by is for the
 // median of several.
 func advised(t *testing.T, mode slurmtest.Mode, n int) {
-	c := slurmtest.Start(t, mode, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, mode)
 	jobs := advisedJobs(t, c, n)
 	first, again := make([]*advisedRun, n), make([]*advisedRun, n)
 	seed := rand.Uint32

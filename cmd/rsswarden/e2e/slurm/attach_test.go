@@ -48,8 +48,7 @@ func (a *attached) wait(t *testing.T) map[event.Name][]map[string]any {
 // environment around it.
 func TestAttachSlurmLinux(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	job := "/usr/bin/python3 " + c.Install(t, "testdata/jobs/grow.py")
 	other := []string{"env", "SLURM_JOB_ID=999", "SLURM_STEP_ID=7", "SLURM_MEM_PER_NODE=100", "SLURM_JOB_END_TIME=1"}
 
@@ -88,8 +87,7 @@ func TestAttachSlurmLinux(t *testing.T) {
 // process and to the job, from outside and from a step within the job.
 func TestAttachSlurmCgroup(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Cgroup)
 	job := "/usr/bin/python3 " + c.Install(t, "testdata/jobs/grow.py")
 	for name, how := range map[string]struct {
 		before []string
@@ -133,8 +131,7 @@ func TestAttachSlurmCgroup(t *testing.T) {
 // what it starts itself.
 func TestAttachSlurmOnce(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	command := strings.NewReplacer("NODE", c.Node(), "ID", "$SLURM_JOB_ID").Replace(strings.Join(wardentest.Beside(t), " "))
 	run := c.Submit(t, command+" "+warden+" attach --at none --at 'slurm 1%:exec=sleep 3' --job $SLURM_JOB_ID &\nsrun --overlap --mem=0 -N1 -n1 sleep 6", "--mem=300", "-n3", "--ntasks-per-node=3")
 	got := run.Wait(t)
@@ -147,8 +144,7 @@ func TestAttachSlurmOnce(t *testing.T) {
 // job's processes and no others.
 func TestTrimSlurm(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Cgroup)
 	for name, how := range map[string]string{
 		"script": warden,
 		"step":   "srun --overlap --mem=0 -N1 -n1 " + warden,

@@ -56,8 +56,7 @@ func (j *commented) release(file string) {
 // textfile tells of job, step, node and limit, and is gone when the job has ended.
 func TestSlurmCommentAndTextfile(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Cgroup)
 	texts, err := os.MkdirTemp(c.Dir(), "texts")
 	wardentest.NoError(t, err)
 	wardentest.NoError(t, os.Chmod(texts, 0o777|os.ModeSticky))

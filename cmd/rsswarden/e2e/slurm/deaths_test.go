@@ -239,8 +239,7 @@ const recordGap = 1500 * time.Millisecond
 // report names it, from the record and from the journal alone.
 func TestDeathsInSlurm(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	job := c.Install(t, "testdata/jobs/die.py")
 	deaths := []dying{
 		{
@@ -346,8 +345,7 @@ func (d *deathbed) lastSample(t *testing.T) {
 // TestDeathsInCgroups: the kernel kills at the job's limit.
 func TestDeathsInCgroups(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Cgroup)
 	job := c.Install(t, "testdata/jobs/die.py")
 	deaths := []dying{
 		{
@@ -371,8 +369,7 @@ func TestDeathsInCgroups(t *testing.T) {
 // TestReportWithoutRecord: of a job without a record the report says what Slurm does.
 func TestReportWithoutRecord(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	job := c.Submit(t, "exit 3")
 	job.Wait(t)
 	// Jobs of other clusters on this machine may have that number.
@@ -388,8 +385,7 @@ func TestReportWithoutRecord(t *testing.T) {
 // user, which is not the number that it runs under.
 func TestReportOfArrayTask(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	job := c.Submit(t, "exec "+warden+" run --limit 1G --record "+c.Dir()+"/array -- sh -c 'exit $SLURM_ARRAY_TASK_ID'", "--array=4-5")
 	for _, task := range []string{"4", "5"} {
 		name := job.ID + "_" + task

@@ -17,3 +17,10 @@ const python = wardentest.Python
 func TestMain(m *testing.M) {
 	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string)}, slurmtest.Shutdown))
 }
+
+// cluster is one that tests may share, with rsswarden installed for its jobs.
+func cluster(t *testing.T, mode slurmtest.Mode) (c *slurmtest.Cluster, warden string) {
+	t.Helper()
+	c = slurmtest.Start(t, mode, slurmtest.Usual)
+	return c, c.Install(t, binary)
+}

@@ -77,20 +77,20 @@ func rankNews(all wardentest.Log, what event.RankNews) (some wardentest.Log) {
 // returns which task's, and its PID.
 func (j fourRanks) leader(t *testing.T, tasks []int, but int) (task, pid int, since time.Time) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for time.Now().Before(deadline) {
-		for _, task := range tasks {
+	wardentest.Until(t, fmt.Sprintf("one of tasks %v leads", tasks), func() bool {
+		for _, task = range tasks {
 			if news := rankNews(j.log(task), event.RankLeads); len(news) > 0 && int(news[len(news)-1]["leader"].(float64)) != but {
+				var err error
 				last := news[len(news)-1]
-				since, err := time.Parse(time.RFC3339Nano, last["time"].(string))
+				pid = int(last["leader"].(float64))
+				since, err = time.Parse(time.RFC3339Nano, last["time"].(string))
 				wardentest.NoError(t, err)
-				return task, int(last["leader"].(float64)), since
+				return true
 			}
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("none of tasks %v leads", tasks)
-	return
+		return false
+	})
+	return task, pid, since
 }
 
 // ended wants the job to have ended well, with the data that each rank should have.
@@ -171,13 +171,7 @@ func (s stand4) train(t *testing.T, kill bool) {
 func (j fourRanks) killLeader(t *testing.T, tasks []int) {
 	t.Helper()
 	first, pid, _ := j.leader(t, tasks, -1)
-	deadline := time.Now().Add(2 * time.Minute)
-	for len(j.log(first).Of(event.NameDecision)) < 3 {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was decided")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	wardentest.Until(t, "three decisions", func() bool { return len(j.log(first).Of(event.NameDecision)) >= 3 })
 	killed := time.Now()
 	wardentest.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	second, successor, since := j.leader(t, tasks, pid)
@@ -238,8 +232,7 @@ func TestBatchPrefix(t *testing.T) {
 	for _, mode := range []slurmtest.Mode{slurmtest.Cgroup, slurmtest.Linux} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			c := slurmtest.Start(t, mode, slurmtest.Usual)
-			rsswarden := c.Install(t, binary)
+			c, rsswarden := cluster(t, mode)
 			run := c.Submit(t, fmt.Sprintf(`cat > task.py <<'EOF'
 import signal, sys, time
 def asked(*_):
@@ -272,8 +265,7 @@ exec %s run --events $PWD/events --record none --at '40%%:signal=USR1' -- srun -
 // none of the job's processes itself, however long it lasts.
 func TestLoneTaskOfAStep(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
-	rsswarden := c.Install(t, binary)
+	c, rsswarden := cluster(t, slurmtest.Cgroup)
 	run := c.Submit(t, fmt.Sprintf(`cat > task.py <<'EOF'
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -309,8 +301,7 @@ wait $!`, rsswarden), "-n2", "--mem=500")
 // one rank reaches its leader alone.
 func TestStatusSlurm(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Cgroup)
 	run := c.Submit(t, fmt.Sprintf(`srun --ntasks-per-node=2 -n4 %[1]s run --record none -- sleep 300 &
 until [ -e go ]; do sleep 0.05; done
 %[1]s status --job $SLURM_JOB_ID --json >inside.json 2>inside.err; echo $? >inside
@@ -401,22 +392,16 @@ scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--
 // live, and nothing of it is left behind.
 func TestTopSlurm(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	run := c.Submit(t, fmt.Sprintf("srun %s run --quiet -- sleep 600", warden), "-N2", "-n4", "--ntasks-per-node=2", "--mem=300")
 	run.Running(t)
 	nodes := c.Nodes()
 	var out []byte
-	var err error
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		cmd := c.Command(t.Context(), warden, "top", "--once", "--job", run.ID)
-		if out, err = cmd.CombinedOutput(); err == nil && strings.Contains(string(out), "RANKS 4") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v\n%s\n%s", err, out, run.Log())
-		}
-	}
+	wardentest.Until(t, "all ranks in one frame", func() (ok bool) {
+		var err error
+		out, err = c.Command(t.Context(), warden, "top", "--once", "--job", run.ID).CombinedOutput()
+		return err == nil && strings.Contains(string(out), "RANKS 4")
+	})
 	t.Logf("\n%s", out)
 	wardentest.Says(t, string(out), "job "+run.ID, nodes[0], nodes[1], "RANKS 4", "sleep 600")
 	live := c.Command(t.Context(), warden, "top", "--job", run.ID)

@@ -3,8 +3,8 @@ package slurm
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +17,7 @@ import (
 )
 
 func TestSlurmCgroupQuiet(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Cgroup, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Cgroup)
 	for name, job := range map[string]string{
 		"page cache": fmt.Sprintf("%s %s $PWD/cache", python, c.Install(t, "testdata/jobs/cache.py")),
 		"ramp":       fmt.Sprintf("%s %s", python, c.Install(t, "testdata/jobs/ramp.py")),
@@ -48,8 +47,7 @@ func TestSlurmCgroupQuiet(t *testing.T) {
 // slurmstepd would kill a job that survives bare.
 func TestSlurmOrphan(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	job := python + " " + c.Install(t, "testdata/jobs/orphan.py")
 	for _, wrap := range []string{"", warden + " run --"} {
 		got := c.Submit(t, "exec "+wrap+" "+job, "--mem=400").Wait(t)
@@ -63,8 +61,7 @@ func TestSlurmOrphan(t *testing.T) {
 // arrive, and the first lines say so.
 func TestSlurmWithoutExec(t *testing.T) {
 	t.Parallel()
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	const warning = "write exec rsswarden run -- COMMAND as its last line"
 	got := c.Submit(t, warden+" run -- sleep 1\nexit 0", "--mem=400").Wait(t)
 	wardentest.Says(t, got.Stderr, warning)
@@ -80,8 +77,7 @@ func TestSlurmWithoutExec(t *testing.T) {
 // TestSlurmSignals: whatever way Slurm sends a signal, the command has it
 // exactly once, as bare.
 func TestSlurmSignals(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	job := python + " " + c.Install(t, "testdata/jobs/count.py")
 	for name, wrap := range map[string]string{"bare": "", "wrapped": warden + " run --"} {
 		t.Run(name, func(t *testing.T) {
@@ -107,8 +103,7 @@ func TestSlurmSignals(t *testing.T) {
 // TestSlurmTerminal uses a shell of srun --pty as a person does: ^C, ^Z, jobs
 // and fg work as without us.
 func TestSlurmTerminal(t *testing.T) {
-	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
-	warden := c.Install(t, binary)
+	c, warden := cluster(t, slurmtest.Linux)
 	cmd := c.Command(t.Context(), "srun", "--mem=400", "--pty", warden, "run", "--quiet", "--", "bash", "--norc", "--noprofile", "-i")
 	f, err := pty.Start(cmd)
 	wardentest.NoError(t, err)
@@ -150,16 +145,9 @@ func TestSlurmTerminal(t *testing.T) {
 // awaitProcess waits until a process with that command line runs.
 func awaitProcess(t *testing.T, line string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	wardentest.Until(t, fmt.Sprintf("a process %q", line), func() bool {
 		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		wardentest.NoError(t, err)
-		for _, file := range files {
-			if b, err := os.ReadFile(file); err == nil && string(b) == line {
-				return
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(fmt.Errorf("no process %q", line))
-		}
-	}
+		return slices.ContainsFunc(files, func(file string) bool { return wardentest.Read(file) == line })
+	})
 }

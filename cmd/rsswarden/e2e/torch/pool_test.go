@@ -70,13 +70,10 @@ func serve(t *testing.T, requests int, options ...string) poolRun {
 		return string(b), err
 	}
 	run := poolRun{pids: map[string]bool{}}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := ask(); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the server does not answer: %v\n%s", err, stderr.String())
-		}
-	}
+	wardentest.Until(t, "the server answers", func() bool {
+		_, err := ask()
+		return err == nil
+	})
 	for i := range requests {
 		time.Sleep(2 * time.Millisecond) // the load is the test's to choose
 		pid, err := ask()
