@@ -108,7 +108,7 @@ func TestTrimIsAccountedFor(t *testing.T) {
 }
 
 func TestLongPauseWaitsWhereNothingGrows(t *testing.T) {
-	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Limit = 100 * rss.GiB })
+	s := newStand(t, withLoader(t), func(o *Options) { o.Settings.Limit = 100 * rss.GiB })
 	id := s.trainer(30*rss.GiB, worker1)
 	s.put(worker1, id.PID, 64*rss.GiB, 0)
 	s.open(s.holder.begin)
@@ -133,7 +133,7 @@ func TestLongPauseWaitsWhereNothingGrows(t *testing.T) {
 // TestPickleIsForecast: a worker that is not forked is sent the data set within the
 // trainer's call, and the next one takes as long as the last.
 func TestPickleIsForecast(t *testing.T) {
-	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Limit = 100 * rss.GiB })
+	s := newStand(t, withLoader(t), func(o *Options) { o.Settings.Limit = 100 * rss.GiB })
 	id := s.trainer(rss.GiB, worker1, worker2)
 	const iter = `"what":"iter","n":1,"kind":%q,"persistent":true,"num_workers":2,"start":"forkserver","start_by":"default","start_ms":%d,"sent":524288000,"can_recycle":true,"workers":[%d,%d]`
 	s.log(id, fmt.Sprintf(iter, "map", 1900, worker1, worker2))
@@ -181,7 +181,7 @@ func TestPickleIsForecast(t *testing.T) {
 
 // TestDecisionWithoutReadingFreesTheLadder: it would wait for five minutes.
 func TestDecisionWithoutReadingFreesTheLadder(t *testing.T) {
-	s := opened(t, nil)
+	s := opened(t)
 	rule, err := event.ParseRule("50%:trim")
 	wardentest.NoError(t, err)
 	s.acts.Ladder = policy.New([]event.Rule{rule}, 1)
@@ -208,7 +208,7 @@ func stoppable(t *testing.T) (*stand, *exec.Cmd) {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
 	})
-	s := newStand(t, func(o *Options) { withLoader(t)(o); o.Settings.Rules = mustRules("80%:trim", "95%:stop") })
+	s := newStand(t, withLoader(t), func(o *Options) { o.Settings.Rules = mustRules("80%:trim", "95%:stop") })
 	s.fs.End(theCommand)
 	const start = 10 // in the made-up /proc: before this process, which plays a trainer
 	s.holder.begin.PID, s.holder.begin.Start = cmd.Process.Pid, start
@@ -266,7 +266,7 @@ func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
 }
 
 func TestWarningOfTheJobsEnd(t *testing.T) {
-	s := opened(t, inSlurm(t))
+	s := opened(t, inSlurm(t, time.Now().Add(time.Hour)))
 	eta := 240.0
 	s.acts.Decide(event.Decision{ID: 1, Rule: "time eta<5m:warn", On: event.LimitID{Name: event.LimitTime}, Limit: event.LimitTime, Action: event.ActionWarn, ETA: &eta})
 	s.told("the job's time ends in 4 min")

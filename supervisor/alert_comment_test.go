@@ -15,16 +15,11 @@ import (
 
 const commentedJob = "JobId=46 JobName=train\n   UserId=me(1000) GroupId=me(1000)\n   JobState=RUNNING Reason=None\n   Comment=for paper 3 \n   Power=\n   \n\n"
 
-func commentingStand(t *testing.T, env map[string]string, change func(*Options)) (*stand, fakeSlurm) {
+func commentingStand(t *testing.T, env map[string]string, changes ...func(*Options)) (*stand, fakeSlurm) {
 	t.Helper()
 	f := newFakeSlurm(t)
 	f.write(t, "job", commentedJob)
-	s := inJob46(t, env, func(o *Options) {
-		o.Settings.Rules, o.Settings.AlertComment = mustRules("80%:warn"), true
-		if change != nil {
-			change(o)
-		}
-	})
+	s := inJob46(t, env, append(changes, func(o *Options) { o.Settings.Rules, o.Settings.AlertComment = mustRules("80%:warn"), true })...)
 	return s, f
 }
 
@@ -52,7 +47,7 @@ func (s *stand) written() error {
 // TestAlertComment: a warning and the end follow what the user has in the
 // job's comment.
 func TestAlertComment(t *testing.T) {
-	s, f := commentingStand(t, nil, nil)
+	s, f := commentingStand(t, nil)
 	s.put(theCommand, theHolder, 850*rss.MiB, 0)
 	s.full()
 	wardentest.NoError(t, s.written())

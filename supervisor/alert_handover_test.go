@@ -18,12 +18,12 @@ import (
 func TestAlertsOfTheNextLeader(t *testing.T) {
 	dir := runtimeDir(t)
 	place, with := telling(t, alert.Webhook)
-	with = both(with, func(o *Options) { o.Settings.Rules = mustRules("80%:warn", "95%:stop") })
+	rules := func(o *Options) { o.Settings.Rules = mustRules("80%:warn", "95%:stop") }
 	named := func(name string) func(*Options) { return func(o *Options) { o.Settings.RunID = name } }
-	first := leading(t, inJob(t, 0, dir), both(with, named("first")))
+	first := leading(t, inJob(t, 0, dir), with, rules, named("first"))
 	var rest []*stand
 	for task := 1; task <= 2; task++ {
-		s := newStand(t, both(inJob(t, task, dir), with, named(fmt.Sprint("rank ", task))))
+		s := newStand(t, inJob(t, task, dir), with, rules, named(fmt.Sprint("rank ", task)))
 		s.holder.begin.Holder = theHolder + 500*task
 		rest = append(rest, s)
 	}
@@ -69,7 +69,7 @@ func TestAlertsOfTheNextLeader(t *testing.T) {
 // leader's to resolve.
 func TestAlertLeftBeforeTheKill(t *testing.T) {
 	place, with := telling(t, alert.Webhook)
-	first, next := leadAndFollow(t, runtimeDir(t), both(with, func(o *Options) { o.Settings.Rules = mustRules("80%:warn") }))
+	first, next := leadAndFollow(t, runtimeDir(t), with, func(o *Options) { o.Settings.Rules = mustRules("80%:warn") })
 	first.put(theCommand, theHolder, 850*rss.MiB, 0)
 	next.put(theCommand, theHolder+500, 100*rss.MiB, 0)
 	first.open(first.holder.begin)
@@ -98,9 +98,9 @@ func TestAlertsOfTwoRuns(t *testing.T) {
 	place, with := telling(t, alert.Webhook)
 	var runs []*stand
 	for i, rules := range [][]string{{"80%:warn"}, {"80%:warn", "99%:stop"}} {
-		s := leading(t, inJob(t, 0, runtimeDir(t)), both(with, func(o *Options) {
+		s := leading(t, inJob(t, 0, runtimeDir(t)), with, func(o *Options) {
 			o.Settings.Rules, o.Settings.RunID = mustRules(rules...), fmt.Sprint("run ", i)
-		}))
+		})
 		s.put(theCommand, theHolder, 850*rss.MiB, 0)
 		s.open(s.holder.begin)
 		runs = append(runs, s)

@@ -61,14 +61,6 @@ func carried(t *testing.T, dir string, n int) (all []alert.Message) {
 	}
 }
 
-func both(changes ...func(*Options)) func(*Options) {
-	return func(o *Options) {
-		for _, c := range changes {
-			c(o)
-		}
-	}
-}
-
 // TestAlerts: a crossed rung is sent, and its resolution when the command has ended.
 func TestAlerts(t *testing.T) {
 	dir, with := telling(t, alert.Webhook)

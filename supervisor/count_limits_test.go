@@ -122,8 +122,7 @@ func TestWarnOfMappings(t *testing.T) {
 // number, and no outcome has bytes that are none.
 func TestMappingsAreNotMemory(t *testing.T) {
 	rules := []string{"maps 50%:trim", "maps 50%:recycle", "maps 50%:gc", "90%:trim"}
-	s := newStand(t, func(o *Options) {
-		withLoader(t)(o)
+	s := newStand(t, withLoader(t), func(o *Options) {
 		o.Settings.Rules = mustRules(rules...)
 	})
 	id := s.trainer(20*rss.MiB, worker1)
@@ -247,7 +246,7 @@ func TestWarnedAheadOfTheNextCount(t *testing.T) {
 		{"slow, near", 52_000, 60, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, nil)
+			s := newStand(t)
 			s.fs.Write("proc/sys/vm/max_map_count", fmt.Sprintln(mostMaps))
 			s.mappings(theCommand, c.n-c.more)
 			s.open(s.holder.begin)

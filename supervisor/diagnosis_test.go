@@ -42,7 +42,7 @@ func TestFoundIsTold(t *testing.T) {
 		{"mappings tell of themselves", event.FindingSpawn, []seen{{event.Certain, 10, 900}}, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := opened(t, nil)
+			s := opened(t)
 			for _, f := range c.seen {
 				s.view.Limits = []event.Limit{{Name: event.LimitUser, Used: f.used * rss.MiB, Limit: 1000 * rss.MiB, Binding: true}}
 				d := event.Diagnosis{
@@ -71,7 +71,7 @@ func TestFoundIsTold(t *testing.T) {
 
 // TestFindingsByRole are told each for itself.
 func TestFindingsByRole(t *testing.T) {
-	s := opened(t, nil)
+	s := opened(t)
 	for range 3 {
 		for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
 			s.tell.Findings.Tell(s.now(), []event.Diagnosis{{Finding: event.FindingMapped, Role: role, Confidence: event.Likely, Bytes: rss.GiB}}, nil)

@@ -74,8 +74,7 @@ func TestExecIsTold(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	for rule, would := range map[string]string{"exec=echo ran >" + file: "exec=echo", "gc": "gc", "signal=USR2": "signal=USR2"} {
-		s := newStand(t, func(o *Options) {
-			withLoader(t)(o)
+		s := newStand(t, withLoader(t), func(o *Options) {
 			o.Settings.Rules, o.Settings.DryRun = mustRules("5%:"+rule), true
 		})
 		s.catches(s.trainer(100*rss.MiB, worker1).PID, usr2)
@@ -91,8 +90,7 @@ func TestDryRun(t *testing.T) {
 // TestExecHoldsNothingUp: while it runs the ladder goes on, and at the end it is
 // ended, and said before the last event.
 func TestExecHoldsNothingUp(t *testing.T) {
-	s := newStand(t, func(o *Options) {
-		withLoader(t)(o)
+	s := newStand(t, withLoader(t), func(o *Options) {
 		o.Settings.Rules = mustRules("30%:trim", "5%:exec=sleep 1000", "6%:exec=echo two", "7%:exec=echo three")
 	})
 	id := s.trainer(20*rss.MiB, worker1)
@@ -145,7 +143,7 @@ func TestCanCollect(t *testing.T) {
 	if h := none.can(event.ActionGC, none.user()); h.OK || h.Reason != event.ReasonNoWorker {
 		t.Errorf("no hello: %+v", h)
 	}
-	without := opened(t, nil)
+	without := opened(t)
 	if h := without.can(event.ActionGC, without.user()); h.OK || h.Reason != event.ReasonUnsupported {
 		t.Errorf("no loader: %+v", h)
 	}
@@ -153,8 +151,7 @@ func TestCanCollect(t *testing.T) {
 
 // TestCollectIsMeasured by what trainer and workers have before and after.
 func TestCollectIsMeasured(t *testing.T) {
-	s := newStand(t, func(o *Options) {
-		withLoader(t)(o)
+	s := newStand(t, withLoader(t), func(o *Options) {
 		o.Settings.Rules = mustRules("80%:gc", "95%:stop")
 	})
 	id := s.trainer(500*rss.MiB, worker1)

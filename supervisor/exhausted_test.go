@@ -45,7 +45,7 @@ func TestExhausted(t *testing.T) {
 			[]string{"8,000 of 1,024, file descriptors", "next raise ulimit -n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, nil)
+			s := newStand(t)
 			s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
 			s.mappings(theCommand, 10)
 			s.open(s.holder.begin)

@@ -42,10 +42,7 @@ func TestCancelledBySlurmd(t *testing.T) {
 				"SLURM_JOB_ID": "2", "SLURM_STEP_ID": "-5", "SLURM_MEM_PER_NODE": "400", "SLURM_CONF": conf,
 				"SLURM_JOB_END_TIME": fmt.Sprint(time.Now().Unix() + int64(c.left)),
 			}
-			s := newStand(t, func(o *Options) {
-				o.Settings.Limit, o.Settings.Rules = 0, nil
-				o.Lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
-			})
+			s := newStand(t, with(env), func(o *Options) { o.Settings.Limit, o.Settings.Rules = 0, nil })
 			s.fs.Put(rsstest.Process{PID: stepd, Parent: 1, Comm: "slurmstepd", Start: 3})
 			s.fs.Put(rsstest.Process{PID: theHolder, Parent: stepd, Comm: "rsswarden", Start: 5, Anon: 5 * rss.MiB})
 			s.put(theCommand, theHolder, 260*rss.MiB, 0)

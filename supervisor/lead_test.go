@@ -32,9 +32,7 @@ func inJob(t *testing.T, task int, runtime string, more ...string) func(*Options
 		k, v, _ := strings.Cut(kv, "=")
 		vars[k] = v
 	}
-	return func(o *Options) {
-		o.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
-	}
+	return with(vars)
 }
 
 // runtimeDir is a place as fit for run directories as /tmp on a node.
@@ -71,11 +69,7 @@ func (s *stand) otherRank(task int, anon rss.Bytes) *node.Place {
 // leading is a stand that leads. Its holder has a start time, as any process.
 func leading(t *testing.T, change ...func(*Options)) *stand {
 	t.Helper()
-	s := newStand(t, func(o *Options) {
-		for _, c := range change {
-			c(o)
-		}
-	})
+	s := newStand(t, change...)
 	s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
 	if s.join(s.holder.begin); !s.node.Leads() {
 		t.Fatal("it does not lead")
@@ -89,12 +83,7 @@ func leading(t *testing.T, change ...func(*Options)) *stand {
 func leadAndFollow(t *testing.T, dir string, change ...func(*Options)) (first, second *stand) {
 	t.Helper()
 	first = leading(t, append([]func(*Options){inJob(t, 0, dir)}, change...)...)
-	second = newStand(t, func(o *Options) {
-		inJob(t, 1, dir)(o)
-		for _, c := range change {
-			c(o)
-		}
-	})
+	second = newStand(t, append([]func(*Options){inJob(t, 1, dir)}, change...)...)
 	second.holder.begin.Holder = theHolder + 500
 	for _, fs := range []rsstest.Tree{first.fs, second.fs} {
 		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
@@ -175,11 +164,7 @@ func TestMembersOfOtherKinds(t *testing.T) {
 		{"no job", []func(*Options){inJob(t, 3, dir, "SLURM_JOB_ID=")}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, func(o *Options) {
-				for _, change := range c.change {
-					change(o)
-				}
-			})
+			s := newStand(t, c.change...)
 			s.fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
 			s.fs.Write("proc/sys/kernel/random/boot_id", "")
 			if got := placeName(&s.Options, s.holder.begin.Holder); (got == name) != c.same {

@@ -18,8 +18,7 @@ import (
 // a watcher that was started again does not repeat it.
 func TestSaidBeforeTheWatcher(t *testing.T) {
 	for attempt, want := range map[int]bool{1: true, 2: false} {
-		with := withLoader(t)
-		s := newStand(t, func(o *Options) { with(o); o.Link.(*fakeHolder).begin.Attempt = attempt })
+		s := newStand(t, withLoader(t), func(o *Options) { o.Link.(*fakeHolder).begin.Attempt = attempt })
 		id := s.trainer(100*rss.MiB, worker1, worker2)
 		s.put(theCommand, theHolder, 10*rss.MiB, 0)
 		s.put(worker1, id.PID, 10*rss.MiB, 0)

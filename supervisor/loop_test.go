@@ -44,7 +44,7 @@ func TestStartIsTheFirstEvent(t *testing.T) {
 
 // TestAboveTheLimitLooksStayFew: use may be above --limit for hours.
 func TestAboveTheLimitLooksStayFew(t *testing.T) {
-	s := opened(t, nil)
+	s := opened(t)
 	s.put(theCommand, theHolder, 1500*rss.MiB, 0)
 	s.later(time.Second)
 	s.tick()
@@ -68,8 +68,7 @@ func TestAboveTheLimitLooksStayFew(t *testing.T) {
 }
 
 func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
-	with := withLoader(t)
-	s := opened(t, func(o *Options) { with(o); o.Settings.Limit = 32 * rss.GiB })
+	s := opened(t, withLoader(t), func(o *Options) { o.Settings.Limit = 32 * rss.GiB })
 	if p := s.pause(s.now()); p <= cadence.LoaderPause {
 		t.Errorf("pause %v with inotify", p)
 	}
@@ -82,23 +81,21 @@ func TestWithoutInotifyLoadersAreLookedFor(t *testing.T) {
 
 // inSlurm puts the command into a batch step that slurmstepd kills above 2000
 // MiB of summed RSS.
-func inSlurm(t *testing.T) func(*Options) {
+func inSlurm(t *testing.T, end time.Time) func(*Options) {
 	conf := filepath.Join(t.TempDir(), "slurm.conf")
 	text := "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nJobAcctGatherFrequency=task=30\n" +
 		"TaskPlugin=task/none\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
 	wardentest.NoError(t, os.WriteFile(conf, []byte(text), 0o644))
 	env := map[string]string{
-		"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": conf, "SLURM_JOB_END_TIME": "4000000000",
+		"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": conf, "SLURM_JOB_END_TIME": fmt.Sprint(end.Unix()),
 	}
-	return func(o *Options) {
-		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
-	}
+	return with(env)
 }
 
 // TestFastTickKeepsLimitsApart: the ladder may hold another limit for binding,
 // by its forecast, than the fast tick reads.
 func TestFastTickKeepsLimitsApart(t *testing.T) {
-	s := opened(t, inSlurm(t))
+	s := opened(t, inSlurm(t, time.Now().Add(time.Hour)))
 	s.put(theHolder, 1, rss.MiB, 0)
 	s.put(theCommand, theHolder, 700*rss.MiB, 0)
 	s.full()
@@ -140,7 +137,7 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 		"gone with a word": {func(h *fakeHolder) { h.messages <- hold.Exit{Code: 4}; h.messages <- hold.Gone{} }, 4.0, "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := opened(t, nil)
+			s := opened(t)
 			test.end(s.holder)
 			s.loop()
 			all := s.events()
@@ -153,8 +150,7 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 // TestNewsDoNotPutLooksOff: inotify may report changes more often than the watcher
 // pauses.
 func TestNewsDoNotPutLooksOff(t *testing.T) {
-	with := withLoader(t)
-	s := opened(t, func(o *Options) { with(o); o.Settings.Interval = 20 * time.Millisecond })
+	s := opened(t, withLoader(t), func(o *Options) { o.Settings.Interval = 20 * time.Millisecond })
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() {

@@ -231,8 +231,7 @@ func TestKernelTakesAWorker(t *testing.T) {
 // TestOOMPreferFollowsWorkers in whole looks: a worker that comes later has it with
 // the look that sees it.
 func TestOOMPreferFollowsWorkers(t *testing.T) {
-	s := newStand(t, func(o *Options) {
-		withLoader(t)(o)
+	s := newStand(t, withLoader(t), func(o *Options) {
 		o.Settings.OOMPrefer = true
 	})
 	id := s.trainer(20*rss.MiB, worker1)

@@ -92,7 +92,7 @@ func TestSHMUsersAreTold(t *testing.T) {
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(3*rss.MiB)); err != nil {
 		t.Skip(err)
 	}
-	s := opened(t, nil)
+	s := opened(t)
 	s.tell.SHMUsers(s.now(), s.observe.SHMUsers.Told()) // no probe was started
 	s.observe.SHMUsers = observe.NewSHMUsers(&s.probes, "/proc")
 	s.view.Sample.Procs = []rss.Proc{{ID: rss.ProcID{PID: os.Getpid()}, Role: rss.RoleTrainer}}

@@ -98,7 +98,7 @@ func TestReceivers(t *testing.T) {
 		{"the command has ended", "90%:signal=USR2", func(s *stand) { s.fs.End(theCommand); s.read() }, nil, event.ReasonVanished, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, nil)
+			s := newStand(t)
 			s.put(theCommand, theHolder, 10*rss.MiB, 0)
 			s.put(worker1, theCommand, 10*rss.MiB, 0)
 			s.put(worker2, theCommand, 10*rss.MiB, 0)

@@ -192,8 +192,7 @@ func TestSuccessorAndAnOldRecycle(t *testing.T) {
 		{name: "its loader has ended", said: accepted, asked: true, then: `"what":"ended","n":1`, until: 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			with := withLoader(t)
-			s := newStand(t, func(o *Options) { with(o); o.Settings.Rules = mustRules("90%:recycle") })
+			s := newStand(t, withLoader(t), func(o *Options) { o.Settings.Rules = mustRules("90%:recycle") })
 			id := s.trainer(100*rss.MiB, worker1, worker2)
 			s.file("ctl", id, `{"v":1,"last":7,"budget":0,"trim":[],"recycle":[{"id":7,"worker":5000011,"mode":"drain"}]}`)
 			if c.said != "" {

@@ -88,7 +88,7 @@ func TestRequeueAtTheEnd(t *testing.T) {
 func TestRequeueIsTakenUp(t *testing.T) {
 	f := newFakeSlurm(t)
 	f.write(t, "kill-update", "")
-	s := inJob46(t, nil, nil)
+	s := inJob46(t, nil)
 	s.put(theCommand, theHolder, 980*rss.MiB, 0)
 	s.looksUntil("decision", func() bool { return s.acts.InFlight() != nil })
 	s.looksUntil("outcome", func() bool { return s.acts.InFlight() == nil })
@@ -176,7 +176,7 @@ func TestSecondAttempt(t *testing.T) {
 			}
 			f.Close()
 			c.env["SLURM_SUBMIT_DIR"] = dir
-			s := inJob46(t, c.env, nil)
+			s := inJob46(t, c.env)
 			find := s.acts.LastAttempt()
 			if (find == nil) != (c.want == "") {
 				t.Fatalf("to be told: %v", find != nil)

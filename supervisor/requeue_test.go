@@ -80,7 +80,7 @@ func (f fakeSlurm) calls(t *testing.T) []string {
 
 // inJob46 is a stand in job 46, in a batch step that slurmstepd started, with a
 // --limit that is a share of its memory.
-func inJob46(t *testing.T, env map[string]string, change func(*Options)) *stand {
+func inJob46(t *testing.T, env map[string]string, changes ...func(*Options)) *stand {
 	t.Helper()
 	dir := rsstest.BusyDir(t)
 	vars := map[string]string{
@@ -90,15 +90,9 @@ func inJob46(t *testing.T, env map[string]string, change func(*Options)) *stand 
 	for k, v := range env {
 		vars[k] = v
 	}
-	s := newStand(t, func(o *Options) {
-		o.Settings.Rules = mustRules("97%:requeue")
-		o.Settings.MaxRequeues = 3
-		o.Settings.CheckpointTimeout = time.Minute
-		o.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
-		if change != nil {
-			change(o)
-		}
-	})
+	s := newStand(t, append([]func(*Options){with(vars), func(o *Options) {
+		o.Settings.Rules, o.Settings.MaxRequeues, o.Settings.CheckpointTimeout = mustRules("97%:requeue"), 3, time.Minute
+	}}, changes...)...)
 	const stepd = theHolder - 1
 	s.fs.Put(rsstest.Process{PID: stepd, Parent: 1, Start: 1, Comm: "slurmstepd"})
 	s.fs.Put(rsstest.Process{PID: theHolder, Parent: stepd, Start: 2, Comm: "rsswarden"})
@@ -155,7 +149,7 @@ func TestCanRequeue(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFakeSlurm(t)
 			f.write(t, "job", c.job)
-			s := inJob46(t, c.env, nil)
+			s := inJob46(t, c.env)
 			if c.set != nil {
 				c.set(s)
 			}
@@ -206,7 +200,7 @@ func TestRequeues(t *testing.T) {
 			for name, text := range c.fails {
 				f.write(t, "fail-"+name, text+"\n")
 			}
-			s := inJob46(t, nil, nil)
+			s := inJob46(t, nil)
 			s.put(theCommand, theHolder, 980*rss.MiB, 0)
 			s.looksUntil("decision", func() bool { return s.acts.InFlight() != nil })
 			s.looksUntil("outcome", func() bool { return s.acts.InFlight() == nil })

@@ -158,7 +158,7 @@ func TestProgramsStarted(t *testing.T) {
 		"supervisor/doctor runs cat":                        1, // doctor: ourselves
 		"supervisor/doctor runs path":                       1, // doctor: Python
 		"cmd/rsswarden runs name":                           1, // sacct, scontrol
-		`slurm runs "scontrol"`:                             2,
+		`slurm runs "scontrol"`:                             1,
 		`supervisor/action runs "/bin/sh" "-c" putOutside`:  1,
 		`supervisor/action runs "/bin/sh" "-c" p.Command`:   1, // exec=, the user's own text
 		"supervisor/alert runs p.Path SendCommand":          1,

@@ -60,10 +60,7 @@ func newRateStand(t *testing.T, spec *saveratetest.Spec) *rateStand {
 	}
 	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	wardentest.NoError(t, os.WriteFile(conf, []byte(slurmConf(spec)), 0o600))
-	r.stand = newStand(t, func(o *Options) {
-		o.Settings.Limit, o.Settings.Events = 0, ""
-		o.Lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
-	})
+	r.stand = newStand(t, with(env), func(o *Options) { o.Settings.Limit, o.Settings.Events = 0, "" })
 	pid := os.Getpid()
 	start, err := proctree.StartTime("/proc", pid)
 	wardentest.NoError(t, err)

@@ -30,7 +30,7 @@ var updateScenes = flag.Bool("update-scenes", false, "write testdata/scenes")
 var scenes = map[string]func(*testing.T) *stand{
 	// Memory leaps over all rungs between two readings, and falls again.
 	"burst": func(t *testing.T) *stand {
-		s := opened(t, nil)
+		s := opened(t)
 		for _, used := range []rss.Bytes{790, 990, 400} {
 			s.later(time.Second)
 			s.put(theCommand, theHolder, used*rss.MiB, 0)
@@ -41,7 +41,7 @@ var scenes = map[string]func(*testing.T) *stand{
 	},
 	// Memory grows by 5 MiB a second until the limit kills.
 	"ramp": func(t *testing.T) *stand {
-		s := opened(t, nil)
+		s := opened(t)
 		for used := rss.Bytes(150); used <= 1050; used += 50 {
 			s.later(10 * time.Second)
 			s.put(theCommand, theHolder, used*rss.MiB, 0)
@@ -98,7 +98,7 @@ var scenes = map[string]func(*testing.T) *stand{
 	// A job goes back to the queue with more memory.
 	"requeue": func(t *testing.T) *stand {
 		newFakeSlurm(t)
-		s := inJob46(t, nil, nil)
+		s := inJob46(t, nil)
 		s.put(theCommand, theHolder, 980*rss.MiB, 0)
 		s.looksUntil("decision", func() bool { return s.acts.InFlight() != nil })
 		s.looksUntil("outcome", func() bool { return s.acts.InFlight() == nil })
@@ -152,8 +152,7 @@ var scenes = map[string]func(*testing.T) *stand{
 	},
 	// A line says what would be done, and nothing is.
 	"dry-run": func(t *testing.T) *stand {
-		with := withLoader(t)
-		s := newStand(t, func(o *Options) { with(o); o.Settings.DryRun = true })
+		s := newStand(t, withLoader(t), func(o *Options) { o.Settings.DryRun = true })
 		id := s.trainer(20*rss.MiB, worker1)
 		s.put(theCommand, theHolder, 500*rss.MiB, 0)
 		s.put(worker1, id.PID, 20*rss.MiB, 350*rss.MiB)

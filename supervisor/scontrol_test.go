@@ -4,7 +4,6 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -27,18 +26,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 		"no answer": {observe.SlurmAnswer{EndErr: errors.New("no")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := inSlurm(t)
-			s := newStand(t, func(o *Options) {
-				in(o)
-				lookup := o.Lookup
-				o.Lookup = func(k string) (string, bool) {
-					if k == "SLURM_JOB_END_TIME" {
-						return strconv.FormatInt(time.Now().Add(5*time.Minute).Unix(), 10), true
-					}
-					return lookup(k)
-				}
-				o.Settings.Rules = mustRules("time eta<10m:warn")
-			})
+			s := newStand(t, inSlurm(t, time.Now().Add(5*time.Minute)), func(o *Options) { o.Settings.Rules = mustRules("time eta<10m:warn") })
 			hand := probetest.New[observe.SlurmQuestion, observe.SlurmAnswer](&s.probes)
 			s.observe.Slurm.Reader = hand.Reader
 			s.open(s.holder.begin)
@@ -66,9 +54,7 @@ func TestEndIsAskedAgain(t *testing.T) {
 func TestScontrolsAnswerIsTold(t *testing.T) {
 	// Neither a configuration that can be read nor the job's end.
 	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
-	s := opened(t, func(o *Options) {
-		o.Lookup = func(k string) (string, bool) { v, ok := env[k]; return v, ok }
-	})
+	s := opened(t, with(env))
 	end := time.Now().Add(time.Hour)
 	s.answered(observe.SlurmAnswer{Rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", Version: "24.11.5"}, Open: true, End: end})
 	s.full()

@@ -13,7 +13,7 @@ import (
 
 // TestSignalsAreTold, those too that came with the command's end.
 func TestSignalsAreTold(t *testing.T) {
-	s := opened(t, nil)
+	s := opened(t)
 	const sender = 4711
 	s.fs.Write(fmt.Sprintf("proc/%d/comm", sender), "slurmstepd\n")
 	done := make(chan struct{})

@@ -96,7 +96,7 @@ var recordStands string
 
 // newStand makes a watcher with the default ladder and --limit 1000M over
 // summed RSS, of a command that has 100 MiB. It is not opened yet.
-func newStand(t *testing.T, change func(*Options)) *stand {
+func newStand(t *testing.T, changes ...func(*Options)) *stand {
 	t.Helper()
 	fs := rsstest.Empty(t)
 	fs.Write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:        67108864 kB\nMemAvailable:   67108864 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\n")
@@ -117,7 +117,7 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 		},
 	}
 	opt.Settings.Rules = append(opt.Settings.Rules, rules...)
-	if change != nil {
+	for _, change := range changes {
 		change(&opt)
 	}
 	if recordStands != "" {
@@ -133,9 +133,9 @@ func newStand(t *testing.T, change func(*Options)) *stand {
 }
 
 // opened is newStand with the watcher opened.
-func opened(t *testing.T, change func(*Options)) *stand {
+func opened(t *testing.T, changes ...func(*Options)) *stand {
 	t.Helper()
-	s := newStand(t, change)
+	s := newStand(t, changes...)
 	s.open(s.holder.begin)
 	return s
 }
@@ -293,6 +293,13 @@ func (s *stand) log(id rss.ProcID, fields string) {
 	now := float64(time.Now().Add(time.Second).UnixNano()) / 1e9
 	if _, err := fmt.Fprintf(f, `{"t":%f,"pid":%d,%s}`+"\n", now, id.PID, fields); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// with is the environment of the watcher.
+func with(vars map[string]string) func(*Options) {
+	return func(o *Options) {
+		o.Lookup = func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 	}
 }
 

@@ -101,13 +101,9 @@ func TestSteadyJob(t *testing.T) {
 		"4 workers of 60 MiB, slow batches": {4, 60 * rss.MiB, 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			with := withLoader(t)
 			j := &steadyJob{heap: 2600 * rss.MiB, needs: c.needs, batch: c.batch, forked: map[int]time.Duration{}, recycles: map[int]int{}, reported: map[int]int{}}
 			j.limit = (j.heap + rss.Bytes(c.workers)*c.needs).Scale(1 / 0.93)
-			j.stand = newStand(t, func(o *Options) {
-				with(o)
-				o.Settings.Limit = 0
-			})
+			j.stand = newStand(t, withLoader(t), func(o *Options) { o.Settings.Limit = 0 })
 			j.fs.Write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n")
 			j.fs.Write(fmt.Sprintf("proc/%d/cgroup", theHolder), "0::/job\n")
 			for k := range c.workers {

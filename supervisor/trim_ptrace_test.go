@@ -142,8 +142,7 @@ func TestHookIsAskedFirst(t *testing.T) {
 		more bool
 	}{"enough": {50 * rss.MiB, false}, "not enough": {390 * rss.MiB, true}} {
 		t.Run(name, func(t *testing.T) {
-			with := withLoader(t)
-			s := newStand(t, func(o *Options) { with(o); tracing(settings.TrimAuto)(o) })
+			s := newStand(t, withLoader(t), tracing(settings.TrimAuto))
 			id := s.trainer(100*rss.MiB, worker1)
 			s.runs(id.PID, python)
 			s.is(worker1, id.PID, "python", python, 400*rss.MiB)
@@ -172,8 +171,7 @@ func TestHookIsAskedFirst(t *testing.T) {
 }
 
 func TestPtraceWritesNoBudget(t *testing.T) {
-	with := withLoader(t)
-	s := newStand(t, func(o *Options) { with(o); tracing(settings.TrimPtrace)(o) })
+	s := newStand(t, withLoader(t), tracing(settings.TrimPtrace))
 	s.trainer(20*rss.MiB, worker1)
 	s.put(worker1, theCommand, 20*rss.MiB, 100*rss.MiB)
 	s.open(s.holder.begin)

@@ -101,8 +101,7 @@ func TestCanTrimByPtrace(t *testing.T) {
 
 // TestCanTrimAddsUp what the hook and what ptrace can give back.
 func TestCanTrimAddsUp(t *testing.T) {
-	with := withLoader(t)
-	s := newStand(t, func(o *Options) { with(o); tracing(settings.TrimAuto)(o) })
+	s := newStand(t, withLoader(t), tracing(settings.TrimAuto))
 	id := s.trainer(20*rss.MiB, worker1)
 	s.runs(id.PID, python)
 	s.is(worker1, id.PID, "python", python, 132*rss.MiB)

@@ -76,8 +76,12 @@ func Few(all, some int) int {
 
 // Output runs a command line and returns what it wrote.
 func Output(args ...string) (stdout, stderr string, err error) {
+	return Run(exec.Command(args[0], args[1:]...))
+}
+
+// Run runs a command and returns what it wrote.
+func Run(cmd *exec.Cmd) (stdout, stderr string, err error) {
 	var out, errs bytes.Buffer
-	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
 	return out.String(), errs.String(), err
@@ -197,6 +201,16 @@ func (all Log) Of(name event.Name) (some Log) {
 		}
 	}
 	return some
+}
+
+// Worked is how many of these outcomes are good ones.
+func Worked(outcomes []Event) (n int) {
+	for _, o := range outcomes {
+		if o["ok"] == true {
+			n++
+		}
+	}
+	return n
 }
 
 // Events reads a whole events file, by name.

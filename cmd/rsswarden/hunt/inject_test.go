@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"text/tabwriter"
 	"time"
 )
 
@@ -87,10 +87,8 @@ func (o outcome) String() string {
 		return "hang"
 	case o.status != o.want:
 		return fmt.Sprintf("%d for %d", o.status, o.want)
-	case o.spins():
-		return fmt.Sprintf("spins %d", o.calls)
 	}
-	return "."
+	return fmt.Sprintf("spins %d", o.calls)
 }
 
 // spins says that a call was made again and again: one that waits for 10 ms between two
@@ -228,62 +226,27 @@ func TestInject(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("needs strace")
 	}
-	cases := holderFaults(t)
-	cells := map[string]map[string]string{} // by phase and call, by errno
-	var lock sync.Mutex
 	var group sync.WaitGroup
-	ran, omitted, changed, hung, spun := 0, 0, 0, 0, 0
+	var ran, omitted, bad atomic.Int32
 	slots := make(chan bool, 2*runtime.NumCPU())
-	for i, f := range cases {
-		row := f.phase + " " + f.call
-		if cells[row] == nil {
-			cells[row] = map[string]string{}
-		}
+	for i, f := range holderFaults(t) {
 		if f.leftOut() {
-			omitted++
-			lock.Lock()
-			cells[row][f.errno] += " -"
-			lock.Unlock()
+			omitted.Add(1)
 			continue
 		}
 		if !full && i%7 != 0 {
 			continue
 		}
-		ran++
-		group.Add(1)
+		ran.Add(1)
 		slots <- true
-		go func() {
-			defer group.Done()
-			o := f.run(t)
-			<-slots
-			lock.Lock()
-			defer lock.Unlock()
-			cells[row][f.errno] += " " + o.String()
-			if o.bad() {
+		group.Go(func() {
+			defer func() { <-slots }()
+			if o := f.run(t); o.bad() {
+				bad.Add(1)
 				t.Errorf("%s, %s %s when=%s: %v", f.phase, f.call, f.errno, f.when, o)
 			}
-			switch {
-			case o.hang:
-				hung++
-			case o.status != o.want:
-				changed++
-			case o.spins():
-				spun++
-			}
-		}()
+		})
 	}
 	group.Wait()
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	columns := slices.Sorted(maps.Keys(errnos))
-	fmt.Fprintf(w, "SYSTEM CALL\t%s\n", strings.Join(columns, "\t"))
-	for _, row := range slices.Sorted(maps.Keys(cells)) {
-		fmt.Fprint(w, row)
-		for _, c := range columns {
-			fmt.Fprint(w, "\t", strings.TrimSpace(cells[row][c]))
-		}
-		fmt.Fprintln(w)
-	}
-	w.Flush()
-	t.Logf("%d faults, once and for ever: %d statuses changed, %d hangs, %d spins; %d left out\n%s", ran, changed, hung, spun, omitted, &b)
+	t.Logf("%d faults, once and for ever: %d changed a status, hung or span; %d left out", ran.Load(), bad.Load(), omitted.Load())
 }

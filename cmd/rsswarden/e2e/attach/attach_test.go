@@ -385,14 +385,8 @@ func TestAttachPool(t *testing.T) {
 	cmd.Wait()
 	done.Stop()
 	wardentest.Says(t, out.String(), "four replaced")
-	recycled := 0
-	for _, o := range w.Ended(0)[event.NameOutcome] {
-		if o["ok"] == true {
-			recycled++
-		}
-	}
-	if recycled < 3 {
-		t.Errorf("%d outcomes\n%s", recycled, w.Stderr.String())
+	if n := wardentest.Worked(w.Ended(0)[event.NameOutcome]); n < 3 {
+		t.Errorf("%d outcomes\n%s", n, w.Stderr.String())
 	}
 }
 

@@ -1,7 +1,6 @@
 package leaders
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -153,13 +152,11 @@ func (s *leaderStand) run(status int, env []string, args ...string) (stdout, std
 	all := fmt.Sprintf("/tmp/rsswarden-%d", os.Geteuid())
 	cmd := exec.Command("/usr/bin/unshare", append([]string{"--mount", "--pid", "--fork", "--mount-proc", "/bin/sh", "-c", alone, all, binary}, args...)...)
 	cmd.Env = append(slices.Clone(s.env), env...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	_ = cmd.Run() // the status is looked at
+	stdout, stderr, _ = wardentest.Run(cmd) // the status is looked at
 	if code := cmd.ProcessState.ExitCode(); code != status {
-		s.t.Errorf("%v: %v, want %d\n%s%s", args, cmd.ProcessState, status, &out, &errs)
+		s.t.Errorf("%v: %v, want %d\n%s%s", args, cmd.ProcessState, status, stdout, stderr)
 	}
-	return out.String(), errs.String()
+	return stdout, stderr
 }
 
 func TestStatusHere(t *testing.T) {

@@ -317,17 +317,12 @@ scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--
 	}
 	ask := func(args ...string) (got answer, code int, stderr string) {
 		cmd := c.Command(t.Context(), warden, append(args, "--json")...)
-		var out, errs strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		begun := time.Now()
-		_ = cmd.Run() // the status is looked at
-		t.Logf("%v took %v: %v\n%s", args, time.Since(begun).Round(time.Millisecond), cmd.ProcessState, &errs)
-		if out.Len() > 0 {
-			if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
-				t.Fatalf("%v: %s", err, &out)
-			}
+		out, errs, _ := wardentest.Run(cmd) // the status is looked at
+		t.Logf("%v: %v\n%s", args, cmd.ProcessState, errs)
+		if out != "" {
+			wardentest.NoError(t, json.Unmarshal([]byte(out), &got))
 		}
-		return got, cmd.ProcessState.ExitCode(), errs.String()
+		return got, cmd.ProcessState.ExitCode(), errs
 	}
 	check := func(got answer) {
 		t.Helper()

@@ -1,7 +1,6 @@
 package torch
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -71,15 +70,13 @@ func lookAt(t *testing.T, command func(string, ...string) *exec.Cmd, dir, probe 
 	cmd := command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "XDG_CACHE_HOME="+dir, "OMP_NUM_THREADS=2", "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Dir = dir
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 7 || stdout.String() != "to stdout\n" {
-		t.Fatalf("%v: %q, %q", err, &stdout, &stderr)
+	stdout, stderr, err := wardentest.Run(cmd)
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 7 || stdout != "to stdout\n" {
+		t.Fatalf("%v: %q, %q", err, stdout, stderr)
 	}
 	b := wardentest.ReadFile(t, out)
 	wardentest.NoError(t, os.Remove(out))
-	seen := map[string]string{"stderr": stderr.String()}
+	seen := map[string]string{"stderr": stderr}
 	for line := range strings.Lines(string(b)) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if strings.HasPrefix(key, "fd ") {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -51,18 +50,17 @@ func TestBrokenHookNextRung(t *testing.T) {
 				"--at", "none", "--at", "user 50%:recycle", "--at", "user 60%:exec=touch " + fired, "--", "sh", "-c", spoil, "sh"}
 			cmd := exec.Command(binary, append(run, args...)...)
 			cmd.Env = wardentest.Env("XDG_CACHE_HOME="+dir, "SPOIL="+c.text)
-			var said, got strings.Builder
-			cmd.Stdout, cmd.Stderr = &got, &said
-			if err := cmd.Run(); err != nil {
-				t.Errorf("%v\n%s", err, said.String())
+			got, said, err := wardentest.Run(cmd)
+			if err != nil {
+				t.Errorf("%v\n%s", err, said)
 			}
-			if sum := wardentest.Checksum(got.String()); sum != want {
+			if sum := wardentest.Checksum(got); sum != want {
 				t.Errorf("checksum %s, bare %s", sum, want)
 			}
 			if _, err := os.Stat(fired); (err == nil) == c.whole {
-				t.Errorf("the next rung: %v\n%s", err, said.String())
+				t.Errorf("the next rung: %v\n%s", err, said)
 			}
-			wardentest.Says(t, said.String(), c.says...)
+			wardentest.Says(t, said, c.says...)
 			for _, o := range wardentest.Events(t, list)[event.NameOutcome] {
 				if o["detail"] == "swap" && o["ok"] == true && !c.whole {
 					t.Errorf("a worker was recycled: %v", o)

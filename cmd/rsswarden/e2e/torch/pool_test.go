@@ -111,12 +111,7 @@ func TestPoolOfWebWorkers(t *testing.T) {
 		t.Errorf("without rules: peak %v, %d workers, %d requests failed: the test proves nothing", bare.peak, len(bare.pids), bare.failed)
 	}
 	run := serve(t, requests, "--at", "none", "--at", "60%:recycle", "--worker-signal", "TERM", "--worker-match", "gunicorn .*leak:app")
-	recycled := 0
-	for _, o := range run.events[event.NameOutcome] {
-		if o["ok"] == true {
-			recycled++
-		}
-	}
+	recycled := wardentest.Worked(run.events[event.NameOutcome])
 	t.Logf("bare peak %v; recycled %d workers, peak %v of %v, %d of %d requests failed, %d workers answered\n%s",
 		bare.peak, recycled, run.peak, limit, run.failed, requests, len(run.pids), wardentest.Said(run.stderr))
 	if run.failed > 0 || run.peak >= limit || recycled < 3 || len(run.pids) < 3+3 {
@@ -146,19 +141,12 @@ func TestPoolOwnerIsSpared(t *testing.T) {
 				"--at", "50%:recycle", "--worker-signal", "TERM", "--worker-match", "pool.py", "--interval", "20ms",
 				"--", "bash", "-c", fmt.Sprintf(shell, python, script))
 			cmd.Env = wardentest.Env()
-			var stdout, stderr strings.Builder
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			if err := cmd.Run(); err != nil || stdout.String() != "finished\n" {
-				t.Fatalf("%v, %q\n%s", err, stdout.String(), stderr.String())
+			stdout, stderr, err := wardentest.Run(cmd)
+			if err != nil || stdout != "finished\n" {
+				t.Fatalf("%v, %q\n%s", err, stdout, stderr)
 			}
-			recycled := 0
-			for _, o := range wardentest.Events(t, list)[event.NameOutcome] {
-				if o["ok"] == true {
-					recycled++
-				}
-			}
-			if text := stderr.String(); recycled < 1 || !strings.Contains(text, "recycled worker ") {
-				t.Errorf("recycled %d workers\n%s", recycled, text)
+			if n := wardentest.Worked(wardentest.Events(t, list)[event.NameOutcome]); n < 1 || !strings.Contains(stderr, "recycled worker ") {
+				t.Errorf("recycled %d workers\n%s", n, stderr)
 			}
 		})
 	}

@@ -79,13 +79,12 @@ func (r *ranked) run(options []string, training ...string) (out string, all ward
 	args := append([]string{"run", "--events", file, "--interval", "200ms"}, options...)
 	cmd := r.command(binary, slices.Concat(args, []string{"--"}, torchrun(r.t, r.torch), r.script, training)...)
 	cmd.Env = rankEnv(r.dir)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		r.t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
+	out, errs, err := wardentest.Run(cmd)
+	if err != nil {
+		r.t.Fatalf("%v\n%s\n%s", err, out, errs)
 	}
-	r.t.Logf("%s", &stderr)
-	return stdout.String(), wardentest.ReadLog(r.t, file)
+	r.t.Log(errs)
+	return out, wardentest.ReadLog(r.t, file)
 }
 
 // torchrun is its command line for two ranks of this node.

@@ -224,16 +224,14 @@ func (s *badTorchStand) run(t *testing.T, wrapped bool) (stdout, stderr string, 
 	if s.shell != "" && !s.inside {
 		argv = slices.Concat([]string{"unshare", "--mount", "--propagation", "private"}, shell, argv)
 	}
-	var out, errs bytes.Buffer
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = s.env, &out, &errs
+	cmd.Env = s.env
 	if !wrapped {
 		cmd.Env = append(slices.Clone(s.env), "TRAIN_WAIT=")
 	} else if err := os.WriteFile(s.events, nil, 0o600); err != nil { // the training may look before there are any
 		t.Fatal(err)
 	}
-	err = cmd.Run()
-	return out.String(), errs.String(), err
+	return wardentest.Run(cmd)
 }
 
 // check holds what was said in one start.
