@@ -3,6 +3,7 @@ package trim
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -96,9 +97,9 @@ func (s *session) seizeAll() (fresh bool, r Refusal) {
 	_, err := s.task.Seek(0, 0)
 	var names []string
 	if err == nil {
-		names, err = s.task.Readdirnames(-1)
+		names, err = s.task.Readdirnames(MaxThreads + 1) // the process chooses how many it has
 	}
-	if err != nil {
+	if err != nil && err != io.EOF {
 		return false, vanishedOrFailed(err)
 	}
 	for _, name := range names {
