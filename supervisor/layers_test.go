@@ -65,7 +65,7 @@ var layers = map[string][]string{
 	"supervisor/fault":             {"golang.org/x/sys"},
 	"supervisor/hold":              {"supervisor/fault", "golang.org/x/sys"},
 	"supervisor/metrics":           {"rss", "supervisor/event"},
-	"supervisor/metrics/promtest":  {},
+	"supervisor/metrics/promtest":  {"supervisor/wardentest"},
 	"supervisor/limit":             {"supervisor/text", "rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "supervisor/event", "golang.org/x/sys"},
 	"supervisor/record":            {"supervisor/text", "supervisor/wake", "supervisor/fault", "rss", "supervisor/event", "supervisor/nodedir", "golang.org/x/sys"},
 	"supervisor/record/store":      {"supervisor/fault", "supervisor/wake", "rss", "rss/procfile", "supervisor/event", "supervisor/nodedir", "supervisor/record", "supervisor/socket", "github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},

@@ -102,14 +102,6 @@ func checkpointCommand(p process) *cli.Command {
 		&cli.StringFlag{Name: "signal", Usage: "send `SIG`, such as USR1"})
 }
 
-// narrowFlags choose among the processes of a leader.
-func narrowFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "pid", Usage: "the process `PID` alone; may be given several times"},
-		&cli.StringSliceFlag{Name: "rank", Usage: "those of rank `N` alone (SLURM_PROCID); may be given several times"},
-	}
-}
-
 func askCommand(p process, do event.Action, usage, examples, about string, more ...cli.Flag) *cli.Command {
 	name := do.Row().Command
 	return command(p, cli.Command{
@@ -120,7 +112,10 @@ func askCommand(p process, do event.Action, usage, examples, about string, more 
 			"started, --pid, --job or --all is needed.\n" +
 			"Exit status: 0 when all did it, 1 when not all did, 2 for bad usage. Ctrl-C\n" +
 			"calls off what has not begun.",
-		Flags:     slices.Concat(targetFlags(), narrowFlags(), more, []cli.Flag{jsonFlag(), colorFlag(p)}),
+		Flags: slices.Concat(targetFlags(), []cli.Flag{
+			&cli.StringSliceFlag{Name: "pid", Usage: "the process `PID` alone; may be given several times"},
+			&cli.StringSliceFlag{Name: "rank", Usage: "those of rank `N` alone (SLURM_PROCID); may be given several times"},
+		}, more, []cli.Flag{jsonFlag(), colorFlag(p)}),
 		ArgsUsage: examples,
 	}, func(c *cli.Context) error {
 		t, err := targetOf(c)
@@ -192,14 +187,12 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 		return remote.Serve(p.caller(), q, p.stdout)
 	}
 	asJSON := c.Bool("json")
-	out := commandJSON{V: control.Version, Nodes: []*nodeCommand{}}
-	tally, style := commandTotals{action: q.Do}, styleOf(p, p.stdout)
+	out, style := commandJSON{V: control.Version, Nodes: []*nodeCommand{}}, styleOf(p, p.stdout)
 	a, err := remote.Ask(p.caller(), t, q, func(s remote.Answer) {
 		if s.Result == nil {
 			return
 		}
 		out.add(s)
-		tally.add(s.Result)
 		if l := resultLine(q.Do, s); !asJSON && l != "" {
 			fmt.Fprintln(p.stdout, style.Plain(oneLine(l)))
 		}
@@ -213,22 +206,23 @@ func askLeaders(p process, c *cli.Context, t remote.Target, q remote.Request) er
 			a.Failed = append(a.Failed, remote.Answer{Node: strings.Join(shortList(a.Nodes, " nodes"), ", "), Error: fmt.Sprintf("no leader that answered has a rank %d", r), Hint: "rsswarden status lists the ranks"})
 		}
 	}
-	if len(q.PIDs) > 0 && tally.all == 0 && tally.done == 0 && len(a.Failed) == 0 && a.Signal == 0 {
-		a.Failed = append(a.Failed, remote.Answer{Node: a.Nodes[0], Error: "no leader knows " + numbersOf(q.PIDs), Hint: "rsswarden status --json lists the processes"})
+	if len(q.PIDs) > 0 && len(out.Nodes) == 0 && len(a.Failed) == 0 && a.Signal == 0 {
+		a.Failed = append(a.Failed, remote.Answer{Node: a.Nodes[0], Error: "no leader knows " + strings.Join(shortList(listOfWords(q.PIDs), ""), ", "), Hint: "rsswarden status --json lists the processes"})
 	}
+	total, ok := out.total(q.Do)
 	if asJSON {
 		out.Errors = errorsOf(a.Failed)
 		err = show(p, true, out, nil)
-	} else if tally.all > 0 {
-		_, err = fmt.Fprintln(p.stdout, tally.String())
+	} else if total != "" {
+		_, err = fmt.Fprintln(p.stdout, total)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot print what was done: %w", errnoOf(err))
 	}
-	if err := printFailures(p, a); err != nil || tally.ok() {
+	if err := printFailures(p, a); err != nil || ok {
 		return err
 	}
-	return exitStatus(exitNotAll)
+	return exitStatus(exitFailed)
 }
 
 func (o *commandJSON) add(s remote.Answer) {
@@ -244,41 +238,30 @@ func (o *commandJSON) add(s remote.Answer) {
 	}
 }
 
-// commandTotals counts what was done.
-type commandTotals struct {
-	action     event.Action
-	all, did   int
-	done, good int // leaders that have told all, and of these that all did it
-	given      rss.Bytes
-}
-
-func (t *commandTotals) add(r *control.Result) {
-	switch {
-	case r.Done && r.OK:
-		t.done, t.good = t.done+1, t.good+1
-	case r.Done:
-		t.done++
-	default:
-		t.all++
-		if r.OK {
-			t.did++
-			t.given += r.Freed
+// total is what was done in all, empty where nothing was asked of a process, and whether every
+// leader says that all did it.
+func (o *commandJSON) total(do event.Action) (line string, ok bool) {
+	all, did, given, ok := 0, 0, rss.Bytes(0), len(o.Nodes) > 0
+	for _, n := range o.Nodes {
+		ok = ok && n.OK
+		for i := range n.Results {
+			if all++; n.Results[i].OK {
+				did++
+				given += n.Results[i].Freed
+			}
 		}
 	}
-}
-
-func (t *commandTotals) ok() bool { return t.done > 0 && t.good == t.done }
-
-func (t *commandTotals) String() string {
 	one := "process"
-	if t.action == event.ActionTrim { // which is done in all processes of a rank at once
+	if do == event.ActionTrim { // which is done in all processes of a rank at once
 		one = "rank"
 	}
-	s := fmt.Sprintf("%d of %s %s", t.did, text.Count(t.all, one), t.action.Row().Asked)
-	if t.action.Frees() {
-		s += fmt.Sprintf(", %v given back in all", t.given)
+	if all > 0 {
+		line = fmt.Sprintf("%d of %s %s", did, text.Count(all, one), do.Row().Asked)
+		if do.Frees() {
+			line += fmt.Sprintf(", %v given back in all", given)
+		}
 	}
-	return s
+	return line, ok
 }
 
 // resultLine is one result for people; a last line has one only if it alone says why.
@@ -389,9 +372,17 @@ func printFailures(p process, a remote.Outcome) error {
 		dieBy(a.Signal)
 	}
 	if len(a.Failed) > 0 || a.Answers == 0 {
-		return exitStatus(exitNotAll)
+		return exitStatus(exitFailed)
 	}
 	return nil
+}
+
+// listOfWords are the elements of a list as they are printed.
+func listOfWords[T any](list []T) (words []string) {
+	for _, v := range list {
+		words = append(words, fmt.Sprint(v))
+	}
+	return words
 }
 
 // shortList keeps a sentence short; what is for what it leaves out, such as " nodes".
@@ -400,12 +391,4 @@ func shortList(names []string, what string) []string {
 		return append(slices.Clone(names[:3]), fmt.Sprintf("%d more%s", len(names)-3, what))
 	}
 	return names
-}
-
-func numbersOf(list []int) string {
-	words := make([]string, len(list))
-	for i, n := range list {
-		words[i] = strconv.Itoa(n)
-	}
-	return strings.Join(shortList(words, ""), ", ")
 }

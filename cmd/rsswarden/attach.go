@@ -147,8 +147,8 @@ func (t *target) describe(p process, pid int, job string) {
 	}
 	f, ok := within(preparePatience, func() found {
 		env := population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF"))
-		hook := noHook("/proc", pid)
-		return found{env, hook, cannotDo("/proc", pid, job, hook, env)}
+		hook := noHook(pid)
+		return found{env, hook, cannotDo(pid, job, hook, env)}
 	})
 	if !ok {
 		f = found{&population.Environment{}, "its environment could not be read", []string{
@@ -208,22 +208,19 @@ func (t *target) endOnSignal(stop <-chan os.Signal, told chan<- syscall.Signal) 
 }
 
 // cannotDo says what cannot be done to a process that we did not start, and why.
-func cannotDo(proc string, pid int, job, noHook string, env *population.Environment) []string {
-	var all []string
+func cannotDo(pid int, job, noHook string, env *population.Environment) []string {
+	all, asked := []string{"rsswarden did not start it: its exit status will not be known"}, "every task"
 	if job == "" {
-		all = append(all,
-			"rsswarden did not start it: its exit status will not be known, and its orphans are not brought back",
-			"what had left its tree by now, orphaned, is not counted with it")
-	} else {
-		all = append(all, "rsswarden did not start it: its exit status will not be known")
+		all[0] += ", and its orphans are not brought back"
+		all, asked = append(all, "what had left its tree by now, orphaned, is not counted with it"), "the process itself"
 	}
 	why := noHook
 	if why == hookless {
 		why += "; by hand, once, rsswarden trim does the one by ptrace"
 	}
 	all = append(all, "workers of PyTorch loaders are neither trimmed nor recycled: "+why)
-	all = append(all, "only LOCAL_RANK and RANK in the environment show which processes train: a signal= rule asks those, else "+asked(job))
-	i, err := proctree.Identify(proc, pid)
+	all = append(all, "only LOCAL_RANK and RANK in the environment show which processes train: a signal= rule asks those, else "+asked)
+	i, err := proctree.Identify("/proc", pid)
 	if err != nil {
 		return all
 	}
@@ -234,7 +231,7 @@ func cannotDo(proc string, pid int, job, noHook string, env *population.Environm
 	case env.Err != nil:
 		all = append(all, who+", its environment cannot be read: its Slurm job is known from its cgroup alone, if at all")
 	}
-	if f, err := os.Open(fmt.Sprintf("%s/%d/smaps_rollup", proc, pid)); errors.Is(err, fs.ErrPermission) {
+	if f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid)); errors.Is(err, fs.ErrPermission) {
 		all = append(all, who+", its PSS cannot be read: a limit on PSS is known only to lie between 0 and RSS")
 	} else if err == nil {
 		f.Close()
@@ -245,20 +242,13 @@ func cannotDo(proc string, pid int, job, noHook string, env *population.Environm
 	return all
 }
 
-func asked(job string) string {
-	if job != "" {
-		return "every task"
-	}
-	return "the process itself"
-}
-
 const hookless = "no loader hook of ours is in it"
 
 // noHook says why we can ask no loader of the process.
-func noHook(proc string, pid int) string {
+func noHook(pid int) string {
 	var dir string
-	if i, err := proctree.Identify(proc, pid); err == nil && i.UID == os.Geteuid() {
-		vars, _ := proctree.Environ(proc, pid, func(name string) bool { return name == loader.EnvDir })
+	if i, err := proctree.Identify("/proc", pid); err == nil && i.UID == os.Geteuid() {
+		vars, _ := proctree.Environ("/proc", pid, func(name string) bool { return name == loader.EnvDir })
 		dir = vars[loader.EnvDir]
 	}
 	if line := commandLine(pid); filepath.Base(line[0]) == programName && len(line) > 1 && line[1] == "run" {

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -127,27 +125,46 @@ func offers(p process, all []*cli.Command, args []string) candidates {
 	if i < 0 {
 		return candidates{}
 	}
-	l := lineRead(all[i], args[1:])
-	switch {
-	case l.own >= 0:
-		return candidates{kind: fmt.Sprintf("command %d", l.own+1)}
-	case l.option != nil:
-		return valuesOf(p, l.option, last)
-	case strings.HasPrefix(last, "-") && !l.ended:
-		if name, value, has := strings.Cut(last, "="); has {
-			f := valued(flagNamed(all[i].Flags, strings.TrimLeft(name, "-")))
-			if f == nil {
-				return candidates{}
+	c := all[i]
+	var option cli.Flag // what the next word is the value of
+	var before []string // arguments
+	ended := false      // there are no more options
+	for i, w := range args[1 : len(args)-1] {
+		switch {
+		case option != nil:
+			option = nil
+		case w == "--" && !ended:
+			ended = true
+		case strings.HasPrefix(w, "-") && w != "-" && !ended:
+			if !strings.Contains(w, "=") {
+				option = valued(flagNamed(c.Flags, strings.TrimLeft(w, "-")))
 			}
-			o := valuesOf(p, f, value)
-			for i := range o.words {
-				o.words[i].text = name + "=" + o.words[i].text
-			}
-			return o
+		case c.Name == "run":
+			return candidates{kind: fmt.Sprintf("command %d", i+1)}
+		default:
+			before = append(before, w)
 		}
-		return candidates{words: optionWords(all[i], args[1:len(args)-1])}
 	}
-	return arguments(p, all[i].Name, l.args, last)
+	name, value, joined := strings.Cut(last, "=")
+	switch dashed := strings.HasPrefix(last, "-") && !ended; {
+	case option != nil:
+		return valuesOf(p, option, last)
+	case c.Name == "run" && (!dashed || last == "-"):
+		return candidates{kind: fmt.Sprintf("command %d", len(args)-1)}
+	case dashed && joined:
+		f := valued(flagNamed(c.Flags, strings.TrimLeft(name, "-")))
+		if f == nil {
+			return candidates{}
+		}
+		o := valuesOf(p, f, value)
+		for i := range o.words {
+			o.words[i].text = name + "=" + o.words[i].text
+		}
+		return o
+	case dashed:
+		return candidates{words: optionWords(c, args[1:len(args)-1])}
+	}
+	return arguments(p, c.Name, before, last)
 }
 
 func commandWords(all []*cli.Command) (o candidates) {
@@ -155,39 +172,6 @@ func commandWords(all []*cli.Command) (o candidates) {
 		o.words = append(o.words, candidate{c.Name, c.Usage})
 	}
 	return o
-}
-
-// lineState says where in its line a command is.
-type lineState struct {
-	own    int      // the word at which a command of the user's begins, else -1
-	option cli.Flag // what the last word is the value of
-	ended  bool     // there are no more options
-	args   []string // in front of the last word
-}
-
-func lineRead(c *cli.Command, words []string) lineState {
-	s := lineState{own: -1}
-	for i, w := range words {
-		last := i == len(words)-1
-		switch {
-		case s.option != nil && last:
-			return s
-		case s.option != nil:
-			s.option = nil
-		case w == "--" && !s.ended && !last:
-			s.ended = true
-		case strings.HasPrefix(w, "-") && w != "-" && !s.ended:
-			if !last && !strings.Contains(w, "=") {
-				s.option = valued(flagNamed(c.Flags, strings.TrimLeft(w, "-")))
-			}
-		case c.Name == "run":
-			s.own = i
-			return s
-		case !last:
-			s.args = append(s.args, w)
-		}
-	}
-	return s
 }
 
 // valued is the flag where it takes a value.
@@ -227,7 +211,7 @@ func valuesOf(p process, f cli.Flag, typed string) candidates {
 	case name == "job":
 		o.words = jobWords(p)
 	case name == "pid":
-		o.words = processWords("/proc", typed)
+		o.words = processWords(typed)
 	case name == "sort":
 		o.words = words(screen.Keys())
 	case arg == "SIG":
@@ -302,7 +286,7 @@ func arguments(p process, command string, given []string, typed string) candidat
 	case command == "report", command == "replay" && first:
 		return candidates{words: recordWords(p, given, typed), kind: "files"}
 	case command == "attach" && first:
-		return candidates{words: processWords("/proc", typed)}
+		return candidates{words: processWords(typed)}
 	case command == "doctor":
 		return candidates{kind: "files"}
 	case command == "completion" && first:
@@ -333,23 +317,12 @@ const jobPatience = wordsPatience * 7 / 10
 // jobWords are this user's running jobs: those with a leader on this node, and those of
 // squeue if it answers in time.
 func jobWords(p process) []candidate {
-	found := make(chan []candidate, 2)
-	go func() { found <- queuedJobs() }()
-	go func() {
-		var list []candidate
-		for _, job := range remote.Jobs(p.caller()) {
-			list = append(list, candidate{job, "rsswarden runs here"})
-		}
-		found <- list
-	}()
-	var list []candidate
-	deadline := time.After(jobPatience + wordsPatience/10)
-	for range 2 {
-		select {
-		case some := <-found:
-			list = append(list, some...)
-		case <-deadline:
-		}
+	queued := make(chan []candidate, 1)
+	go func() { queued <- queuedJobs() }()
+	here, _ := within(jobPatience, func() []string { return remote.Jobs(p.caller()) })
+	list := <-queued
+	for _, job := range here {
+		list = append(list, candidate{job, "rsswarden runs here"})
 	}
 	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.text, b.text) })
 	return slices.CompactFunc(list, func(a, b candidate) bool { return a.text == b.text })
@@ -375,37 +348,24 @@ func queuedJobs() []candidate {
 }
 
 // processWords are this user's processes, the newest first.
-func processWords(proc, typed string) []candidate {
-	entries, err := os.ReadDir(proc)
+func processWords(typed string) (list []candidate) {
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
 	var pids []int
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || !strings.HasPrefix(e.Name(), typed) {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil {
-			continue
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() && strings.HasPrefix(e.Name(), typed) && sameUser(pid) {
 			pids = append(pids, pid)
 		}
 	}
 	slices.Sort(pids)
-	slices.Reverse(pids)
-	var list []candidate
-	for _, pid := range pids {
+	for _, pid := range slices.Backward(pids) {
 		// Of a kernel thread, and of what has ended, it is empty.
-		line, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "cmdline"), procfile.Cmdline)
-		if err != nil || len(line) == 0 {
-			continue
-		}
-		says := strings.ReplaceAll(strings.TrimRight(string(line[:min(len(line), 200)]), "\x00"), "\x00", " ")
-		if list = append(list, candidate{strconv.Itoa(pid), says}); len(list) == maxCandidates {
-			break
+		line, err := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)
+		if err == nil && len(line) > 0 && len(list) < maxCandidates {
+			says := strings.ReplaceAll(strings.TrimRight(string(line[:min(len(line), 200)]), "\x00"), "\x00", " ")
+			list = append(list, candidate{strconv.Itoa(pid), says})
 		}
 	}
 	return list

@@ -65,14 +65,14 @@ func doctorCommand(p process) *cli.Command {
 			}
 		}
 		report := doctor.Examine(s)
-		if err := put(p, "what was found", c.Bool("json"), report, func(w io.Writer, style text.Style) error {
+		if err := show(p, c.Bool("json"), report, func(w io.Writer, style text.Style) error {
 			report.Print(w, style)
 			return nil
 		}); err != nil {
 			return err
 		}
 		if !report.Protects {
-			return exitStatus(exitInPart)
+			return exitStatus(exitFailed)
 		}
 		return nil
 	})

@@ -56,7 +56,6 @@ type ioReply struct {
 	Dir, Hook []byte        `json:",omitempty"` // as loader.Prepared has them
 	Passed    string        `json:",omitempty"` // … and that, as text
 	Distrust  bool          `json:",omitempty"` // … Distrusted
-	Swept     int           `json:",omitempty"`
 	Error     string        `json:",omitempty"`
 	Errno     syscall.Errno `json:",omitempty"` // that Error is of, 0 where it is of none
 }
@@ -114,7 +113,7 @@ func (q *ioRequest) look() (r ioReply) {
 			if p.Passed != nil {
 				r.Passed, r.Distrust = p.Passed.Error(), p.Distrusted
 			}
-			r.Dir, r.Hook, r.Swept = []byte(p.Dir), []byte(p.Hook), p.Swept
+			r.Dir, r.Hook = []byte(p.Dir), []byte(p.Hook)
 		}
 	case ioRemove:
 		tell.RemoveTextfile(path, "/proc", q.Holder, os.LookupEnv)

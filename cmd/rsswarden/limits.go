@@ -56,7 +56,7 @@ func limitsCommand(p process) *cli.Command {
 		if err != nil {
 			return err
 		}
-		return put(p, "the limits", c.Bool("json"), report, report.print)
+		return show(p, c.Bool("json"), report, report.print)
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap/buffer"
@@ -62,7 +61,6 @@ func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logge
 	conf := zapcore.EncoderConfig{
 		MessageKey: "msg", LevelKey: "level", TimeKey: "time", LineEnding: "\n",
 		EncodeTime: zapcore.RFC3339TimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
-		EncodeDuration: zapcore.SecondsDurationEncoder,
 	}
 	encoder := plainEncoder{zapcore.NewJSONEncoder(conf), text.Style{}, 0}
 	if format != "json" {
@@ -77,7 +75,7 @@ func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logge
 		}
 	}
 	w := newLossyWriter(stderr)
-	return logger{zapcore.NewCore(encoder, w, level), w, format == "json", style}, w.close
+	return logger{zapcore.NewCore(encoder, zapcore.AddSync(w), level), w, format == "json", style}, w.close
 }
 
 func linePrefix(t time.Time) string { return programName + ": " + t.Format(time.TimeOnly) }
@@ -89,10 +87,6 @@ type plainEncoder struct {
 	zapcore.Encoder
 	style   text.Style
 	columns int
-}
-
-func (e plainEncoder) Clone() zapcore.Encoder {
-	return plainEncoder{e.Encoder.Clone(), e.style, e.columns}
 }
 
 func (e plainEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
@@ -113,7 +107,6 @@ type lossyWriter struct {
 	lines   chan []byte
 	closing chan struct{}
 	done    chan struct{}
-	dropped atomic.Int64
 }
 
 func newLossyWriter(out *os.File) *lossyWriter {
@@ -146,12 +139,10 @@ func (w *lossyWriter) Write(p []byte) (int, error) {
 	select {
 	case w.lines <- append([]byte(nil), p...):
 	default:
-		w.dropped.Add(1)
+		// The queue is full.
 	}
 	return len(p), nil
 }
-
-func (w *lossyWriter) Sync() error { return nil }
 
 // close writes what is queued, for at most patience. Later lines are lost.
 func (w *lossyWriter) close(patience time.Duration) {

@@ -67,7 +67,7 @@ func run(p process) int {
 		ErrWriter:                 p.stderr,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              onUsageError,
-		Flags:                     appFlags(),
+		Flags:                     []cli.Flag{helpFlag(), &cli.BoolFlag{Name: "version", Aliases: []string{"V"}, Usage: "print the version"}},
 		Commands:                  commands(p),
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
@@ -112,10 +112,6 @@ func printHelp(p process, app *cli.App, args []string) error {
 		return usagef(programName+" help "+args[0], "unexpected argument %q", args[1])
 	}
 	return p.print(helpOf(c))
-}
-
-func appFlags() []cli.Flag {
-	return []cli.Flag{helpFlag(), &cli.BoolFlag{Name: "version", Aliases: []string{"V"}, Usage: "print the version"}}
 }
 
 // commands are all that a user has beside help and version, in the order of --help.

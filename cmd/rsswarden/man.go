@@ -129,7 +129,7 @@ func manOptions(m page, c *cli.Command, told map[string]string) {
 				continue
 			}
 			told[name] = c.Name
-			text = o.longHelp() + "\nDefault: " + o.shownDefault() + "."
+			text = o.about + "\nDefault: " + o.shownDefault() + "."
 		}
 		m.Term(row[0], sentence(text))
 	}

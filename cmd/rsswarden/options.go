@@ -66,8 +66,7 @@ var options = []option{
 	{
 		name: "limit", group: group{title: groupLimits, short: true},
 		usage: "`SIZE`: own limit, e.g. 3G or 90%; only your rules react",
-		about: `
-Keep the command and its descendants below this, beside the limits that are
+		about: `Keep the command and its descendants below this, beside the limits that are
 found: a size as in sbatch --mem (3000 and 3000M are MiB, 3G is GiB), or a
 share of the least limit found.`,
 		example: `"90%"`, set: setLimit,
@@ -75,16 +74,14 @@ share of the least limit found.`,
 	}, {
 		name: "accounting", def: "auto", group: group{title: groupLimits},
 		usage: "`HOW`: --limit counts by rss, pss, noshared, cgroup or auto",
-		about: `
-How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared
+		about: `How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared
 pages) or cgroup; auto is as the enforcer of the least limit does, else rss.`,
 		example: `"rss"`, values: []string{"auto", "rss", "pss", "noshared", "cgroup"},
 		set: func(s *settings.Settings, v []string) error { s.Accounting = event.Accounting(v[0]); return nil },
 	}, {
 		name: "at", kind: config.List, group: group{title: groupRules, short: true},
 		usage: "`RULE`: add a rule, e.g. '95%:stop'; none clears the default ones",
-		about: `
-Rules to add to the default ladder; "none" as the first clears that ladder. A rule
+		about: `Rules to add to the default ladder; "none" as the first clears that ladder. A rule
 is [LIMIT ]WHEN:ACTION; WHEN is N%, free<SIZE or eta<DURATION. In the environment:
 one rule a line.`,
 		example: `["85%:signal=USR2", "98%:stop"]`, set: setLadder,
@@ -108,8 +105,7 @@ one rule a line.`,
 	}, {
 		name: "trim", def: "hook", runOnly: true, group: group{title: groupWorkers, short: true},
 		usage: "`HOW`: hook, auto, ptrace, off",
-		about: `
-How mapped file pages are dropped: "hook" (workers of PyTorch loaders do it),
+		about: `How mapped file pages are dropped: "hook" (workers of PyTorch loaders do it),
 "auto" (loader workers without the hook too: ptrace stops them for moments),
 "ptrace" (by that alone, in every process of the job) or "off".`,
 		example: `"auto"`, values: []string{"hook", "auto", "ptrace", "off"},
@@ -130,22 +126,19 @@ How mapped file pages are dropped: "hook" (workers of PyTorch loaders do it),
 	}, {
 		name: "worker-signal", group: group{title: groupWorkers},
 		usage: "`SIG`: recycle workers of another pool by this signal",
-		about: `
-Recycle the workers of another pool by this signal: one that starts a new worker
+		about: `Recycle the workers of another pool by this signal: one that starts a new worker
 where one ends. Goes with worker-match.`,
 		example: `"TERM"`, set: setWorkerSignal,
 	}, {
 		name: "worker-match", group: group{title: groupWorkers},
 		usage: "`REGEXP`: which processes these are, by their command lines",
-		about: `
-Which processes are workers of that pool: a regular expression over the command
+		about: `Which processes are workers of that pool: a regular expression over the command
 line, as https://pkg.go.dev/regexp/syntax describes it.`,
 		example: `"my_pool worker"`, set: setWorkerMatch,
 	}, {
 		name: "oom-prefer", def: "none", runOnly: true, group: group{title: groupWorkers},
 		usage: "`WHICH`: let the kernel kill these first: workers, none",
-		about: `
-"workers" raises oom_score_adj of loader workers, where a cgroup limits the
+		about: `"workers" raises oom_score_adj of loader workers, where a cgroup limits the
 job: should that be full, the kernel kills a worker, and the trainer can still
 catch the error and write a checkpoint.`,
 		example: `"workers"`, values: []string{"workers", "none"},
@@ -153,24 +146,21 @@ catch the error and write a checkpoint.`,
 	}, {
 		name: "nofile", runOnly: true, group: group{title: groupWorkers},
 		usage: "`N`: raise RLIMIT_NOFILE up to N where workers need it",
-		about: `
-Where a DataLoader is about to send many tensors to workers started by spawn,
+		about: `Where a DataLoader is about to send many tensors to workers started by spawn,
 the loader hook raises the soft RLIMIT_NOFILE of that process to what it needs,
 no further than this and its hard limit. At most 65536. Nothing else is changed.`,
 		example: "65536", set: number(func(s *settings.Settings) *int { return &s.NoFile }, "a number of descriptors", 1, 1<<16, 65536),
 	}, {
 		name: "checkpoint-signal", runOnly: true, group: group{title: groupRequeues},
 		usage: "`SIG`: ask for a checkpoint before a requeue",
-		about: `
-The signal that asks the training for a checkpoint before a rule with the action
+		about: `The signal that asks the training for a checkpoint before a rule with the action
 requeue puts the job back into the queue, as signal= does; USR2@rank0 asks rank 0
 alone.`,
 		example: `"USR2@rank0"`, set: setCheckpointSignal,
 	}, {
 		name: "checkpoint-file", runOnly: true, group: group{title: groupRequeues},
 		usage: "`PATH`: file or directory that the checkpoint goes to",
-		about: `
-Where that checkpoint goes: a file, or a directory into which it is renamed. The
+		about: `Where that checkpoint goes: a file, or a directory into which it is renamed. The
 wait is over once it was written and then left alone for 1 s; without this option,
 once the command has ended, or after checkpoint-timeout.`,
 		example: `"/scratch/me/model.pt"`, set: absPath(func(s *settings.Settings) *string { return &s.CheckpointFile }),
@@ -182,15 +172,13 @@ once the command has ended, or after checkpoint-timeout.`,
 	}, {
 		name: "max-requeues", def: "3", runOnly: true, group: group{title: groupRequeues},
 		usage: "`N`: how often a job is requeued at most",
-		about: `
-How often a job is requeued at most, counted by SLURM_RESTART_COUNT, which counts
+		about: `How often a job is requeued at most, counted by SLURM_RESTART_COUNT, which counts
 every requeue of the job.`,
 		example: "5", set: number(func(s *settings.Settings) *int { return &s.MaxRequeues }, "a number of requeues", 1, 1000, 3),
 	}, {
 		name: "record", def: "auto", group: group{title: groupRecords, short: true},
 		usage: "`DIR`: where the record goes; none keeps nothing",
-		about: `
-Where the full record of a run goes, for rsswarden report: a directory on a
+		about: `Where the full record of a run goes, for rsswarden report: a directory on a
 disk of the node, 64 MiB a run at most, or "none" for neither record nor journal.
 With a directory it is written from the start. "auto" writes once a rule has fired
 or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.`,
@@ -199,16 +187,14 @@ or a minute has passed: under Slurm below $TMPDIR or /tmp, else $XDG_STATE_HOME.
 	}, {
 		name: "events", group: group{title: groupRecords, short: true},
 		usage: "`FILE`: events as JSON lines",
-		about: `
-Append every event to this file, as JSON lines. /dev/fd/3 works; a relative
+		about: `Append every event to this file, as JSON lines. /dev/fd/3 works; a relative
 name is looked for in the working directory of the job.`,
 		example: `"events.jsonl"`, set: func(s *settings.Settings, v []string) error { s.Events = v[0]; return nil },
 		foreign: []string{"log", "log-file", "output"},
 	}, {
 		name: alertOption, kind: config.List, group: group{title: groupRecords, short: true},
 		usage: "`URL`: Alertmanager, webhook",
-		about: `
-Where alerts go when a rung is crossed, and when it is left: Alertmanager
+		about: `Where alerts go when a rung is crossed, and when it is left: Alertmanager
 (alertmanager+URL, or a URL without a path) or a webhook (webhook+URL, or a URL
 with one). In the environment: one a line. A URL in a file or in the environment
 may have a user and password or a query, one on the command line may not.`,
@@ -216,21 +202,18 @@ may have a user and password or a query, one on the command line may not.`,
 	}, {
 		name: "alert-token-file", group: group{title: groupRecords},
 		usage: "`FILE`: bearer token for --alert",
-		about: `
-A file with the token to send as "Authorization: Bearer TOKEN". The variable
+		about: `A file with the token to send as "Authorization: Bearer TOKEN". The variable
 RSSWARDEN_ALERT_TOKEN may have it instead.`,
 		example: `"/home/me/.alert-token"`, set: absPath(func(s *settings.Settings) *string { return &s.AlertTokenFile }),
 	}, {
 		name: "alert-comment", kind: config.Truth, runOnly: true, group: group{title: groupRecords},
-		usage: "write warnings into the Slurm job's comment",
-		about: `
-Append a few words to the job's comment at a warning and at the end.`,
+		usage:   "write warnings into the Slurm job's comment",
+		about:   `Append a few words to the job's comment at a warning and at the end.`,
 		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.AlertComment }),
 	}, {
 		name: "textfile", group: group{title: groupRecords},
 		usage: "`DIR`: metrics for node_exporter",
-		about: `
-A directory that node_exporter reads (--collector.textfile.directory): one file of
+		about: `A directory that node_exporter reads (--collector.textfile.directory): one file of
 metrics for the run, written each 15 s and at each decision, removed at the end.`,
 		example: `"/var/lib/prometheus/rsswarden"`, set: absPath(func(s *settings.Settings) *string { return &s.Textfile }),
 	}, {
@@ -286,9 +269,6 @@ func optionNamed(name string) option {
 	}
 	return option{}
 }
-
-// longHelp is the text of the manual.
-func (o option) longHelp() string { return strings.TrimPrefix(o.about, "\n") }
 
 func (o option) shownDefault() string {
 	switch {

@@ -45,39 +45,23 @@ func printed(p process, write func(io.Writer) error) error {
 	return nil
 }
 
-// show prints a value for programs, or what draw makes of it for people.
+// show prints a value for programs, or what draw makes of it for people: without UTF-8 in ASCII.
 func show(p process, asJSON bool, v any, draw func(io.Writer, text.Style) error) error {
-	return printed(p, func(w io.Writer) error { return drawn(p, w, asJSON, v, draw) })
-}
-
-// drawn is what standard output gets of a value. Without UTF-8 it is ASCII.
-func drawn(p process, w io.Writer, asJSON bool, v any, draw func(io.Writer, text.Style) error) error {
-	if asJSON {
-		return writeJSON(w, v)
-	}
-	style := styleOf(p, p.stdout)
-	if !style.ASCII {
-		return draw(w, style)
-	}
-	var b bytes.Buffer
-	if err := draw(&b, style); err != nil {
+	return printed(p, func(w io.Writer) error {
+		if asJSON {
+			return writeJSON(w, v)
+		}
+		style := styleOf(p, p.stdout)
+		if !style.ASCII {
+			return draw(w, style)
+		}
+		var b bytes.Buffer
+		if err := draw(&b, style); err != nil {
+			return err
+		}
+		_, err := io.WriteString(w, style.Plain(b.String()))
 		return err
-	}
-	_, err := io.WriteString(w, style.Plain(b.String()))
-	return err
-}
-
-// put prints what a command found, as show does; no room for it is no [failure].
-func put(p process, what string, asJSON bool, v any, draw func(io.Writer, text.Style) error) error {
-	var b bytes.Buffer
-	err := drawn(p, &b, asJSON, v, draw)
-	if err == nil {
-		_, err = p.stdout.Write(b.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("cannot print %s: %w", what, errnoOf(err))
-	}
-	return nil
+	})
 }
 
 func buffered(to io.Writer, write func(io.Writer) error) error {
@@ -139,7 +123,7 @@ func fail(p process, err error) int {
 	shown := &failure{status: exitCannotRun}
 	var asked *remote.Error
 	if !errors.As(err, &shown) && errors.As(err, &asked) {
-		if shown.status, shown.hint = exitNotAll, asked.Hint; asked.Usage {
+		if shown.status, shown.hint = exitFailed, asked.Hint; asked.Usage {
 			shown.status = exitUsage
 		}
 	}

@@ -110,10 +110,7 @@ func executable(file string) error {
 // Exit statuses of our own. All others are the command's.
 const (
 	exitOK        = 0
-	exitRefused   = 1   // trim: every process was refused
-	exitRecord    = 1   // report, replay: no record could be read, or a file not written
-	exitInPart    = 1   // doctor: run would protect this job only in part
-	exitNotAll    = 1   // status, recycle, trim, checkpoint: no run is there, or not all have answered or done it
+	exitFailed    = 1   // not all was done, or could be told; see statuses
 	exitUsage     = 2   // bad usage, nothing was started
 	exitCannotRun = 125 // we could not start the command
 	exitNotExec   = 126 // the command was found and cannot be executed
@@ -124,8 +121,8 @@ const (
 // statuses tells of them.
 var statuses = [][2]string{
 	{strconv.Itoa(exitOK), "It was done. (Of run: the command ended so.)"},
-	{strconv.Itoa(exitRefused), "trim: every process was refused; status, top --once, recycle, checkpoint: not all answered or did it;\n" +
-		"doctor: run would protect only in part; report, replay: a record could not be read, or a file not written."},
+	{strconv.Itoa(exitFailed), "trim: every process was refused; status, top --once, recycle, checkpoint: not all answered or did it;\n" +
+		"doctor: run would protect only in part; report, replay: a record could not be read;\nall: a file or standard output could not be written."},
 	{strconv.Itoa(exitUsage), "Bad usage; nothing was started. report, replay: no record is there."},
 	{strconv.Itoa(exitCannotRun), "run: the command could not be started."},
 	{strconv.Itoa(exitNotExec), "run: the command was found and is not executable."},
@@ -150,7 +147,7 @@ func usagef(hint, format string, args ...any) error {
 
 // recordFailure is a record that cannot be read, or a report that cannot be written.
 func recordFailure(err error, hint string) error {
-	return &failure{error: err, hint: hint, status: exitRecord}
+	return &failure{error: err, hint: hint, status: exitFailed}
 }
 
 // exitStatus is the error of a command that has said what there is to say.

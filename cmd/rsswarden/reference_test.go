@@ -138,7 +138,7 @@ func configurationExample() string {
 	var b strings.Builder
 	b.WriteString(referenceHead)
 	for _, o := range options {
-		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(o.longHelp(), "\n", "\n# "))
+		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(o.about, "\n", "\n# "))
 		fmt.Fprintf(&b, "# Flag %s, environment %s, default %s.\n", o.flag(), variableOf(o.name), o.shownDefault())
 		fmt.Fprintf(&b, "#%s = %s\n", o.name, o.example)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -72,7 +73,7 @@ func listOf(c *cli.Context, args []string) (o listOptions, is bool, err error) {
 		o.since, err = parseSince(c.String("since"))
 	}
 	if err == nil && c.IsSet("outcome") {
-		o.outcome, err = parseOutcome(c.String("outcome"))
+		o.outcome, err = event.RunOutcome(c.String("outcome")), usageOf("--outcome", oneOf(c.String("outcome"), listOfWords(event.RunOutcomes)...))
 	}
 	if err == nil && c.IsSet("by") {
 		err = usageOf("--by", oneOf(o.by, analysis.FleetBy...))

@@ -200,7 +200,7 @@ func prepare(opt loader.Options) (loader.Prepared, error) {
 	if err != nil {
 		return loader.Prepared{}, err
 	}
-	prepared := loader.Prepared{Dir: string(r.Dir), Hook: string(r.Hook), Swept: r.Swept}
+	prepared := loader.Prepared{Dir: string(r.Dir), Hook: string(r.Hook)}
 	if r.Passed != "" {
 		prepared.Passed, prepared.Distrusted = errors.New(r.Passed), r.Distrust
 	}

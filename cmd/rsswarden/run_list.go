@@ -177,12 +177,3 @@ func parseSince(s string) (time.Duration, error) {
 	}
 	return 0, usagef(hint, "--since %q is not a length of time", s)
 }
-
-// parseOutcome reads a word of the closed list.
-func parseOutcome(s string) (event.RunOutcome, error) {
-	words := make([]string, len(event.RunOutcomes))
-	for i, o := range event.RunOutcomes {
-		words[i] = string(o)
-	}
-	return event.RunOutcome(s), usageOf("--outcome", oneOf(s, words...))
-}

@@ -21,7 +21,7 @@ func TestSuggestFlags(t *testing.T) {
 	if got := flagNames(targetFlags()); slices.Contains(got, "--as-node") || !slices.Contains(got, "--node") {
 		t.Errorf("options %v", got)
 	}
-	known := slices.Concat(flagNames(targetFlags()), flagNames(narrowFlags()), []string{"--version", "--help"})
+	known := slices.Concat(flagNames(targetFlags()), []string{"--pid"}, []string{"--version", "--help"})
 	for word, like := range foreignFlags {
 		if !slices.Contains(known, like) {
 			t.Errorf("the hint for --%s is %s, which no command has", word, like)

@@ -14,7 +14,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/remote"
 	"github.com/rsswarden/rsswarden/supervisor/screen"
-	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 func topCommand(p process) *cli.Command {
@@ -88,12 +87,8 @@ func topModel(p process, c *cli.Context, t remote.Target) (screen.Model, error) 
 		}
 	}
 	if key := c.String("sort"); c.IsSet("sort") {
-		if oneOf(key, screen.Keys()...) != nil {
-			hint := "write one of them: " + strings.Join(screen.Keys(), " ")
-			if near := text.Similar(key, screen.Keys()); near != "" {
-				hint = "did you mean --sort " + near + "?"
-			}
-			return m, usagef(hint, "--sort %q is no column", key)
+		if err := oneOf(key, screen.Keys()...); err != nil {
+			return m, usageOf("--sort", err)
 		}
 		m = m.SortBy(key)
 	}

@@ -89,7 +89,7 @@ func toTrim(p process, c *cli.Context) ([]rss.ProcID, error) {
 // trimProcesses trims and prints what came of it.
 func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
 	r := trimReport{trimOptions: o, Result: once.Trim(ids, once.Options{Drop: o.drop, DryRun: o.dry, Ours: isRsswarden, Ends: interrupts(), DieBy: dieBy})}
-	if err := put(p, "what was trimmed", o.json, r.forPrograms(), func(w io.Writer, _ text.Style) error {
+	if err := show(p, o.json, r.forPrograms(), func(w io.Writer, _ text.Style) error {
 		r.forPeople(w)
 		return nil
 	}); err != nil {
@@ -101,7 +101,7 @@ func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
 	refused := func(s *once.Target) bool { return s.Refused != trim.None && s.Pieces == 0 }
 	if len(r.Targets) > 0 && !slices.ContainsFunc(r.Targets, func(s *once.Target) bool { return !refused(s) }) {
 		fmt.Fprint(p.stderr, p.line("", "error", "nothing was trimmed, every process was refused", r.hint()))
-		return exitStatus(exitRefused)
+		return exitStatus(exitFailed)
 	}
 	return nil
 }

@@ -139,12 +139,6 @@ const stale = 5
 
 func (d *daemon) isFresh(v *view) bool { return time.Since(v.at) <= stale*d.interval }
 
-// healthy says that there is a last look that is of now.
-func (d *daemon) healthy() bool {
-	v := d.snap.Load()
-	return v != nil && d.isFresh(v)
-}
-
 // scrape is what is told of jobs now. Of a look that is too old only its time is.
 func (d *daemon) scrape() []byte {
 	v := d.snap.Load()

@@ -59,8 +59,8 @@ func TestStale(t *testing.T) {
 				names = append(names, strings.Fields(name)[0])
 			}
 		}
-		if got := strings.Join(names, " "); d.healthy() != (want == "more") || got != want && !d.healthy() || d.healthy() && len(names) < 10 {
-			t.Errorf("%v ago: %s; healthy %v", age, got, d.healthy())
+		if got := strings.Join(names, " "); got != want && want != "more" || want == "more" && len(names) < 10 {
+			t.Errorf("%v ago: %s", age, got)
 		}
 	}
 }

@@ -43,8 +43,12 @@ func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 		}
 	}
 	if s.Kills > seen {
+		var ended []string
+		for i := range s.Ended[:min(len(s.Ended), 20)] {
+			ended = append(ended, s.Ended[i].ID)
+		}
 		d.log.Info("the OOM killer ended processes of no job, or of one whose cgroup was gone before it was read",
-			"kills", s.Kills-seen, "ended_since", ids(s.Ended))
+			"kills", s.Kills-seen, "ended_since", ended)
 	}
 }
 
@@ -86,15 +90,6 @@ func (d *daemon) hit(j *nodejobs.Job, at time.Time) (more uint64) {
 	o.job = *j
 	o.job.Steps, o.job.Over = nil, nil
 	return more
-}
-
-// ids names jobs, a few of them.
-func ids(jobs []nodejobs.Ended) []string {
-	var list []string
-	for i := range jobs[:min(len(jobs), 20)] {
-		list = append(list, jobs[i].ID)
-	}
-	return list
 }
 
 // size is a job's limit for people.

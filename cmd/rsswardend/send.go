@@ -77,17 +77,21 @@ func deliver(ctx context.Context, r *alert.Request) (a alert.Answer) {
 		}
 	}
 	hide := secrets(to, token)
-	client := newClient()
+	t := http.DefaultTransport.(*http.Transport).Clone() // with the proxy of the environment
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	t.MaxResponseHeaderBytes = 64 << 10
+	client := &http.Client{Transport: t, CheckRedirect: mayFollow}
 	defer client.CloseIdleConnections()
 	for _, body := range r.Bodies {
-		status, later, err := post(ctx, client, to, token, body)
+		status, said, later, err := post(ctx, client, to, token, body)
 		a.Status = status
 		switch {
 		case err != nil:
-			a.Error, a.Retry = reason(err), !permanent(err)
+			// Who is not who it says it is will not be at the next try.
+			a.Error, a.Retry = reason(err), !errors.As(err, new(*tls.CertificateVerificationError))
 		case status >= 300:
-			a.Retry, a.Later = status == 408 || status == 425 || status == 429 || status >= 500, later.wait
-			a.Error = strings.TrimSuffix(fmt.Sprintf("HTTP status %d: %s", status, later.said), ": ")
+			a.Retry, a.Later = status == 408 || status == 425 || status == 429 || status >= 500, later
+			a.Error = strings.TrimSuffix(fmt.Sprintf("HTTP status %d: %s", status, said), ": ")
 		}
 		if a.Error != "" {
 			a.Error = hide.Replace(a.Error)
@@ -96,13 +100,6 @@ func deliver(ctx context.Context, r *alert.Request) (a alert.Answer) {
 		a.Taken++
 	}
 	return a
-}
-
-func newClient() *http.Client {
-	t := http.DefaultTransport.(*http.Transport).Clone() // with the proxy of the environment
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	t.MaxResponseHeaderBytes = 64 << 10
-	return &http.Client{Transport: t, CheckRedirect: mayFollow}
 }
 
 // mayFollow lets a POST be posted again at the same host, and never in plain where
@@ -117,16 +114,11 @@ func mayFollow(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// said is what a server answered that took nothing.
-type said struct {
-	said string
-	wait time.Duration
-}
-
-func post(ctx context.Context, client *http.Client, to *url.URL, token string, body []byte) (status int, s said, err error) {
+// post posts one body; said is what a server answered that took nothing.
+func post(ctx context.Context, client *http.Client, to *url.URL, token string, body []byte) (status int, said string, later time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
 	if err != nil {
-		return 0, s, errors.New("the URL cannot be used")
+		return 0, "", 0, errors.New("the URL cannot be used")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "rsswarden")
@@ -135,18 +127,18 @@ func post(ctx context.Context, client *http.Client, to *url.URL, token string, b
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, s, err
+		return 0, "", 0, err
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status tells what matters
-	s.said = firstLine(text)
+	said = firstLine(text)
 	if resp.StatusCode/100 == 3 {
-		s.said = "a redirect to another place, which is not followed"
+		said = "a redirect to another place, which is not followed"
 	}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		s.wait = min(time.Duration(min(n, 1<<20))*time.Second, maxLater)
+		later = min(time.Duration(min(n, 1<<20))*time.Second, maxLater)
 	}
-	return resp.StatusCode, s, nil
+	return resp.StatusCode, said, later, nil
 }
 
 // secrets takes out of a text what a server may have said back to us.
@@ -204,13 +196,6 @@ func reason(err error) string {
 		return "the connection was closed without an answer"
 	}
 	return firstLine([]byte(err.Error()))
-}
-
-// permanent says that the same try would fail again: who answers is not who it
-// says it is.
-func permanent(err error) bool {
-	var cert *tls.CertificateVerificationError
-	return errors.As(err, &cert)
 }
 
 // firstLine is a text as one line of what can be printed.

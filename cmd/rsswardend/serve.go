@@ -112,7 +112,7 @@ func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, faile
 	mux.Handle("/", landing)
 	mux.Handle("/metrics", inTurn(scrapes(d, registry)))
 	mux.HandleFunc("/-/healthy", func(w http.ResponseWriter, _ *http.Request) {
-		if !d.healthy() {
+		if v := d.snap.Load(); v == nil || !d.isFresh(v) {
 			http.Error(w, "the last look is too old", http.StatusServiceUnavailable)
 			return
 		}

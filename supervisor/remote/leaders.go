@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -125,15 +126,14 @@ func wardenProcesses(proc string) []wardenProcess {
 		return nil
 	}
 	mine, _ := os.Readlink(filepath.Join(proc, "self/ns/mnt"))
-	found := make(chan wardenProcess)
-	done := make(chan struct{})
-	left := make(chan struct{})
-	defer close(left)
+	var mu sync.Mutex
+	var all []wardenProcess
+	done, end := make(chan struct{}), time.Now().Add(environPatience)
 	go func() {
 		defer close(done)
 		for _, e := range entries {
 			pid, err := strconv.Atoi(e.Name())
-			if err != nil || pid == os.Getpid() || !namedRsswarden(proc, pid) {
+			if err != nil || pid == os.Getpid() || !namedRsswarden(proc, pid) || time.Now().After(end) {
 				continue
 			}
 			vars, err := proctree.Environ(proc, pid, func(name string) bool { return name == loader.EnvRuntime || name == "TMPDIR" })
@@ -144,24 +144,18 @@ func wardenProcesses(proc string) []wardenProcess {
 			if space, err := os.Readlink(fmt.Sprintf("%s/%d/ns/mnt", proc, pid)); err == nil && mine != "" && space != mine {
 				r.root = fmt.Sprintf("%s/%d/root", proc, pid)
 			}
-			select {
-			case found <- r:
-			case <-left:
-				return
-			}
+			mu.Lock()
+			all = append(all, r)
+			mu.Unlock()
 		}
 	}()
-	var all []wardenProcess
-	for deadline := time.After(environPatience); ; {
-		select {
-		case r := <-found:
-			all = append(all, r)
-		case <-done:
-			return all
-		case <-deadline:
-			return all
-		}
+	select {
+	case <-done:
+	case <-time.After(environPatience):
 	}
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(all)
 }
 
 func namedRsswarden(proc string, pid int) bool {

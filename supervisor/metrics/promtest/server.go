@@ -4,17 +4,14 @@
 package promtest
 
 import (
-	"bytes"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // Server is a program that answers HTTP at one address for as long as the test lasts.
@@ -26,16 +23,14 @@ type Server struct {
 	ready string
 	cred  *syscall.Credential
 	cmd   *exec.Cmd
-	said  buffer
+	said  wardentest.Text
 }
 
 // FreeAddr is a loopback address without a listener.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wardentest.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -70,28 +65,9 @@ func (s *Server) Start() {
 	s.cmd = exec.Command(s.argv[0], s.argv[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.said, &s.said
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.cred}
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "SLURM") && !strings.HasPrefix(v, "RSSWARDEN") {
-			s.cmd.Env = append(s.cmd.Env, v)
-		}
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	for end := time.Now().Add(30 * time.Second); !s.answers(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("%s does not answer %s within 30 s", s.argv[0], s.ready)
-		}
-	}
-}
-
-func (s *Server) answers() bool {
-	resp, err := http.Get(s.URL() + s.ready)
-	if err != nil {
-		return false
-	}
-	resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	s.cmd.Env = wardentest.Env()
+	wardentest.NoError(s.t, s.cmd.Start())
+	wardentest.Until(s.t, s.argv[0]+" answers "+s.ready, func() bool { _, err := s.Text(s.ready); return err == nil })
 }
 
 // Kill ends it by SIGKILL: it can tidy nothing up.
@@ -111,21 +87,3 @@ func (s *Server) URL() string { return "http://" + s.Addr }
 
 // Said is what it has printed so far.
 func (s *Server) Said() string { return s.said.String() }
-
-// buffer is a bytes.Buffer that is read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
