@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ func TestLadder(t *testing.T) {
 					ladder = append(ladder, line)
 				case c == nil:
 					c = newScript(t, strings.Join(ladder, "\n"))
-					c.answers = map[string]event.Feasibility{}
+					c.answers, c.leads, c.ids = map[string]event.Feasibility{}, map[string]rss.Bytes{}, map[string]uint64{}
 					c.can = func(r event.Rule, l *event.Limit) event.Feasibility {
 						for _, k := range []string{string(l.Name), string(r.Action)} {
 							if h, ok := c.answers[k]; ok {
@@ -70,6 +71,22 @@ func (c *script) play(line string) *script {
 			h.Reason = event.Reason(reason)
 		}
 		c.answers[words[1]] = h
+	case "lead":
+		c.leads[words[1]] = rss.Bytes(number(words[2])) * rss.MiB
+	case "ahead":
+		if c.last.Lead != rss.Bytes(number(words[1]))*rss.MiB {
+			c.t.Fatalf("at %v: %+v", c.now, c.last)
+		}
+	case "ended":
+		c.s.Done(event.Outcome{Decision: c.ids[strings.Join(words[1:], " ")], OK: true})
+	case "raised":
+		var all []string
+		for _, r := range c.s.Raised(c.seen) {
+			all = append(all, fmt.Sprintf("%s since %v", r.Rule, r.Since))
+		}
+		if got, want := strings.Join(all, ", "), strings.Join(words[1:], " "); got != want {
+			c.t.Fatalf("at %v: raised %q, want %q", c.now, got, want)
+		}
 	case "end":
 		c.end, _ = time.ParseDuration(words[1])
 	case "done", "failed":

@@ -29,7 +29,7 @@ func (c *script) successor(waiting uint64) *script {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	h := &script{t: c.t, s: New(c.s.Rules(), 1), can: c.can, end: c.end, answers: c.answers}
+	h := &script{t: c.t, s: New(c.s.Rules(), 1), can: c.can, end: c.end, answers: c.answers, leads: c.leads, ids: c.ids}
 	h.s.Restore(read, 0, c.now+ahead, "")
 	return h
 }

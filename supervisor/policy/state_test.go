@@ -13,7 +13,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
-	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // rules parses a ladder, one rule a line.
@@ -91,6 +90,9 @@ type script struct {
 	last event.Decision
 
 	answers map[string]event.Feasibility // by action or limit, of TestLadder
+	leads   map[string]rss.Bytes         // by action
+	ids     map[string]uint64            // of the last decision of each rule
+	seen    []event.Limit                // in the last look
 }
 
 func newScript(t *testing.T, ladder string) *script {
@@ -100,7 +102,11 @@ func newScript(t *testing.T, ladder string) *script {
 // at lets d pass and looks at limits.
 func (c *script) at(d time.Duration, limits ...event.Limit) []string {
 	c.now += d
-	res := step(c.s, reading{Now: c.now, Limits: limits, JobEnd: c.end, Can: c.can})
+	res := step(c.s, reading{
+		Now: c.now, Limits: limits, JobEnd: c.end, Can: c.can,
+		Lead: func(r event.Rule, _ *event.Limit) rss.Bytes { return c.leads[string(r.Action)] },
+	})
+	c.seen = limits
 	var said []string
 	for _, x := range res.Skipped {
 		said = append(said, fmt.Sprintf("skip %s: %s", x.Rule, x.Reason))
@@ -108,6 +114,9 @@ func (c *script) at(d time.Duration, limits ...event.Limit) []string {
 	for _, d := range res.Decisions {
 		said = append(said, d.Rule)
 		c.last = d
+		if c.ids != nil {
+			c.ids[d.Rule] = d.ID
+		}
 	}
 	return said
 }
@@ -169,35 +178,6 @@ func TestLimitsThatAreGoneAreForgotten(t *testing.T) {
 	}
 }
 
-// A stop does not wait for an action that may hang.
-func TestStopOvertakes(t *testing.T) {
-	c := newScript(t, "90%:recycle\n97%:stop")
-	c.want(c.at(second, slurm(91)), "90%:recycle")
-	recycle := c.last.ID
-	c.want(c.at(second, slurm(97)), "97%:stop")
-	c.s.Done(event.Outcome{Decision: recycle, OK: true})
-	if c.s.InFlight() != c.last.ID || !c.s.Stopped() {
-		t.Fatalf("in flight %d, stopped %v", c.s.InFlight(), c.s.Stopped())
-	}
-}
-
-func TestLostOutcome(t *testing.T) {
-	c := newScript(t, "85%:trim\n90%:recycle")
-	c.want(c.at(second, slurm(91)), "85%:trim")
-	lost := c.last.ID
-	c.want(c.at(4*time.Minute, slurm(91)))
-	c.want(c.at(time.Minute, slurm(91)), "90%:recycle")
-	c.s.Done(event.Outcome{Decision: lost, OK: true}) // too late
-	if c.s.InFlight() != c.last.ID {
-		t.Errorf("in flight %d, want %d", c.s.InFlight(), c.last.ID)
-	}
-	c.done(true, event.ReasonDone, 91, 50)
-	c.done(true, event.ReasonDone, 91, 50) // twice
-	if c.s.InFlight() != 0 {
-		t.Errorf("in flight %d", c.s.InFlight())
-	}
-}
-
 func TestFirstID(t *testing.T) {
 	s := New(rules(t, "80%:warn"), 2)
 	res := step(s, reading{Now: second, Limits: []event.Limit{slurm(90)}})
@@ -222,102 +202,6 @@ func BenchmarkStep(b *testing.B) {
 				step(s, reading{Now: now, Limits: limits, Can: canAll})
 			}
 		})
-	}
-}
-
-// TestRecycleOfOneOfMany: of forty workers that leaked alike none gives back 5 % of what
-// is wanted, and all of them give back twice that.
-func TestRecycleOfOneOfMany(t *testing.T) {
-	s := New(rules(t, "85%:trim\n90%:recycle"), 1)
-	small := func(event.Rule, *event.Limit) event.Feasibility {
-		return event.Feasibility{OK: true, Gain: 20 * rss.MiB}
-	}
-	in := reading{Limits: []event.Limit{slurm(99)}, Can: small}
-	in.Limits[0].Limit, in.Limits[0].Used = 30*rss.GiB, (30 * rss.GiB).Scale(0.99)
-	for n := range 5 {
-		in.Now = time.Duration(n) * time.Second
-		d := step(s, in).Decisions
-		if len(d) != 1 || d[0].Action != event.ActionRecycle {
-			t.Fatalf("%d: %+v, want a recycle", n, d)
-		}
-		s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: d[0].Used - 20*rss.MiB, Freed: 20 * rss.MiB})
-		in.Limits[0].Used -= 20 * rss.MiB
-	}
-}
-
-// raised names the rungs that are crossed, and since when.
-func raised(s *State, limits []event.Limit) (all []string) {
-	for _, r := range s.Raised(limits) {
-		read := ""
-		if r.Limit == nil {
-			read = ", not read"
-		}
-		all = append(all, fmt.Sprintf("%s since %v%s", r.Rule, r.Since, read))
-	}
-	return all
-}
-
-// TestRaised: a rung is raised from its crossing until it was left, whether or not its
-// rule says or does something each time.
-func TestRaised(t *testing.T) {
-	s := New(rules(t, "80%:warn\n90%:recycle\n97%:warn"), 1)
-	for i, stage := range []struct {
-		percent float64
-		can     bool
-		want    []string
-	}{
-		{50, true, nil},
-		{81, true, []string{"80%:warn since 10s"}},
-		{76, true, []string{"80%:warn since 10s"}}, // not left by enough
-		{74, true, nil},
-		{81, true, []string{"80%:warn since 40s"}}, // its warning is too soon after the last
-		{91, false, []string{"80%:warn since 40s"}},
-		{91, true, []string{"80%:warn since 40s", "90%:recycle since 1m0s"}},
-		{98, true, []string{"80%:warn since 40s", "90%:recycle since 1m0s", "97%:warn since 1m10s"}},
-		{60, true, nil},
-	} {
-		now := time.Duration(i) * 10 * time.Second
-		can := func(event.Rule, *event.Limit) event.Feasibility {
-			return event.Feasibility{OK: stage.can, Gain: rss.GiB, Reason: map[bool]event.Reason{false: event.ReasonNoWorker}[stage.can]}
-		}
-		res := step(s, reading{Now: now, Limits: []event.Limit{slurm(stage.percent)}, Can: can})
-		if got := raised(s, res.Limits); !slices.Equal(got, stage.want) {
-			t.Errorf("at %v %%: %q, want %q", stage.percent, got, stage.want)
-		}
-		for _, d := range res.Decisions {
-			s.Done(event.Outcome{Decision: d.ID, OK: true, Reason: event.ReasonDone, Before: d.Used, After: d.Used, Freed: rss.GiB})
-		}
-	}
-}
-
-// TestRaisedHandedOver: a successor has the raised scores.
-func TestRaisedHandedOver(t *testing.T) {
-	s := New(rules(t, "80%:warn"), 1)
-	step(s, reading{Now: 5 * time.Second, Limits: []event.Limit{slurm(85)}, Can: canAll})
-	m := s.Snapshot(10*time.Second, 100*time.Second, 0)
-	m.Step = "0"
-	data, err := m.Encode()
-	wardentest.NoError(t, err)
-	read, err := ParseMemory(data)
-	if err != nil || read.Step != "0" {
-		t.Fatalf("%+v, %v", read, err)
-	}
-	next := New(rules(t, "80%:warn"), 1)
-	next.Restore(read, 20*time.Second, 130*time.Second, "")
-	if got, want := raised(next, nil), []string{"80%:warn since -15s, not read"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// TestRaisedNotAhead: what a rule did before its rung was crossed is no alert.
-func TestRaisedNotAhead(t *testing.T) {
-	s := New(rules(t, "85%:trim"), 1)
-	res := step(s, reading{
-		Now: 0, Limits: []event.Limit{slurm(76)}, Can: canAll,
-		Lead: func(event.Rule, *event.Limit) rss.Bytes { return 300 * rss.MiB },
-	})
-	if len(res.Decisions) != 1 || len(s.Raised(res.Limits)) != 0 {
-		t.Errorf("%d decisions, %q", len(res.Decisions), raised(s, res.Limits))
 	}
 }
 
@@ -376,86 +260,6 @@ func TestUselessCollectionThins(t *testing.T) {
 	}
 	c.at(second, slurm(10))
 	c.want(c.at(10*second, slurm(90)), "85%:gc") // a new crossing
-}
-
-// TestLead: where growth goes on until an action takes effect, its rule fires
-// before the rung, by as much, and says so.
-func TestLead(t *testing.T) {
-	lead := 300 * rss.MiB // 10 points
-	s := New(rules(t, "80%:warn\n85%:trim\n90%:recycle"), 1)
-	step := func(now time.Duration, percent float64) []event.Decision {
-		return step(s, reading{
-			Now: now, Limits: []event.Limit{slurm(percent)}, Can: canAll,
-			Lead: func(r event.Rule, l *event.Limit) rss.Bytes {
-				if r.Action != event.ActionTrim {
-					return 0
-				}
-				return lead
-			},
-		}).Decisions
-	}
-	if d := step(0, 74); len(d) != 0 {
-		t.Fatalf("at 74 %%: %+v", d)
-	}
-	d := step(time.Second, 76)
-	if len(d) != 1 || d[0].Rule != "85%:trim" || d[0].Lead != lead || d[0].Used >= d[0].Threshold {
-		t.Fatalf("at 76 %%: %+v, want the trim alone", d)
-	}
-	// One at a time.
-	if d := step(2*time.Second, 78); len(d) != 0 {
-		t.Fatalf("in flight: %+v", d)
-	}
-	s.Done(event.Outcome{Decision: d[0].ID, OK: true, Reason: event.ReasonDone, Before: d[0].Used, After: (3000 * rss.MiB).Scale(0.5), Freed: rss.GiB})
-	if d := step(3*time.Second, 60); len(d) != 0 {
-		t.Fatalf("at 60 %%: %+v", d)
-	}
-	if d := step(6*time.Second, 76); len(d) != 1 || d[0].Lead != lead {
-		t.Fatalf("at 76 %% again: %+v", d)
-	}
-	s.Done(event.Outcome{Decision: s.InFlight(), Reason: event.ReasonNothing})
-	// Beyond the rung nothing is ahead of it.
-	d = step(40*time.Second, 86)
-	for _, d := range d {
-		if d.Lead != 0 {
-			t.Errorf("at 86 %%: %+v", d)
-		}
-	}
-	if len(d) == 0 {
-		t.Error("at 86 %: nothing")
-	}
-}
-
-// TestUselessLead: a rule that fires before its rung is not tried again at every
-// look where that frees nothing.
-func TestUselessLead(t *testing.T) {
-	for name, test := range map[string]struct {
-		done event.Outcome
-		can  event.Feasibility
-		most int
-	}{
-		"useless": {event.Outcome{OK: true, Reason: event.ReasonDone}, event.Feasibility{OK: true}, 3},
-		"dry run": {event.Outcome{Reason: event.ReasonDryRun}, event.Feasibility{OK: true}, 3},
-		"no help": {event.Outcome{}, event.Feasibility{Reason: event.ReasonNoWorker}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := New(rules(t, "85%:trim"), 1)
-			decisions, skipped := 0, 0
-			for now := time.Duration(0); now < time.Minute; now += 100 * time.Millisecond {
-				res := step(s, reading{
-					Now: now, Limits: []event.Limit{slurm(70)}, Can: func(event.Rule, *event.Limit) event.Feasibility { return test.can },
-					Lead: func(event.Rule, *event.Limit) rss.Bytes { return 600 * rss.MiB },
-				})
-				decisions, skipped = decisions+len(res.Decisions), skipped+len(res.Skipped)
-				for _, d := range res.Decisions {
-					test.done.Decision, test.done.Before, test.done.After = d.ID, d.Used, d.Used
-					s.Done(test.done)
-				}
-			}
-			if decisions > test.most || skipped > 0 {
-				t.Errorf("%d decisions and %d skipped in a minute, want %d at most and none", decisions, skipped, test.most)
-			}
-		})
-	}
 }
 
 // history is what the properties remember of one rule on one limit.
@@ -609,89 +413,6 @@ func walk(t *testing.T, rng *rand.Rand, seed uint64) {
 		s.Done(o)
 		flight = nil
 	}
-}
-
-// TestCarriesAJob plays a job that a summed-RSS limit kills: workers fault in
-// mapped pages faster and faster, and leak; trim and recycle give them back.
-func TestCarriesAJob(t *testing.T) {
-	const (
-		limit   = 3000 * rss.MiB
-		trainer = 226 * rss.MiB
-		fresh   = 130 * rss.MiB
-	)
-	type worker struct {
-		anon, file rss.Bytes
-		recycled   time.Duration
-	}
-	all := [4]worker{}
-	for i := range all {
-		all[i].anon = fresh
-	}
-	sum := func() rss.Bytes {
-		b := trainer
-		for _, w := range all {
-			b += w.anon + w.file
-		}
-		return b
-	}
-	view := func(now time.Duration) []workers.Usage {
-		out := make([]workers.Usage, len(all))
-		for i, w := range all {
-			out[i] = workers.Usage{Mapped: w.file, CountedMapped: w.file, Counted: (w.anon + w.file).Sub(fresh)}
-			if w.recycled > 0 {
-				out[i].RecycledAgo = now - w.recycled
-			}
-		}
-		return out
-	}
-	s := New(Default(), 1)
-	count := map[event.Action]int{}
-	var peak rss.Bytes
-	for now := time.Second; now < 20*time.Minute; now += 100 * time.Millisecond {
-		for i := range all {
-			all[i].anon += 300 * rss.KiB
-			all[i].file = min(all[i].file+3*rss.MiB, 1475*rss.MiB)
-		}
-		peak = max(peak, sum())
-		l := event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: sum(), Limit: limit}
-		in := reading{Now: now, Limits: []event.Limit{l}, Can: func(r event.Rule, l *event.Limit) event.Feasibility {
-			if r.Action == event.ActionTrim {
-				var gain rss.Bytes
-				for _, w := range all {
-					gain += w.file
-				}
-				return event.Feasibility{OK: gain > 0, Gain: gain}
-			}
-			i, gain, reason := workers.Pick(view(now), event.MinRecycle(&event.Limit{Limit: limit}))
-			return event.Feasibility{OK: i >= 0, Gain: gain, Reason: reason}
-		}}
-		for _, d := range step(s, in).Decisions {
-			count[d.Action]++
-			o := event.Outcome{Decision: d.ID, OK: true, Before: sum()}
-			switch d.Action {
-			case event.ActionTrim:
-				for i := range all {
-					all[i].file = 0
-				}
-			case event.ActionRecycle:
-				i, _, _ := workers.Pick(view(now), event.MinRecycle(&event.Limit{Limit: limit}))
-				all[i] = worker{anon: fresh, recycled: now}
-			}
-			o.After = sum()
-			o.Freed = o.Before.Sub(o.After)
-			s.Done(o)
-		}
-	}
-	if peak >= limit {
-		t.Errorf("peak %v: the job is dead", peak)
-	}
-	if count[event.ActionTrim] == 0 || count[event.ActionRecycle] == 0 {
-		t.Errorf("trim and recycle were both needed: %v", count)
-	}
-	if count[event.ActionWarn] > 6 {
-		t.Errorf("%d warnings in 20 minutes", count[event.ActionWarn])
-	}
-	t.Logf("peak %v of %v; %v", peak, limit, count)
 }
 
 // TestAsksOneAfterTheOther: what a milder rule can do spares the question about the next, and
