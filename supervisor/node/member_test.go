@@ -26,39 +26,10 @@ func TestMemberNews(t *testing.T) {
 	if others, _, _ := p.Members(); len(others) != 1 || others[0].Ended == nil || others[0].Ended.Signal != 9 {
 		t.Fatalf("%+v", others)
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	kill(cmd)
 	others, left, err := p.Members()
 	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Ended == nil {
 		t.Errorf("others %+v, left %+v, %v", others, left, err)
-	}
-}
-
-// TestEnded: how a command ended is known to the leader when its rsswarden is gone.
-func TestEnded(t *testing.T) {
-	dir := parent(t)
-	m0, _ := rank(t, 0)
-	m1, cmd := rank(t, 1)
-	p, q := join(t, dir, m0), join(t, dir, m1)
-	if led, err := p.TryLead(); !led {
-		t.Fatal(err)
-	}
-	if others, _, _ := p.Members(); len(others) != 1 {
-		t.Fatalf("%+v", others)
-	}
-	q.End(m1, Ended{Code: 3})
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	others, left, err := p.Members()
-	if err != nil || len(others) != 0 || len(left) != 1 || left[0].Ended == nil || left[0].Ended.Code != 3 {
-		t.Errorf("others %+v, left %+v, %v", others, left, err)
-	}
-	if others, left, _ := p.Members(); len(others)+len(left) != 0 {
-		t.Errorf("told twice: %+v, %+v", others, left)
-	}
-	p.End(m0, Ended{})
-	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
-		t.Errorf("something is left: %v", err)
 	}
 }
 

@@ -48,16 +48,13 @@ func TestLeaveBesideWhoJoins(t *testing.T) {
 			m0, _ := rank(t, 0)
 			m1, cmd := rank(t, 1)
 			lead := join(t, dir, m0)
-			if led, err := lead.TryLead(); !led {
-				t.Fatal(err)
-			}
+			leads(t, lead)
 			p, err := open("/proc", All(dir), "46@n1.abc")
 			wardentest.NoError(t, err)
 			p.mine = nodedir.FileOf("rank", m1.Holder)
 			wardentest.NoError(t, p.openOrders())
 			if !c.lives {
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
+				kill(cmd)
 			}
 			lead.Leave()
 			if _, err := os.Stat(p.Orders()); (err == nil) != c.lives {
@@ -69,32 +66,9 @@ func TestLeaveBesideWhoJoins(t *testing.T) {
 			if err := p.Put(m1); err != nil {
 				t.Error(err)
 			}
-			if led, err := p.TryLead(); !led || err != nil {
-				t.Errorf("it does not lead: %v", err)
-			}
+			leads(t, p)
 			p.Leave()
-			if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
-				t.Errorf("something is left: %v", err)
-			}
+			gone(t, All(dir))
 		})
-	}
-}
-
-func TestOrders(t *testing.T) {
-	dir := parent(t)
-	m0, _ := rank(t, 0)
-	m1, _ := rank(t, 1)
-	lead, other := join(t, dir, m0), join(t, dir, m1)
-	if o, err := other.Ordered(); err != nil || o.ID != 0 {
-		t.Fatalf("%+v, %v", o, err)
-	}
-	wardentest.NoError(t, lead.Command(m1.Holder, Order{ID: 7, Trim: []byte(`{"pid":5}`)}))
-	o, err := other.Ordered()
-	if err != nil || o.ID != 7 || string(o.Trim) != `{"pid":5}` {
-		t.Fatalf("%+v, %v", o, err)
-	}
-	wardentest.NoError(t, other.Answer(answer{ID: 7, Error: "no"}))
-	if a, err := lead.Answered(m1.Holder); err != nil || a.ID != 7 || a.Error != "no" {
-		t.Fatalf("%+v, %v", a, err)
 	}
 }

@@ -486,9 +486,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("it went with the leader: %v", err)
 	}
 	second.Leave(nil)
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("left behind: %v", err)
-	}
+	gone(t, dir)
 }
 
 // TestPlaceIsRenewed each minute, and a follower hears of orders by the new file.

@@ -39,6 +39,27 @@ func join(t *testing.T, dir string, m Member) *post {
 	return p
 }
 
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// leads has a post take the lead, which is free.
+func leads(t *testing.T, p *post) {
+	t.Helper()
+	if led, err := p.TryLead(); !led || err != nil {
+		t.Fatalf("it does not lead: %v", err)
+	}
+}
+
+// gone wants nothing to be left of a directory.
+func gone(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
 // TestOneLeads: of several one leads, and the next has the lead as soon as it ends.
 func TestOneLeads(t *testing.T) {
 	dir := parent(t)
@@ -89,9 +110,7 @@ func TestOneLeads(t *testing.T) {
 			t.Error("it takes the leader for killed that left")
 		}
 	}
-	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
-		t.Errorf("something is left: %v", err)
-	}
+	gone(t, All(dir))
 }
 
 // TestLeadOfTheKilled: the kernel passes the lead on when a leader is killed.
@@ -118,8 +137,7 @@ func TestLeadOfTheKilled(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- p.Wait() }()
 	killed := time.Now()
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	kill(cmd)
 	select {
 	case err := <-got:
 		wardentest.NoError(t, err)
@@ -135,9 +153,7 @@ func TestLeadOfTheKilled(t *testing.T) {
 		t.Errorf("others %+v, left %+v, %v", others, left, err)
 	}
 	p.Leave()
-	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
-		t.Errorf("what the killed one left is there still: %v", err)
-	}
+	gone(t, All(dir))
 }
 
 // TestHelperLeads is the other process of TestLeadOfTheKilled.
@@ -150,9 +166,7 @@ func TestHelperLeads(t *testing.T) {
 	wardentest.NoError(t, err)
 	me := rss.ProcID{PID: os.Getpid(), Start: start}
 	p := join(t, dir, Member{Holder: me, Watcher: me, Command: me, Task: 0})
-	if led, err := p.TryLead(); !led {
-		t.Fatalf("does not lead: %v", err)
-	}
+	leads(t, p)
 	wardentest.NoError(t, os.WriteFile(os.Getenv("LEADER_TEST_READY"), nil, 0o600))
 	select {}
 }
@@ -196,9 +210,7 @@ func TestComeAndGo(t *testing.T) {
 		}
 	}
 	sweepAll("/proc", dir, 0)
-	if _, err := os.Stat(All(dir)); !os.IsNotExist(err) {
-		t.Errorf("something is left: %v", err)
-	}
+	gone(t, All(dir))
 }
 
 // TestUntrusted: a directory that others could have made, or can write, is not used.
@@ -291,9 +303,7 @@ func TestRenew(t *testing.T) {
 	m1, _ := rank(t, 0)
 	m2, _ := rank(t, 1)
 	first, second := join(t, dir, m1), join(t, dir, m2)
-	if led, err := first.TryLead(); err != nil || !led {
-		t.Fatalf("leads %v, %v", led, err)
-	}
+	leads(t, first)
 	fallen := make(chan error, 1)
 	go func() { fallen <- second.Wait() }()
 	awaitLock(t, filepath.Join(first.dir.Name(), lockName))
@@ -345,9 +355,7 @@ func TestRenew(t *testing.T) {
 	}
 	second.Leave()
 	third.Leave()
-	if _, err := os.Stat(first.dir.Name()); !os.IsNotExist(err) {
-		t.Errorf("left behind: %v", err)
-	}
+	gone(t, first.dir.Name())
 }
 
 // awaitLock returns once this process waits in flock(2) for a file: proc(5), /proc/locks.
@@ -404,8 +412,7 @@ func TestSweep(t *testing.T) {
 	if _, err := joinAny("/proc", []string{dir}, "2@n1.dead", dead); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	kill(cmd)
 	there := func(name string) bool {
 		_, err := os.Stat(filepath.Join(All(dir), Prefix+name))
 		return err == nil
@@ -418,8 +425,6 @@ func TestSweep(t *testing.T) {
 	if !there("1@n1.live") || there("2@n1.dead") {
 		t.Errorf("the living is there: %v, the dead: %v", there("1@n1.live"), there("2@n1.dead"))
 	}
-	if led, err := p.TryLead(); !led || err != nil {
-		t.Errorf("the living cannot lead: %v", err)
-	}
+	leads(t, p)
 	p.Leave()
 }
