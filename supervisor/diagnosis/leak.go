@@ -110,7 +110,6 @@ func (g *group) grows(what string, role rss.Role) string {
 		what, text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(g))
 }
 
-// leak is a finding that these processes grow.
 func (g *group) leak(f event.Finding, c event.Confidence, role rss.Role, evidence []string, advice ...string) event.Diagnosis {
 	return event.Diagnosis{
 		Finding: f, Confidence: c, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Rate: g.bytesPerSecond(),

@@ -58,7 +58,6 @@ const (
 	rush = 200
 )
 
-// rose says that a number rose fast and far.
 func (t *tally) rose(least int) bool {
 	return t.n > 1 && t.fastest >= rush && t.last-t.first >= max(least, int(part*float64(t.max)))
 }

@@ -54,7 +54,6 @@ type State struct {
 	past    map[key]event.Diagnosis
 }
 
-// key is what there is one finding of.
 type key struct {
 	finding event.Finding
 	role    rss.Role

@@ -90,7 +90,6 @@ type Report struct {
 	Works []phrase.Works `json:"works"`
 }
 
-// Conclude sums up.
 func Conclude(checks []Check) Report {
 	r := Report{V: Version, Checks: checks}
 	var gains []string

@@ -39,7 +39,6 @@ const (
 	fewFiles = 4096
 )
 
-// countChecks judges the limits on numbers.
 func countChecks(n Counts) []Check {
 	return []Check{n.maps(), n.files(), n.tasks(), n.shm()}
 }

@@ -103,7 +103,6 @@ func unlimited(f limitFacts) Check {
 	return c
 }
 
-// treeFacts are how the process tree was read.
 type treeFacts struct {
 	PID   int // the process it was read from
 	Procs int

@@ -92,7 +92,6 @@ func probeField(file string, most int, field string) func(proc string) error {
 	}
 }
 
-// opened closes what could be opened.
 func opened(fd int, err error) error {
 	if err == nil {
 		unix.Close(fd)

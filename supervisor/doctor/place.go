@@ -33,7 +33,6 @@ type Place struct {
 	Need rss.Bytes
 }
 
-// on is the place and the room there.
 func (p *Place) on() string {
 	if p.FS == "" {
 		return p.Dir

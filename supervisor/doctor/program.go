@@ -38,7 +38,6 @@ func programChecks(f ProgramFacts) []Check {
 	return []Check{c, s}
 }
 
-// runFacts are what came of `rsswarden run` with a command that ends at once.
 type runFacts struct {
 	Err     error  // it could not be started, or ended otherwise than the command
 	Watched bool   // the watcher said that it watches

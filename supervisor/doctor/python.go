@@ -44,7 +44,6 @@ type Python struct {
 	Off   string
 }
 
-// pythonFacts are the Pythons that were asked.
 type pythonFacts struct {
 	// Asked says that the user named them. Else they are those of PATH, perhaps none of
 	// the job's.

@@ -9,7 +9,6 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 )
 
-// slurmFacts are what is known of the Slurm job.
 type slurmFacts struct {
 	Job   slurm.Job
 	InJob bool
@@ -25,7 +24,6 @@ type slurmFacts struct {
 	Script, Text string
 }
 
-// slurmChecks says what Slurm does about this job.
 func slurmChecks(f slurmFacts) []Check {
 	if !f.InJob {
 		return []Check{{Name: NameSlurm, Status: OK, Found: "not in a Slurm job", Source: "no SLURM_JOB_ID in the environment"}}

@@ -94,7 +94,6 @@ func (d directory) names() ([]string, error) {
 	return names, nil
 }
 
-// has says whether there is a file of that name.
 func (d directory) has(name string) bool {
 	var st unix.Stat_t
 	return !errors.Is(unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW), unix.ENOENT)

@@ -33,13 +33,11 @@ type Ended struct {
 	Signal int `json:"signal,omitempty"`
 }
 
-// known is a member as it was last read.
 type known struct {
 	Member
 	inode uint64
 }
 
-// Put writes who we are.
 func (p *post) Put(me Member) error {
 	me.V = 1
 	return p.dir.write(p.mine, me)

@@ -28,7 +28,6 @@ type Order struct {
 	Trim json.RawMessage `json:"trim,omitempty"`
 }
 
-// answer is what came of the order with that ID.
 type answer struct {
 	ID    uint64          `json:"id"`
 	Error string          `json:"error,omitempty"`
@@ -84,7 +83,6 @@ func (p *post) Ordered() (o Order, err error) {
 	return o, err
 }
 
-// Answer says what came of an order.
 func (p *post) Answer(a answer) error { return p.dir.write(p.box("answer"), a) }
 
 // Answered returns what a member answered last, zero for nothing.
@@ -142,7 +140,6 @@ func (p *Place) hearOrders(n *News) {
 	n.fault("leader", err)
 }
 
-// obey carries out what the leader asks of us.
 func (p *Place) obey(now time.Duration, n *News) {
 	o, err := p.post.Ordered()
 	if err != nil {

@@ -22,7 +22,6 @@ const (
 	settleFor = time.Second
 )
 
-// Options are what a Place works with.
 type Options struct {
 	Proc   string     // "/proc" outside tests
 	Probes *probe.Set // wakes the loop when the lead falls to us
@@ -124,10 +123,8 @@ func (p *Place) Dir() *os.File {
 	return p.post.dir.File
 }
 
-// Has says whether there is a file of that name in the directory.
 func (p *Place) Has(name string) bool { return p.post.dir.has(name) }
 
-// Lead begins to lead.
 func (p *Place) Lead(now time.Duration) (n News) {
 	p.From, p.Successor = now, p.Successor || p.follows
 	if p.post == nil {

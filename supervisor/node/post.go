@@ -114,7 +114,6 @@ func open(proc, all, name string) (*post, error) {
 	return &post{dir: dir, proc: proc, known: map[string]*known{}}, nil
 }
 
-// TryLead takes the lead where it is free.
 func (p *post) TryLead() (bool, error) {
 	err := p.take(unix.LOCK_EX | unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -187,7 +186,6 @@ func (p *post) isCurrent(fd int) bool {
 		has.Ino == is.Ino && has.Dev == is.Dev
 }
 
-// Leads says that we lead.
 func (p *post) Leads() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

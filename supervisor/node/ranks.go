@@ -32,7 +32,6 @@ func (p *Place) MeetDue(now time.Duration, last *rss.Sample) bool {
 	})
 }
 
-// Meet finds the members that are here.
 func (p *Place) Meet(now time.Duration) (n News) {
 	if p.post == nil {
 		return n

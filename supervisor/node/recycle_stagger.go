@@ -33,7 +33,6 @@ type Stagger struct {
 	withdrawnAt time.Duration                // … the last of them
 }
 
-// Recycled notes that a worker of a rank is recycled now.
 func (s *Stagger) Recycled(rank rss.ProcID, now time.Duration) {
 	if s.recycled == nil {
 		s.recycled = map[rss.ProcID]time.Duration{}

@@ -43,7 +43,6 @@ func (s *ownStop) within(now, pause time.Duration) time.Duration {
 // Stopping says that our own command was told to end, as a leader asked.
 func (p *Place) Stopping() bool { return p.stop.inForce() }
 
-// begin has our command end as the leader asks.
 func (s *ownStop) begin(now time.Duration, command rss.ProcID, o *Order, opt *Options, n *News) {
 	if s.inForce() {
 		return

@@ -53,7 +53,6 @@ func (n *notices) unheard(jobs []*dir) (steps int, why error) {
 	return steps, why
 }
 
-// jobAt finds a job.
 func (n *notices) jobAt(path string) *watchedDir {
 	s := n.root
 	for name := range below(n.root.path, path) {
@@ -225,7 +224,6 @@ func (n *Node) tally(d *dir) (kills uint64) {
 	return kills
 }
 
-// drop forgets a directory that is gone.
 func (n *Node) drop(parent, d *dir) {
 	d.each(func(c *dir) {
 		if c.group != nil && c.group.level != nil {

@@ -176,14 +176,12 @@ func (n *notices) take(events []unix.EpollEvent, buf []byte) (over, calm bool) {
 	return false, calm && len(n.news) == tolled && len(events) > 0
 }
 
-// readKills reads the node's count.
 func (n *notices) readKills() {
 	if kills, ok := killsIn(filepath.Join(n.proc, "vmstat")); ok {
 		n.counted(kills)
 	}
 }
 
-// counted takes in the node's count.
 func (n *notices) counted(kills uint64) {
 	if kills > n.kills {
 		n.kills, n.rose = kills, time.Now()
@@ -198,7 +196,6 @@ func (n *notices) refuse(err error) {
 	n.deaf++
 }
 
-// close gives everything back.
 func (n *notices) close() {
 	if n == nil {
 		return
@@ -300,7 +297,6 @@ func (n *notices) follow(s *watchedDir) {
 	n.comeIn(s)
 }
 
-// comeIn takes in what a directory has.
 func (n *notices) comeIn(s *watchedDir) {
 	entries, _ := os.ReadDir(s.path)
 	for _, e := range entries {
@@ -310,7 +306,6 @@ func (n *notices) comeIn(s *watchedDir) {
 	}
 }
 
-// watch asks for what happens to a file or directory of s.
 func (n *notices) watch(s *watchedDir, path string, mask uint32) error {
 	watch, err := unix.InotifyAddWatch(n.inotify, path, mask)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -324,7 +319,6 @@ func (n *notices) watch(s *watchedDir, path string, mask uint32) error {
 	return nil
 }
 
-// addDir starts to watch a new directory.
 func (n *notices) addDir(s *watchedDir, name string) {
 	if s.kids[name] != nil {
 		return

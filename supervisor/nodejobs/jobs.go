@@ -288,7 +288,6 @@ const (
 	rareLooks = 20
 )
 
-// forecast follows the growth of a job or step.
 func (n *Node) forecast(g *group, now time.Time) {
 	u := &g.use
 	g.peak = max(g.peak, u.Used)

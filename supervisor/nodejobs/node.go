@@ -94,7 +94,6 @@ func New(proc, sys, name string) *Node {
 // they are looked for.
 var controllers = []string{"memory", "freezer", "cpuset", "cpuacct", "devices", "name=systemd"}
 
-// find lists the hierarchies.
 func (n *Node) find() error {
 	all, err := cgroup.Hierarchies(n.proc, n.sys)
 	if err != nil {
@@ -127,7 +126,6 @@ func budget() int {
 	return int(min(lim.Cur, math.MaxInt32))
 }
 
-// ofKernel says that a directory is one of the kernel's cgroups.
 func ofKernel(dir string) bool {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st)

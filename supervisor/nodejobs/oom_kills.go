@@ -57,7 +57,6 @@ func newOOMCounter(job *watchedDir, d *dir) *oomCounter {
 	}}
 }
 
-// register has the kernel report kills in a step.
 func (n *notices) register(s *watchedDir) {
 	t := s.ooms
 	t.before = n.kills
@@ -180,7 +179,6 @@ const justNow = 500 * time.Millisecond
 // before it kills.
 var retries = []time.Duration{1, 2, 5, 10, 20, 50, 100, 300, 500}
 
-// soon has counters read after a while.
 func (n *notices) soon(t *oomCounter, after time.Duration) {
 	t.again = time.Now().Add(after)
 	if !t.waits {

@@ -74,7 +74,6 @@ func (n *Node) Scan(now time.Time) (Snapshot, error) {
 	return snap, nil
 }
 
-// noteAll notes what was counted.
 func (n *Node) noteAll(fresh []news, listed bool) {
 	for i := range fresh {
 		if t := &fresh[i]; t.by == ByCounter {
@@ -83,7 +82,6 @@ func (n *Node) noteAll(fresh []news, listed bool) {
 	}
 }
 
-// jobsOf are the directories of jobs.
 func jobsOf(top *dir) (jobs []*dir) {
 	if top == nil {
 		return nil
@@ -202,7 +200,6 @@ func (n *Node) Killed() bool {
 	return ok && n.looks > 0 && (kills != n.kills || n.changed && n.looks > 1)
 }
 
-// Close gives the descriptors back.
 func (n *Node) Close() {
 	n.notices.close()
 	n.notices = nil

@@ -50,7 +50,6 @@ type Job struct {
 	ino  uint64
 }
 
-// Step is a step of a job.
 type Step struct {
 	ID string // a number, "batch", "extern", "interactive"
 	Use
@@ -110,7 +109,6 @@ const (
 // Sources lists all.
 var Sources = []Source{ByCounter, ByNotice, ByEnd}
 
-// stepKills are the kills of a step.
 func (j *Job) stepKills(id string) uint64 {
 	if s := j.step(id); s != nil {
 		return s.OOMKills

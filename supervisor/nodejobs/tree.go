@@ -31,7 +31,6 @@ func below(from, to string) func(func(string) bool) {
 	return strings.SplitSeq(rel, "/")
 }
 
-// find finds a directory that is followed.
 func (d *dir) find(path string) *dir {
 	for name := range below(d.path, path) {
 		i := slices.IndexFunc(d.kids, func(c *dir) bool { return c.name == name })
@@ -224,7 +223,6 @@ func compareIDs(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// each calls do for a directory and all below it.
 func (d *dir) each(do func(*dir)) {
 	do(d)
 	for _, c := range d.kids {

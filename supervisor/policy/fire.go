@@ -186,7 +186,6 @@ func (j *judging) seen(rule int, l *event.Limit) *rung {
 	return &rung{}
 }
 
-// begin decides on the action of a rule.
 func (j *judging) begin(rule int, l *event.Limit, lead rss.Bytes) {
 	if !j.does {
 		return
@@ -264,7 +263,6 @@ func (s *State) askedOn(rule int, l *event.Limit, limits []event.Limit) bool {
 	return false
 }
 
-// apart says that two limits are those of two steps.
 func apart(a, b *event.Limit) bool {
 	return a.Name == b.Name && a.Scope == event.ScopeStep && b.Scope == event.ScopeStep &&
 		!strings.HasPrefix(a.Level, b.Level) && !strings.HasPrefix(b.Level, a.Level)

@@ -73,7 +73,6 @@ type RungMemory struct {
 	Gap   time.Duration `json:"gap_ns,omitempty"` // between two warnings
 }
 
-// ID says which limit it is.
 func (e *RungMemory) ID() event.LimitID {
 	return event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}
 }

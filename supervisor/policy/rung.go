@@ -18,7 +18,6 @@ const (
 	never = time.Duration(math.MaxInt64)
 )
 
-// rungKey names one rule on one limit.
 type rungKey struct {
 	limit event.LimitID
 	rule  int // index in State.rules
@@ -52,14 +51,12 @@ func (s *State) fire(g *rung, id uint64) {
 	s.moved = true
 }
 
-// raise notes that the rung is crossed.
 func (s *State) raise(g *rung) {
 	if !g.raised {
 		g.raised, g.up, s.moved = true, s.now, true
 	}
 }
 
-// reset arms the rung again.
 func (s *State) reset(g *rung) {
 	if g.fired {
 		s.changes++

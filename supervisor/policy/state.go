@@ -210,7 +210,6 @@ func (s *State) forget(limits []event.Limit) {
 	}
 }
 
-// remembers says that anything is remembered of a limit.
 func (s *State) remembers(of event.LimitID) bool {
 	for i := range s.rules {
 		if g := s.rungs[rungKey{of, i}]; g != nil && (g.holds() || g.at != 0 || g.ahead != 0) {

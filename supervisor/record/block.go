@@ -116,7 +116,6 @@ func (e *Encoder) set(bit, now, before uint64) {
 	}
 }
 
-// changes puts what was noted.
 func (e *Encoder) changes() {
 	e.uint(e.mask)
 	e.buf = append(e.buf, e.diff...)

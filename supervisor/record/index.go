@@ -152,7 +152,6 @@ func turnIndex(f *os.File) {
 	_ = os.Rename(path, strings.TrimSuffix(path, indexSuffix)+indexOld+indexSuffix)
 }
 
-// ParseIndexEntry reads one line of an index.
 func ParseIndexEntry(line []byte) (IndexEntry, error) {
 	var e IndexEntry
 	if len(line) > 4*mostIndexLine { // of a later version

@@ -217,7 +217,6 @@ func (j *Journal) Sample(l *Look) {
 	j.put(b, mostJournal-lastRoom, false)
 }
 
-// due says whether a look tells enough to be written.
 func (j *Journal) due(l *Look) bool {
 	if j.last == nil {
 		return true

@@ -129,7 +129,6 @@ func still(l *event.Limit) event.Limit {
 	return c
 }
 
-// Sample makes a sample of a look, in into.
 func (t *Sampler) Sample(l *Look, into *Sample) {
 	into.At, into.AtDecision = l.At, l.AtDecision
 	into.Limits = into.Limits[:0]

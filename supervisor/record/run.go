@@ -307,7 +307,6 @@ func (b *Builder) Sample(s *Sample) {
 	b.enc.Add(&c)
 }
 
-// Run returns what was built.
 func (b *Builder) Run() *Run {
 	if !b.enc.Empty() {
 		b.run.blocks = append(b.run.blocks, b.enc.Block(0))

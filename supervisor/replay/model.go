@@ -14,7 +14,6 @@ import (
 // instant is how long an action takes at most that ends within the step that decided on it.
 const instant = 5 * time.Millisecond
 
-// decided is what a ladder has decided.
 type decided struct {
 	ladder    *policy.State
 	decisions []Decision
@@ -118,7 +117,6 @@ func (p *recording) play(g *goal, how conditions) *model {
 	return m
 }
 
-// begin starts the ladder where a watcher began.
 func (m *model) begin() {
 	for m.next < len(m.starts) && m.starts[m.next].at <= m.now+sameLook {
 		s := m.starts[m.next]
@@ -153,7 +151,6 @@ func (m *model) knew(k event.LimitID) bool {
 	return m.size == 0 || m.size == m.goal.limit.Recorded || !m.goal.keys[k]
 }
 
-// look takes in the limits and the workers at a sample.
 func (m *model) look(s *record.Sample) {
 	m.noteUnreplayed()
 	m.update(m.recording, s)
@@ -177,7 +174,6 @@ func (m *model) look(s *record.Sample) {
 	m.share(s.At)
 }
 
-// step judges one look.
 func (m *model) step() {
 	if m.plain {
 		m.readings = slices.Clone(m.limits)
@@ -402,7 +398,6 @@ func (m *model) find(a event.Action, arg string, name event.LimitName) (best *re
 	return best
 }
 
-// act does what the record does not have.
 func (m *model) act(d *event.Decision, l *event.Limit) (freed rss.Bytes) {
 	switch of := d.Action.Row(); {
 	case of.Trims:
@@ -439,7 +434,6 @@ type unreplayedGains struct {
 	any  bool // there was one
 }
 
-// note begins a unreplayedGain.
 func (d *unreplayedGains) note(r *recordedDecision, a event.Accounting, amount rss.Bytes, list []*worker) {
 	e := &unreplayedGain{recorded: r, accounting: a, amount: amount, last: r.outcome.After}
 	for _, w := range list {
@@ -451,12 +445,10 @@ func (d *unreplayedGains) note(r *recordedDecision, a event.Accounting, amount r
 	d.list, d.any = append(d.list, e), true
 }
 
-// drop ends those that a test names.
 func (d *unreplayedGains) drop(gone func(*unreplayedGain) bool) {
 	d.list = slices.DeleteFunc(d.list, gone)
 }
 
-// rise takes in the use of a limit, by the record.
 func (d *unreplayedGains) rise(limit int, used rss.Bytes) {
 	for _, e := range d.list {
 		if e.recorded.limit == limit {

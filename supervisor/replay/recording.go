@@ -41,7 +41,6 @@ type recording struct {
 	badHandover bool // what a leader handed over cannot be made out
 }
 
-// start is a watcher that began.
 type start struct {
 	event   *event.Start
 	at      time.Duration
@@ -51,7 +50,6 @@ type start struct {
 	handed  *handover
 }
 
-// recordedDecision is a decision of the record and its result.
 type recordedDecision struct {
 	event.Decision
 	at      time.Duration // of the sample it was made on
@@ -87,7 +85,6 @@ func (p *recording) told(at time.Duration, rule string, ok bool, why event.Reaso
 	}
 }
 
-// fullestReading is the most that was used of a limit.
 type fullestReading struct {
 	at         time.Duration
 	used, size rss.Bytes
@@ -182,7 +179,6 @@ func (p *recording) allPSS(s *record.Sample) (all bool) {
 	return all
 }
 
-// start takes in a start event.
 func (p *recording) start(at time.Duration, v *event.Start) error {
 	s := start{event: v, at: at, attempt: v.Restarts + 1, ofJob: v.Attached && v.Job != ""}
 	for _, text := range v.Rules {
@@ -233,7 +229,6 @@ func (c clockShifts) moved(at time.Duration) time.Duration {
 	return at + shift
 }
 
-// place finds the sample of each decision.
 func (p *recording) place(events []record.Entry, kept []decisionSample) (c clockShifts) {
 	var shift time.Duration
 	for _, e := range events {
@@ -252,7 +247,6 @@ func (p *recording) place(events []record.Entry, kept []decisionSample) (c clock
 	return c
 }
 
-// isAt says that a decision was made on the look at that moment.
 func (d *recordedDecision) isAt(now time.Duration) bool {
 	if d.exact {
 		return d.at == now
@@ -260,7 +254,6 @@ func (d *recordedDecision) isAt(now time.Duration) bool {
 	return (d.at - now).Abs() <= sameLook
 }
 
-// align finds the sample that a decision was made on, and the limit.
 func align(kept []decisionSample, at time.Duration, d *event.Decision) (on time.Duration, limit int, ok bool) {
 	off := alignWithin
 	from := sort.Search(len(kept), func(i int) bool { return kept[i].at >= at-alignWithin })

@@ -148,7 +148,6 @@ func (p *recording) estimate(r *Result, g *goal, opt Options) {
 	}
 }
 
-// why says how the job ends.
 func (d *Death) why(l *Limit) string {
 	if d.Limit == "" {
 		return fmt.Sprintf("%s ends the job after %s", d.By, clock(d.At))
@@ -160,7 +159,6 @@ func (d *Death) why(l *Limit) string {
 	return reached
 }
 
-// fate is what became of the job, by the record.
 func (p *recording) fate() (Fate, string, *Death) {
 	if p.run.Live {
 		return Lives, "the job is still running", nil
@@ -196,7 +194,6 @@ func (p *recording) fate() (Fate, string, *Death) {
 	return Lives, "the job ended by itself", nil
 }
 
-// take takes in what a ladder has decided.
 func (r *Result) take(run *decided) {
 	r.Decisions = append(r.Decisions, run.decisions...)
 	for _, rule := range run.ladder.Rules() {
@@ -217,7 +214,6 @@ func (r *Result) take(run *decided) {
 	}
 }
 
-// notes says what is missing or doubtful.
 func (p *recording) notes(r *Result) {
 	note := func(on bool, text string) {
 		if on {
@@ -257,7 +253,6 @@ type goal struct {
 	others map[event.LimitID]rss.Bytes // the most that was used of each other limit
 }
 
-// findGoal finds the limit that is meant.
 func (p *recording) findGoal(opt Options) (*goal, error) {
 	g := &goal{history: p.readHistory(), keys: map[event.LimitID]bool{}, others: map[event.LimitID]rss.Bytes{}}
 	best, binding := -1, false
@@ -295,7 +290,6 @@ func (p *recording) findGoal(opt Options) (*goal, error) {
 	return g, nil
 }
 
-// eligible says that a limit may be the one that is meant.
 func eligible(l *event.Limit, opt Options) bool {
 	if opt.Accounting != "" && opt.Accounting != event.AccountingAuto && l.Accounting != opt.Accounting {
 		return false
@@ -345,7 +339,6 @@ func (g *goal) make(p *recording, opt Options) error {
 	return nil
 }
 
-// sum adds up the processes of the tree.
 func (p *recording) sum(s *record.Sample, a event.Accounting) (sum rss.Bytes) {
 	for i := range s.Procs {
 		u := &s.Procs[i]

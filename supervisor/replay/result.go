@@ -26,7 +26,6 @@ type Options struct {
 	Rules []event.Rule
 }
 
-// Fate is what becomes of the job.
 type Fate string
 
 // The fates.
@@ -109,7 +108,6 @@ type Decision struct {
 	Recorded *Recorded `json:"recorded"`
 }
 
-// Recorded is one decision of the record.
 type Recorded struct {
 	ID   uint64    `json:"id"`
 	At   float64   `json:"at_s"`
@@ -119,7 +117,6 @@ type Recorded struct {
 	Freed rss.Bytes `json:"freed_bytes"`
 }
 
-// Rung says when a rule fired.
 type Rung struct {
 	Rule  string   `json:"rule"`
 	Count int      `json:"count"`

@@ -72,7 +72,6 @@ func (r *Result) head(b *strings.Builder) {
 // mostCommand is how much of a command line is shown; JSON has all.
 const mostCommand = 60
 
-// countNew counts decisions that the record does not have.
 func (r *Result) countNew() (n int) {
 	for i := range r.Decisions {
 		if r.Decisions[i].Recorded == nil {
@@ -82,7 +81,6 @@ func (r *Result) countNew() (n int) {
 	return n
 }
 
-// counts says what a limit adds up.
 func counts(l *Limit) string {
 	if l.Accounting == "" {
 		return string(l.Scope)

@@ -30,7 +30,6 @@ type point struct {
 	anon, file rss.Bytes
 }
 
-// add takes in a reading.
 func (c *curve) add(at time.Duration, u *record.Usage) {
 	if c.points == nil {
 		c.first, c.anon, c.file = at, u.Anon, u.File
@@ -98,7 +97,6 @@ func (p *recording) isWorker(proc int) bool {
 	return proc >= 0 && proc < len(p.run.Procs) && p.run.Procs[proc].Role == rss.RoleWorker
 }
 
-// worker is one worker in a model.
 type worker struct {
 	*curve
 	proc       int
@@ -138,13 +136,11 @@ func (w *worker) counted(a event.Accounting, anon, file rss.Bytes) rss.Bytes {
 	return anon
 }
 
-// livingWorkers are the workers that live in a model.
 type livingWorkers struct {
 	*history
 	list []*worker
 }
 
-// update takes in a sample.
 func (w *livingWorkers) update(p *recording, s *record.Sample) {
 	for _, e := range w.list {
 		e.alive = false
@@ -168,7 +164,6 @@ func (w *livingWorkers) update(p *recording, s *record.Sample) {
 	w.list = slices.DeleteFunc(w.list, func(e *worker) bool { return !e.alive })
 }
 
-// less is what all workers count less than the record says.
 func (w *livingWorkers) less(a event.Accounting, now time.Duration) (sum rss.Bytes) {
 	for _, e := range w.list {
 		anon, file := e.less(w.history, now)

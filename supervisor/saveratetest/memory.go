@@ -14,7 +14,6 @@ type Memory struct {
 	Beside        rss.Bytes
 }
 
-// Worker is one worker at that moment.
 type Worker struct {
 	Heap    rss.Bytes // the trainer's anonymous memory when it was forked, shared with it
 	Copied  rss.Bytes // … of which it has a copy of its own

@@ -57,7 +57,6 @@ type Label struct {
 	Innocent     bool // nothing may be done to it
 }
 
-// Label labels the job.
 func (s *Spec) Label() Label {
 	l := Label{Spec: *s, Peak: s.Peak(), Oracle: s.Oracle()}
 	l.Fits = min(l.Oracle, l.Peak) <= s.Limit

@@ -83,7 +83,6 @@ type Spec struct {
 	BurstFor int       `json:"burst_for"`
 }
 
-// Duration is how long the job takes.
 func (s *Spec) Duration() time.Duration { return s.Ramp + time.Duration(s.Steps)*s.Step }
 
 // Trainer is what of the trainer is anonymous after so many steps.

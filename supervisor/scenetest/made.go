@@ -58,7 +58,6 @@ func KilledBy(signal string, o event.RunOutcome) *event.Exit { return recordtest
 
 var madeStart = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// Run makes the record of it.
 func (m Made) Run() *record.Run {
 	if m.ID == "" {
 		m.ID = "run"

@@ -173,7 +173,6 @@ func OnNode(n int) recordtest.Ranks {
 	}
 }
 
-// Built makes the records.
 func Built(nodes ...recordtest.Ranks) (runs []*record.Run) {
 	for _, n := range nodes {
 		runs = append(runs, n.Run())

@@ -91,7 +91,6 @@ func (d *Ranks) fill() {
 	}
 }
 
-// Run makes the record.
 func (d Ranks) Run() *record.Run {
 	d.fill()
 	holder, watcher, trainer, _ := pids(d.Leader)
@@ -170,7 +169,6 @@ func (d *Ranks) limit() event.Limit {
 	}
 }
 
-// binding is the limit at its highest.
 func (d *Ranks) binding() *event.Limit {
 	l := d.limit()
 	l.Limit, l.Binding = d.Limit, true
@@ -181,7 +179,6 @@ func (d *Ranks) binding() *event.Limit {
 	return &l
 }
 
-// sample is one look at the node.
 func (d *Ranks) sample(at time.Duration, procs map[int][]int) *record.Sample {
 	used := d.Limit.Scale(d.Share(at)) / rss.KiB * rss.KiB
 	s := &record.Sample{At: at, Limits: []record.Reading{{Used: used, UsedMax: used, Charged: used, WorkingSet: used, Size: d.Limit, ETA: -1, Binding: true}}}

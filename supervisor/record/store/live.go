@@ -95,7 +95,6 @@ var (
 	errBusy    = errors.New("its watcher does not answer")
 )
 
-// dialLive connects to the watcher that writes the record in dir.
 func dialLive(dir *os.File) (*os.File, error) {
 	// A watcher that scontrol suspend has stopped may not answer for hours.
 	c, err := socket.Dial(dir, liveName)

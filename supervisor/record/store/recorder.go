@@ -250,7 +250,6 @@ func (r *Recorder) writeRecord() error {
 	}
 }
 
-// openRecord makes the record and puts its first value.
 func (r *Recorder) openRecord() (*database, *live, error) {
 	dir, size, err := makeDir(r.opt.Places, r.opt.Meta.ID, r.opt.Attempt)
 	if err != nil {

@@ -175,7 +175,6 @@ func (s *database) update(f func(*lmdb.Txn) error, done func()) error {
 	return err
 }
 
-// inUse returns what the pages in use take.
 func (s *database) inUse(txn *lmdb.Txn) (int64, error) {
 	st, err := txn.Stat(s.dbi)
 	if err != nil {
@@ -269,7 +268,6 @@ func each(txn *lmdb.Txn, dbi lmdb.DBI, from record.Item, f func(cur *lmdb.Cursor
 	return err
 }
 
-// scan counts what is there already.
 func (s *database) scan() error {
 	s.tiers, s.routine = tiers{}, 0
 	return s.env.View(func(txn *lmdb.Txn) (err error) {
@@ -288,7 +286,6 @@ func (s *database) scan() error {
 	})
 }
 
-// forget takes out the oldest routine events.
 func (s *database) forget() {
 	freed := 0
 	_ = s.update(func(txn *lmdb.Txn) error {
