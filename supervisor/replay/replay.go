@@ -134,10 +134,10 @@ func (p *recording) estimate(r *Result, g *goal, opt Options) {
 	r.take(&high.decided)
 	switch {
 	case high.ended() != nil && low.ended() != nil:
-		r.Fate, r.Death, r.Why = Dies, high.ended(), high.ended().why(r.Limit)
+		r.Fate, r.Death, r.Why = Dies, high.ended(), high.ended().why()
 	case high.ended() != nil:
 		r.Fate = Unknown
-		r.Why = fmt.Sprintf("if what grew after the actions of the record was more memory, %s; if it was the same come back, the job lives", high.ended().why(r.Limit))
+		r.Why = fmt.Sprintf("if what grew after the actions of the record was more memory, %s; if it was the same come back, the job lives", high.ended().why())
 	default:
 		r.Fate, r.Why = Lives, "no limit is reached before the record ends"
 		if fate, why, _ := p.fate(); fate == Dies {
@@ -148,7 +148,7 @@ func (p *recording) estimate(r *Result, g *goal, opt Options) {
 	}
 }
 
-func (d *Death) why(l *Limit) string {
+func (d *Death) why() string {
 	if d.Limit == "" {
 		return fmt.Sprintf("%s ends the job after %s", d.By, clock(d.At))
 	}
