@@ -277,7 +277,7 @@ func (e *engine) saveHandover() {
 		m := e.acts.Ladder.Snapshot(e.now(), bootTime(), is.Waiting)
 		e.tell.Alerts.Remember(&m)
 		for i := range m.Rungs {
-			if rung := &m.Rungs[i]; rung.Limit == event.LimitSlurm && rung.Scope == event.ScopeStep && rung.Level == "" {
+			if rung := &m.Rungs[i]; rung.Name == event.LimitSlurm && rung.Scope == event.ScopeStep && rung.Level == "" {
 				rung.Level = ownPart(e.observe.Pop.Name, e.node.Me.Step)
 			}
 		}

@@ -90,10 +90,10 @@ type FilePages struct{ Now, Most rss.Bytes }
 // LimitID tells one limit from the others over time: a cgroup limit may exist at several
 // levels, Slurm may sum in two ways, for a step and for the job.
 type LimitID struct {
-	Name       LimitName
-	Scope      Scope
-	Accounting Accounting
-	Level      string
+	Name       LimitName  `json:"limit"`                // the limit
+	Scope      Scope      `json:"scope,omitempty"`      // what it counts
+	Accounting Accounting `json:"accounting,omitempty"` // how that adds up
+	Level      string     `json:"level,omitempty"`      // as that of a limit
 }
 
 // ID returns which limit it is a reading of.

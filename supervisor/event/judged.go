@@ -40,14 +40,11 @@ type GivenOutcome struct {
 
 // JudgedLimit is what of a reading the ladder looks at.
 type JudgedLimit struct {
-	Name       LimitName  `json:"limit"`                // the limit
-	Scope      Scope      `json:"scope,omitempty"`      // what it counts
-	Accounting Accounting `json:"accounting,omitempty"` // how that adds up
-	Level      string     `json:"level,omitempty"`      // as that of a limit
-	PID        int        `json:"pid,omitempty"`        // the process that is nearest to it
-	Used       rss.Bytes  `json:"used"`                 // what it stood at
-	Size       rss.Bytes  `json:"size"`                 // what it allows
-	ETA        *float64   `json:"eta_s,omitempty"`      // the forecast
+	LimitID
+	PID  int       `json:"pid,omitempty"`   // the process that is nearest to it
+	Used rss.Bytes `json:"used"`            // what it stood at
+	Size rss.Bytes `json:"size"`            // what it allows
+	ETA  *float64  `json:"eta_s,omitempty"` // the forecast
 	Outlook
 	Binding bool `json:"binding,omitempty"` // it ends the job first
 }
@@ -71,6 +68,5 @@ func (j *Judged) On(index int) LimitID {
 	if index < 0 || index >= len(j.Limits) {
 		return LimitID{Name: LimitTime, Scope: ScopeJob}
 	}
-	l := &j.Limits[index]
-	return LimitID{Name: l.Name, Scope: l.Scope, Accounting: l.Accounting, Level: l.Level}
+	return j.Limits[index].LimitID
 }

@@ -56,11 +56,8 @@ type AlertMemory struct {
 // RungMemory is a rule that has fired on a limit, or one that warned and waits for its
 // next turn.
 type RungMemory struct {
-	Rule       string           `json:"rule"`
-	Limit      event.LimitName  `json:"limit"`
-	Scope      event.Scope      `json:"scope,omitempty"`
-	Accounting event.Accounting `json:"accounting,omitempty"`
-	Level      string           `json:"level,omitempty"`
+	Rule string `json:"rule"`
+	event.LimitID
 	// Fired is false where its rung was left since.
 	Fired bool          `json:"fired,omitempty"`
 	Quiet bool          `json:"quiet,omitempty"` // without a decision
@@ -71,10 +68,6 @@ type RungMemory struct {
 	Use   rss.Bytes     `json:"use,omitempty"`
 	Again bool          `json:"again,omitempty"`
 	Gap   time.Duration `json:"gap_ns,omitempty"` // between two warnings
-}
-
-func (e *RungMemory) ID() event.LimitID {
-	return event.LimitID{Name: e.Limit, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level}
 }
 
 // Changes counts what changes a [Memory]: where it is the same, so is what
@@ -106,7 +99,7 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 	there := func(t time.Duration) time.Duration { return max(t-now+clock, 1) }
 	for k, g := range s.rungs {
 		r := s.rules[k.rule]
-		e := RungMemory{Rule: r.String(), Limit: k.limit.Name, Scope: k.limit.Scope, Accounting: k.limit.Accounting, Level: k.limit.Level}
+		e := RungMemory{Rule: r.String(), LimitID: k.limit}
 		if now-g.at < 4*g.gap {
 			e.Gap = g.gap
 		}
@@ -122,7 +115,7 @@ func (s *State) Snapshot(now, clock time.Duration, waiting uint64) Memory {
 		}
 	}
 	slices.SortFunc(m.Rungs, func(a, b RungMemory) int {
-		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit),
+		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Accounting, b.Accounting), cmp.Compare(a.Level, b.Level))
 	})
 	return m
@@ -135,7 +128,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, own string) {
 	here := func(t time.Duration) time.Duration { return t - clock + now }
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
-		rule := slices.IndexFunc(s.rules, func(r event.Rule) bool { return r.String() == e.Rule && r.Matches(e.Limit) })
+		rule := slices.IndexFunc(s.rules, func(r event.Rule) bool { return r.String() == e.Rule && r.Matches(e.Name) })
 		if rule < 0 || !e.Fired && e.Gap == 0 || s.rules[rule].Action == event.ActionStop {
 			continue
 		}
@@ -155,7 +148,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, own string) {
 				g.absent, g.gone = true, now+max(rss.HoldTime, c.ETA/2)
 			}
 		}
-		id := e.ID()
+		id := e.LimitID
 		s.put(rungKey{id, rule}, g, now)
 		if e.Own(own) {
 			id.Level = ""
@@ -166,7 +159,7 @@ func (s *State) Restore(m *Memory, now, clock time.Duration, own string) {
 
 // Own says that it is a limit of one's own step, by the level of that.
 func (e *RungMemory) Own(level string) bool {
-	return level != "" && e.Limit == event.LimitSlurm && e.Level == level
+	return level != "" && e.Name == event.LimitSlurm && e.Level == level
 }
 
 // put lays a rung down where none is. A limit that is never seen again is
@@ -210,8 +203,8 @@ func ParseMemory(data []byte) (*Memory, error) {
 	for i := range m.Rungs {
 		e := &m.Rungs[i]
 		times = append(times, e.At, e.Next, e.Gap)
-		if !slices.Contains(event.Limits, e.Limit) {
-			return nil, fmt.Errorf("%w: %q on a limit %q", errMemory, e.Rule, e.Limit)
+		if !slices.Contains(event.Limits, e.Name) {
+			return nil, fmt.Errorf("%w: %q on a limit %q", errMemory, e.Rule, e.Name)
 		}
 	}
 	if len(m.Alerts) > mostAlerts {
@@ -277,8 +270,7 @@ func Record(in *Input, j *Judgement) event.Judged {
 	for i := range in.Limits {
 		l := &in.Limits[i]
 		e.Limits = append(e.Limits, event.JudgedLimit{
-			Name: l.Name, Scope: l.Scope, Accounting: l.Accounting, Level: l.Level, PID: l.PID,
-			Used: l.Used, Size: l.Limit, ETA: l.ETA, Outlook: l.Outlook, Binding: l.Binding,
+			LimitID: l.ID(), PID: l.PID, Used: l.Used, Size: l.Limit, ETA: l.ETA, Outlook: l.Outlook, Binding: l.Binding,
 		})
 	}
 	index := func(of event.LimitID) int {

@@ -125,7 +125,7 @@ func TestRestoreOwn(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	m := Memory{V: memoryVersion, At: 1}
 	for i := range 5000 {
-		m.Rungs = append(m.Rungs, RungMemory{Rule: "80%:warn", Limit: event.LimitCgroup, Level: fmt.Sprint("/", i), Fired: true, At: time.Duration(5000 - i)})
+		m.Rungs = append(m.Rungs, RungMemory{Rule: "80%:warn", LimitID: event.LimitID{Name: event.LimitCgroup, Level: fmt.Sprint("/", i)}, Fired: true, At: time.Duration(5000 - i)})
 	}
 	data, err := m.Encode()
 	if err != nil || len(data) > MostMemory {

@@ -133,7 +133,7 @@ func (m *model) begin() {
 			// about it.
 			memory := *h.memory
 			memory.Rungs = slices.DeleteFunc(slices.Clone(memory.Rungs), func(e policy.RungMemory) bool {
-				k := e.ID()
+				k := e.LimitID
 				if !m.knew(k) {
 					return true
 				}
