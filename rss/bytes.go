@@ -19,13 +19,16 @@ const (
 	TiB Bytes = 1 << 40
 )
 
+// unitNames are the units, the largest first.
+var unitNames = []struct {
+	size Bytes
+	name string
+}{{TiB, " TiB"}, {GiB, " GiB"}, {MiB, " MiB"}, {KiB, " KiB"}, {1, " B"}}
+
 // String gives b to three significant digits in the largest power of 1024
 // that leaves a number of at least 1: "612 MiB", "2.73 GiB".
 func (b Bytes) String() string {
-	for _, u := range []struct {
-		size Bytes
-		name string
-	}{{TiB, "TiB"}, {GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}} {
+	for _, u := range unitNames[:len(unitNames)-1] {
 		if b < u.size {
 			continue
 		}
@@ -37,36 +40,32 @@ func (b Bytes) String() string {
 		case v >= 9.995:
 			digits = 1
 		}
-		return strconv.FormatFloat(v, 'f', digits, 64) + " " + u.name
+		return strconv.FormatFloat(v, 'f', digits, 64) + u.name
 	}
 	return strconv.FormatUint(uint64(b), 10) + " B"
 }
 
 // Typed gives the size of a limit as people type it: in MiB below 10 GiB unless it is whole
 // GiB, "1100 MiB" and "3.0 GiB".
-func (b Bytes) Typed() string { return b.in(b.unit()) + b.unit().name() }
+func (b Bytes) Typed() string {
+	u, name := b.unit()
+	return b.in(u) + name
+}
 
 // UsedOf gives use and limit in the unit of the limit: "1034 of 1100 MiB", "1.6 of 3.0 GiB".
 func UsedOf(used, limit Bytes) string {
-	u := limit.unit()
-	return used.in(u) + " of " + limit.in(u) + u.name()
+	u, name := limit.unit()
+	return used.in(u) + " of " + limit.in(u) + name
 }
 
-// unit is that of a limit: 1 for bytes.
-func (b Bytes) unit() Bytes {
-	switch {
-	case b >= 10*GiB, b >= GiB && b%GiB == 0:
-		return GiB
-	case b >= MiB:
-		return MiB
-	case b >= KiB:
-		return KiB
+// unit is that of a limit: no TiB, and bytes for 0.
+func (b Bytes) unit() (Bytes, string) {
+	for _, u := range unitNames[1:] {
+		if b >= u.size && (u.size < GiB || b >= 10*GiB || b%GiB == 0) {
+			return u.size, u.name
+		}
 	}
-	return 1
-}
-
-func (b Bytes) name() string {
-	return map[Bytes]string{GiB: " GiB", MiB: " MiB", KiB: " KiB", 1: " B"}[b]
+	return 1, " B"
 }
 
 // in is the number of units: with one decimal of GiB below 100, and of what is small.
@@ -125,13 +124,11 @@ func ParseBytes(s string) (Bytes, error) {
 	}
 	unit := MiB
 	switch strings.ToUpper(strings.TrimSpace(t[n:])) {
-	case "":
+	case "", "M", "MB", "MIB":
 	case "B":
 		unit = 1
 	case "K", "KB", "KIB":
 		unit = KiB
-	case "M", "MB", "MIB":
-		unit = MiB
 	case "G", "GB", "GIB":
 		unit = GiB
 	case "T", "TB", "TIB":

@@ -3,7 +3,6 @@ package rss
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 )
@@ -206,27 +205,6 @@ func TestTrendIgnoresTimeGoingBack(t *testing.T) {
 	}
 	if _, _, _, ok := tr.Slope(); ok {
 		t.Error("one reading has a slope")
-	}
-}
-
-func TestMedianDeviation(t *testing.T) {
-	for _, c := range []struct {
-		xs          []float64
-		median, mad float64
-	}{
-		{nil, 0, 0},
-		{[]float64{7}, 7, 0},
-		{[]float64{3, 1, 2}, 2, 1},
-		{[]float64{4, 1, 2, 3}, 2.5, 1},
-		{[]float64{1, 2, 3, 4, 1e9}, 3, 1},
-	} {
-		xs := slices.Sorted(slices.Values(c.xs))
-		if m := sortedMedian(xs); m != c.median {
-			t.Errorf("median of %v = %v, want %v", c.xs, m, c.median)
-		}
-		if d := mad(c.xs); d != c.mad {
-			t.Errorf("deviation of %v = %v, want %v", xs, d, c.mad)
-		}
 	}
 }
 

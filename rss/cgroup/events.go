@@ -34,22 +34,14 @@ type Events struct {
 // each directory below.
 func (l *Level) Events() (Events, error) {
 	if l.Version == 2 {
-		b, err := procfile.Read(l.File("memory.events"), procfile.Small)
-		if err != nil {
-			return Events{}, fmt.Errorf("cannot read %s: %w", l.File("memory.events"), pathless(err))
+		e, err := readEvents(l.File("memory.events"))
+		if err == nil && !l.countsBelow() {
+			e.OOMKill, err = l.kills("memory.events")
 		}
-		e, err := parseEvents(b)
-		if err != nil {
-			return Events{}, fmt.Errorf("cannot parse %s: %w", l.File("memory.events"), err)
-		}
-		if l.countsBelow() {
-			return e, nil
-		}
-		e.OOMKill, err = l.kills("memory.events")
 		return e, err
 	}
 	var e Events
-	n, err := readLimit(l.File("memory.failcnt"))
+	n, err := l.number("memory.failcnt")
 	if shortage(err) {
 		return e, err
 	}
@@ -58,6 +50,18 @@ func (l *Level) Events() (Events, error) {
 	}
 	e.OOMKill, err = l.kills("memory.oom_control")
 	return e, err
+}
+
+func readEvents(name string) (Events, error) {
+	b, err := procfile.Read(name, procfile.Small)
+	if err != nil {
+		return Events{}, fmt.Errorf("cannot read %s: %w", name, pathless(err))
+	}
+	e, err := parseEvents(b)
+	if err != nil {
+		return e, fmt.Errorf("cannot parse %s: %w", name, err)
+	}
+	return e, nil
 }
 
 // countsBelow is [CountsBelow] of the level, asked until it is so.
@@ -77,21 +81,11 @@ func CountsBelow(dir string) bool {
 func (l *Level) kills(file string) (kills uint64, err error) {
 	var failed error
 	err = walk(l.Dir, func(dir string) {
-		name := filepath.Join(dir, file)
-		b, err := procfile.Read(name, procfile.Small)
-		if errors.Is(err, fs.ErrNotExist) && dir != l.Dir {
-			return
+		e, err := readEvents(filepath.Join(dir, file))
+		if dir == l.Dir || !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
 		}
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("cannot read %s: %w", name, pathless(err)))
-			return
-		}
-		c, err := parseEvents(b)
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("cannot parse %s: %w", name, err))
-			return
-		}
-		kills += c.OOMKill
+		kills += e.OOMKill
 	})
 	return kills, errors.Join(failed, err)
 }

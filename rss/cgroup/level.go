@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
 // Unlimited stands for no limit: "max" on v2, the sentinel
@@ -106,12 +105,13 @@ func (l *Level) readFixed(lim Limits) (*Limits, error) {
 	if l.Version != 1 {
 		return &lim, nil
 	}
-	swappiness, err := readLimit(l.File("memory.swappiness"))
+	defer l.Close() // these two stay as they are
+	swappiness, err := l.number("memory.swappiness")
 	if shortage(err) {
 		return nil, err
 	}
 	lim.Swappable = err != nil || swappiness != 0
-	hierarchy, err := readLimit(l.File("memory.use_hierarchy"))
+	hierarchy, err := l.number("memory.use_hierarchy")
 	if shortage(err) {
 		return nil, err
 	}
@@ -125,26 +125,13 @@ func (l *Level) Usage() (rss.Bytes, error) { return l.number(usageFile[l.Version
 
 // SwapUsage reads memory.memsw.usage_in_bytes on v1, which is memory and swap
 // together, or memory.swap.current on v2, which is swap alone.
-func (l *Level) SwapUsage() (rss.Bytes, error) { return readLimit(l.File(swapUsage[l.Version])) }
+func (l *Level) SwapUsage() (rss.Bytes, error) { return l.number(swapUsage[l.Version]) }
 
 // Close gives the descriptors back; they are opened again when needed.
 func (l *Level) Close() {
 	for _, c := range l.kept {
 		c.close()
 	}
-}
-
-// readLimit reads a file of one number, or "max".
-func readLimit(name string) (rss.Bytes, error) {
-	b, err := procfile.Read(name, procfile.Small)
-	if err != nil {
-		return Unlimited, fmt.Errorf("cannot read %s: %w", name, pathless(err))
-	}
-	n, err := parseLimit(b)
-	if err != nil {
-		return Unlimited, fmt.Errorf("cannot parse %s: %w", name, err)
-	}
-	return n, nil
 }
 
 // pathless takes the path out of an error whose text names it already.

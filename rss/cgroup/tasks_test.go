@@ -34,38 +34,8 @@ func limited(t *testing.T, p *Path) map[string][2]uint64 {
 	return got
 }
 
-// The job's pids are limited beside Slurm's memory, by systemd or by the site,
-// on another hierarchy with other groups.
-const pidsV1 = `
--- proc/4102/cgroup --
-8:pids:/user.slice/user-1000.slice/session-3.scope
-4:memory:/slurm_n1/uid_1000/job_7/step_batch/task_0
-0::/user.slice/user-1000.slice/session-3.scope
--- proc/self/mountinfo --
-35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
-38 31 0:35 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
-36 31 0:33 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
--- sys/fs/cgroup/pids/cgroup.procs --
-1
--- sys/fs/cgroup/pids/release_agent --
-
--- sys/fs/cgroup/pids/user.slice/pids.max --
-max
--- sys/fs/cgroup/pids/user.slice/pids.current --
-213
--- sys/fs/cgroup/pids/user.slice/user-1000.slice/pids.max --
-200
--- sys/fs/cgroup/pids/user.slice/user-1000.slice/pids.current --
-190
--- sys/fs/cgroup/pids/user.slice/user-1000.slice/session-3.scope/pids.max --
-max
--- sys/fs/cgroup/pids/user.slice/user-1000.slice/session-3.scope/pids.current --
-150
-`
-
 func TestTasksV1(t *testing.T) {
-	fs := rsstest.Unpack(t, "torch", "slurm-v1")
-	fs.Add(pidsV1)
+	fs := rsstest.Unpack(t, "torch", "slurm-v1", "pids-v1")
 	p := openTasks(t, fs)
 	if len(p.Levels) != 3 {
 		t.Fatalf("%+v", p)
@@ -94,21 +64,7 @@ func TestTasksNamespacedV1(t *testing.T) {
 	if _, err := OpenTasks(fs.Proc, fs.Sys, rsstest.Trainer); !errors.Is(err, ErrNoPids) {
 		t.Errorf("without the controller: %v", err)
 	}
-	fs.Add(`
--- proc/4102/cgroup --
-8:pids,misc:/docker/4f1c/job
--- proc/self/mountinfo --
-38 31 0:35 /docker/4f1c /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids,misc
--- sys/fs/cgroup/pids/pids.max --
-64
--- sys/fs/cgroup/pids/pids.current --
-9
--- sys/fs/cgroup/pids/job/pids.max --
-max
--- sys/fs/cgroup/pids/job/pids.current --
-8
-`)
-	p := openTasks(t, fs)
+	p := openTasks(t, rsstest.Unpack(t, "torch", "namespaced-v1", "pids-namespaced"))
 	if d := cmp.Diff(map[string][2]uint64{"/": {9, 64}}, limited(t, p)); d != "" {
 		t.Error(d)
 	}

@@ -95,11 +95,17 @@ func readsOf(b []byte) func([]byte) (int, error) {
 	}
 }
 
-func FuzzCountEntries(f *testing.F) {
+func FuzzDirents(f *testing.F) {
 	f.Add([]byte(dirent(".") + dirent("3")))
+	f.Add([]byte(strings.Repeat("\x00", 16) + "\x18\x00\x04" + "123\x00\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if n, err := countEntries(readsOf(b), make([]byte, 64)); err == nil && n > len(b)/20 {
 			t.Errorf("%d entries in %d bytes", n, len(b))
+		}
+		for _, pid := range appendPIDs(nil, b) {
+			if pid <= 0 {
+				t.Errorf("PID %d from %q", pid, b)
+			}
 		}
 	})
 }
@@ -210,11 +216,14 @@ func TestNodeTasks(t *testing.T) {
 	}
 }
 
-func FuzzParseTotal(f *testing.F) {
+func FuzzLoadavg(f *testing.F) {
 	f.Add([]byte("0.11 0.22 0.33 2/345 6789\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if n, ok := parseTotal(b); ok && (n <= 0 || len(b) < len("1 2 3 /5")) {
 			t.Errorf("%d from %q", n, b)
+		}
+		if n, ok := parseLastPID(b); ok && (n == 0 || len(b) < 9) {
+			t.Errorf("last PID %d from %q", n, b)
 		}
 	})
 }

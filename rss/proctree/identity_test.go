@@ -64,15 +64,6 @@ func TestParseOwner(t *testing.T) {
 	}
 }
 
-func FuzzParseOwner(f *testing.F) {
-	f.Add([]byte("Tgid:\t7\nUid:\t1000\t1001\t1002\t1003\nThreads:\t1\nCapEff:\t000001fffeffffff\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if o, err := parseOwner(b); err == nil && (o.uid < 0 || o.threads < 0 || !strings.Contains(string(b), "Tgid") || !strings.Contains(string(b), "Uid")) {
-			t.Errorf("read from %q", b)
-		}
-	})
-}
-
 func TestEnvironReal(t *testing.T) {
 	c := exec.Command("/bin/sleep", "1000")
 	c.Env = []string{"SLURM_JOB_ID=7", "HOME=/x", "SLURM_X=a=b", "NOTHING"}

@@ -1,7 +1,6 @@
 package proctree
 
 import (
-	"os"
 	"testing"
 
 	"github.com/prometheus/procfs"
@@ -46,21 +45,6 @@ func TestMemInfoAsProcfsReadsIt(t *testing.T) {
 		if err != nil || ours.Total != rss.Bytes(*theirs.MemTotalBytes) || ours.SwapTotal != rss.Bytes(*theirs.SwapTotalBytes) {
 			t.Errorf("ours %+v, %v, theirs %d", ours, err, *theirs.MemTotalBytes)
 		}
-	}
-}
-
-func TestStatAsProcfsReadsIt(t *testing.T) {
-	p, err := procfs.Self()
-	if err != nil {
-		t.Skip(err)
-	}
-	theirs, err := p.Stat()
-	must(t, err)
-	r := New("/proc")
-	defer r.Close()
-	ours, err := r.One(os.Getpid())
-	if err != nil || ours.ID.Start != theirs.Starttime || ours.Parent != theirs.PPID || ours.Comm != theirs.Comm {
-		t.Errorf("ours %+v, %v, theirs %+v", ours, err, theirs)
 	}
 }
 

@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,30 +21,19 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
-// record is one mapping as Linux 4.18 prints it.
+//go:embed testdata/smaps_rollup
+var rollupText string
+
+//go:embed testdata/smaps
+var mappedText string
+
+// recordText is one mapping as Linux 4.18 prints it.
+//
+//go:embed testdata/smaps_record
+var recordText string
+
 func record(header string, size, pss int) string {
-	return fmt.Sprintf(`%s
-Size:             %6d kB
-KernelPageSize:        4 kB
-MMUPageSize:           4 kB
-Rss:              %6d kB
-Pss:              %6d kB
-Shared_Clean:          0 kB
-Shared_Dirty:          0 kB
-Private_Clean:         0 kB
-Private_Dirty:         0 kB
-Referenced:            0 kB
-Anonymous:             0 kB
-LazyFree:              0 kB
-AnonHugePages:         0 kB
-ShmemPmdMapped:        0 kB
-Shared_Hugetlb:     4096 kB
-Private_Hugetlb:    2048 kB
-Swap:                  8 kB
-SwapPss:               8 kB
-Locked:                0 kB
-VmFlags: rd wr mr mw me ac sd
-`, header, size, size, pss)
+	return fmt.Sprintf(recordText, header, size, size, pss)
 }
 
 var twoMappings = record("00400000-00452000 r-xp 00000000 fe:00 247278                     /usr/bin/python3", 328, 100) +
@@ -370,24 +360,6 @@ func TestRealSmapsEndsEarly(t *testing.T) {
 	}
 }
 
-const rollupText = `557fc7e23000-7ffedbe50000 ---p 00000000 00:00 0                          [rollup]
-Rss:                1780 kB
-Pss:                 237 kB
-Pss_Dirty:           116 kB
-Pss_Anon:            110 kB
-Pss_File:            121 kB
-Pss_Shmem:             6 kB
-Shared_Clean:       1604 kB
-Shared_Dirty:         20 kB
-Private_Clean:        40 kB
-Private_Dirty:       116 kB
-Referenced:         1780 kB
-Anonymous:           115 kB
-Swap:                  8 kB
-SwapPss:               4 kB
-Locked:                0 kB
-`
-
 func TestParseParts(t *testing.T) {
 	got, err := parseParts([]byte(rollupText))
 	want := rss.Parts{
@@ -452,39 +424,6 @@ func TestPartsOfThisProcess(t *testing.T) {
 		t.Errorf("before Linux 5.3: %+v, %v", p, err)
 	}
 }
-
-const mappedText = `400000-500000 r-xp 00000000 08:01 12                         /usr/bin/python3.11
-Size:  1024 kB
-Rss:    512 kB
-Pss:    256 kB
-Anonymous: 0 kB
-VmFlags: rd ex mr
-500000-600000 rw-p 00000000 00:00 0                          [heap]
-Size:  1024 kB
-Rss:   1024 kB
-Pss:   1024 kB
-Anonymous: 1024 kB
-7f0000000000-7f0040000000 r--s 00000000 08:01 40 /data/train lmdb/data.mdb
-Size: 1048576 kB
-Rss:  600000 kB
-Pss:  300000 kB
-Anonymous: 0 kB
-7f0040000000-7f0040100000 r--p 00000000 08:01 41 /data/a.arrow
-Size: 1024 kB
-Rss:   800 kB
-Pss:   800 kB
-Anonymous: 0 kB
-7f0040100000-7f0040200000 rw-p 00100000 08:01 41 /data/a.arrow
-Size: 1024 kB
-Rss:    80 kB
-Pss:    80 kB
-Anonymous: 40 kB
-7f0040200000-7f0040300000 rw-s 00000000 00:1a 42 /dev/shm/torch_1 (deleted)
-Size: 1024 kB
-Rss:  1024 kB
-Pss:   512 kB
-Anonymous: 0 kB
-`
 
 func TestMappedFiles(t *testing.T) {
 	fs := rsstest.Empty(t)

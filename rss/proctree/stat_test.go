@@ -148,37 +148,17 @@ func FuzzParseStatm(f *testing.F) {
 	})
 }
 
-func FuzzParseLastPID(f *testing.F) {
-	f.Add([]byte("0.11 0.22 0.33 2/345 6789\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if n, ok := parseLastPID(b); ok && (n == 0 || len(b) < 9) {
-			t.Errorf("%d from %q", n, b)
-		}
-	})
-}
-
-func FuzzParseStatus(f *testing.F) {
+func FuzzStatus(f *testing.F) {
 	f.Add([]byte("VmRSS:\t 8 kB\nThreads:\t1\n"))
 	f.Add([]byte("VmLck:\t 8 kB\nVmPin:\t 4 kB\nThreads:\t1\n"))
+	f.Add([]byte("Tgid:\t7\nUid:\t1000\t1001\t1002\t1003\nThreads:\t1\nCapEff:\t000001fffeffffff\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := parseStatus(b)
-		if err != nil {
-			return
-		}
-		if !strings.Contains(string(b), "Threads:") || s.locked > 0 && !strings.Contains(string(b), "VmLck:") ||
-			s.pinned > 0 && !strings.Contains(string(b), "VmPin:") {
+		has := func(name string) bool { return strings.Contains(string(b), name) }
+		if s, err := parseStatus(b); err == nil && (!has("Threads:") || s.locked > 0 && !has("VmLck:") || s.pinned > 0 && !has("VmPin:")) {
 			t.Errorf("%+v from %q", s, b)
 		}
-	})
-}
-
-func FuzzAppendPIDs(f *testing.F) {
-	f.Add([]byte(strings.Repeat("\x00", 16) + "\x18\x00\x04" + "123\x00\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, pid := range appendPIDs(nil, b) {
-			if pid <= 0 {
-				t.Errorf("PID %d from %q", pid, b)
-			}
+		if o, err := parseOwner(b); err == nil && (o.uid < 0 || o.threads < 0 || !has("Tgid") || !has("Uid")) {
+			t.Errorf("%+v from %q", o, b)
 		}
 	})
 }

@@ -32,32 +32,28 @@ type Space struct {
 // Usage reads the file system of a process's /dev/shm by statfs(2). The error
 // wraps ENOENT where the process has ended or has no /dev/shm, and EACCES where
 // it may not be looked into. It takes some 10 us.
-func Usage(proc string, pid int) (Space, error) {
-	s, err := usage(proc, pid)
-	if err != nil {
-		return Space{}, fmt.Errorf("cannot read /dev/shm of process %d: %w", pid, err)
-	}
-	return s, nil
-}
-
-func usage(proc string, pid int) (Space, error) {
+func Usage(proc string, pid int) (s Space, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot read /dev/shm of process %d: %w", pid, err)
+		}
+	}()
 	fd, above, err := openShm(proc, pid)
 	if err != nil {
-		return Space{}, err
+		return s, err
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	var fs unix.Statfs_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return Space{}, err
+		return s, err
 	}
 	for {
-		err := unix.Fstatfs(fd, &fs)
-		if err == nil {
+		if err = unix.Fstatfs(fd, &fs); err == nil {
 			return space(&fs, uint64(st.Dev), above), nil
 		}
 		if !errors.Is(err, unix.EINTR) {
-			return Space{}, err
+			return s, err
 		}
 	}
 }

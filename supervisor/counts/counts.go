@@ -45,7 +45,7 @@ type countAnswer struct {
 	limit uint64 // 0 where it was not asked for, or could not be read
 	err   error
 	// limits come with descriptors, where they were asked for; locks says that
-	// RLIMIT_MEMLOCK does not hold.
+	// RLIMIT_MEMLOCK does not hold, or that it is not known to.
 	limits *rss.ResourceLimits
 	locks  bool
 }
@@ -77,7 +77,8 @@ func (q countQuestion) read(c *proctree.Counter, proc string) countAnswer {
 			if l, err := proctree.Limits(proc, q.id.PID); err == nil {
 				a.limit, a.limits = l.Descriptors, &l
 			}
-			a.locks, _ = proctree.Capable(proc, q.id.PID, proctree.CapIPCLock)
+			free, err := proctree.Capable(proc, q.id.PID, proctree.CapIPCLock)
+			a.locks = free || err != nil
 		}
 	}
 	return a

@@ -57,22 +57,18 @@ func (f *fullestLimits) limits() []event.Limit {
 func OfProcesses(proc string, procs []rss.Proc) []event.Limit {
 	c := proctree.NewCounter(proc)
 	defer c.Close()
-	most, _ := proctree.MapLimit(proc)
 	var f fullestLimits
 	for i := range procs {
 		p := &procs[i]
-		if n, err := c.Maps(p.ID); err == nil && most > 0 {
-			f.offer(maps(p, uint64(n.N), most))
+		for kind := range Kind(kinds) {
+			a := countQuestion{id: p.ID, kind: kind, limit: true}.read(c, proc)
+			if a.err == nil && a.limit > 0 {
+				f.offer(limitOf[kind](p, uint64(a.count.N), a.limit))
+			}
+			if a.limits != nil {
+				f.offerResources(p, *a.limits, a.locks)
+			}
 		}
-		l, err := proctree.Limits(proc, p.ID.PID)
-		if err != nil {
-			continue
-		}
-		if n, err := c.Descriptors(p.ID); err == nil && l.Descriptors > 0 {
-			f.offer(descriptors(p, uint64(n.N), l.Descriptors))
-		}
-		free, err := proctree.Capable(proc, p.ID.PID, proctree.CapIPCLock)
-		f.offerResources(p, l, free || err != nil)
 	}
 	return f.limits()
 }

@@ -160,17 +160,6 @@ func TestUnionOfCgroups(t *testing.T) {
 	}
 }
 
-// TestUnionOfOne is the set itself.
-func TestUnionOfOne(t *testing.T) {
-	fs := rsstest.Unpack(t, "torch", "slurm-v1")
-	s := newStand(t, fs, inJob, linuxKill, nil)
-	want := s.read()
-	got := limit.Join(limit.Part{Set: s.set}).Read(s.sample())
-	if names(got) != names(want) || got[0].Level != want[0].Level || !got[0].Binding {
-		t.Errorf("%s, want %s", names(got), names(want))
-	}
-}
-
 // TestUnionStep: of which step a limit is.
 func TestUnionStep(t *testing.T) {
 	fs := rsstest.Unpack(t, "torch", "slurm-v1")

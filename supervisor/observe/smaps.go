@@ -33,12 +33,11 @@ type smapsQuestion struct {
 	trainers []int
 }
 
-// smapsAnswer is its result: one of the fields is set, or none where it could not be read.
+// smapsAnswer is its result.
 type smapsAnswer struct {
 	want  diagnosis.Want
-	parts *diagnosis.Parts
-	files *diagnosis.Files
-	shm   *diagnosis.Shm
+	found diagnosis.Look // empty where it could not be read
+	whole bool           // it has all that was wanted
 	cost  time.Duration
 }
 
@@ -48,11 +47,6 @@ const (
 	// smapsRetry is how long what could not be read is left alone.
 	smapsRetry = time.Minute
 )
-
-// whole says that the reading has all that was wanted.
-func (r *smapsAnswer) whole() bool {
-	return r.parts != nil || r.files != nil || r.shm != nil && (r.shm.Read || r.want.Reading == diagnosis.WantSpace)
-}
 
 // NewSmaps reads below proc.
 func NewSmaps(proc string) *Smaps {
@@ -71,18 +65,12 @@ func (r *Smaps) TakeInto(now time.Duration, into *diagnosis.Look) {
 	}
 	r.costs.Fill(now)
 	r.costs.Spend(got.cost)
-	if !got.whole() {
+	if !got.whole {
 		r.failed[got.want] = now
 	}
-	if got.parts != nil {
-		into.Parts = append(into.Parts, *got.parts)
-	}
-	if got.files != nil {
-		into.Files = append(into.Files, *got.files)
-	}
-	if got.shm != nil {
-		into.Shm = append(into.Shm, *got.shm)
-	}
+	into.Parts = append(into.Parts, got.found.Parts...)
+	into.Files = append(into.Files, got.found.Files...)
+	into.Shm = append(into.Shm, got.found.Shm...)
 }
 
 // AskFirst asks for the first of these that may be read now.
@@ -125,37 +113,39 @@ func (a *smapsQuestion) read(tree *proctree.Reader, proc string) (r smapsAnswer)
 	case diagnosis.WantParts:
 		p, err := tree.Parts(a.want.ID)
 		r.cost, p.At = p.Cost, a.now
-		if err == nil {
-			r.parts = &diagnosis.Parts{ID: a.want.ID, Parts: p}
+		if r.whole = err == nil; r.whole {
+			r.found.Parts = []diagnosis.Parts{{ID: a.want.ID, Parts: p}}
 		}
 	case diagnosis.WantFiles:
 		m, cost, err := tree.MappedFiles(a.want.ID)
 		r.cost = cost
-		if err == nil {
-			r.files = &diagnosis.Files{ID: a.want.ID, At: a.now, MappedFiles: m}
+		if r.whole = err == nil; r.whole {
+			r.found.Files = []diagnosis.Files{{ID: a.want.ID, At: a.now, MappedFiles: m}}
 		}
 	case diagnosis.WantSpace, diagnosis.WantShm:
-		r.shm, r.cost = a.segments(proc)
+		a.segments(proc, &r)
 	}
 	return r
 }
 
 // segments reads how full a /dev/shm is and, where that is wanted, what of the
 // tree's is in it.
-func (a *smapsQuestion) segments(proc string) (*diagnosis.Shm, time.Duration) {
+func (a *smapsQuestion) segments(proc string, r *smapsAnswer) {
 	space, err := shm.Usage(proc, a.want.ID.PID)
 	if err != nil {
-		return nil, 0
+		return
 	}
-	out := &diagnosis.Shm{ID: a.want.ID, At: a.now, Used: space.Used, Size: space.Size}
-	if a.want.Reading == diagnosis.WantSpace {
-		return out, 0
+	out := diagnosis.Shm{ID: a.want.ID, At: a.now, Used: space.Used, Size: space.Size}
+	r.whole = a.want.Reading == diagnosis.WantSpace
+	defer func() { r.found.Shm = []diagnosis.Shm{out} }()
+	if r.whole {
+		return
 	}
 	held, err := shm.Segments(proc, a.all, 0)
-	if err != nil {
-		return out, held.Cost
+	if r.cost = held.Cost; err != nil {
+		return
 	}
-	out.Read = true
+	out.Read, r.whole = true, true
 	for i := range held.Segments {
 		s := &held.Segments[i]
 		if s.Kind != shm.Torch || s.Dev != space.Dev {
@@ -170,5 +160,4 @@ func (a *smapsQuestion) segments(proc string) (*diagnosis.Shm, time.Duration) {
 			out.Trainer += s.Size
 		}
 	}
-	return out, held.Cost
 }

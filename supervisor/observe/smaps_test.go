@@ -76,7 +76,7 @@ func TestSmapsInTurn(t *testing.T) {
 
 	// What a reading costs is paid by the time that passes.
 	var l diagnosis.Look
-	hand.Answer(t, smapsAnswer{want: first, parts: &diagnosis.Parts{ID: first.ID}, cost: 20 * time.Millisecond})
+	hand.Answer(t, smapsAnswer{want: first, whole: true, found: diagnosis.Look{Parts: []diagnosis.Parts{{ID: first.ID}}}, cost: 20 * time.Millisecond})
 	now := time.Hour
 	r.TakeInto(now, &l)
 	if len(l.Parts) != 1 || l.Parts[0].ID != first.ID {
@@ -100,7 +100,7 @@ func TestSmapsInTurn(t *testing.T) {
 	if len(ask.all) != 3 || len(ask.trainers) != 1 || ask.trainers[0] != 4200 {
 		t.Errorf("asked of %v, trainers %v", ask.all, ask.trainers)
 	}
-	hand.Answer(t, smapsAnswer{want: shm, shm: &diagnosis.Shm{ID: shm.ID, Used: 5, Size: 10}})
+	hand.Answer(t, smapsAnswer{want: shm, found: diagnosis.Look{Shm: []diagnosis.Shm{{ID: shm.ID, Used: 5, Size: 10}}}})
 	l = diagnosis.Look{}
 	r.TakeInto(now+2*time.Minute, &l)
 	if len(l.Shm) != 1 || l.Shm[0].Used != 5 {
@@ -118,23 +118,18 @@ func TestSmapsOfThisProcess(t *testing.T) {
 	for _, reading := range []diagnosis.Reading{diagnosis.WantParts, diagnosis.WantFiles, diagnosis.WantShm} {
 		ask := smapsQuestion{want: diagnosis.Want{Reading: reading, ID: p.ID}, now: time.Second, all: []int{p.ID.PID}, trainers: []int{p.ID.PID}}
 		r := ask.read(tree, "/proc")
-		if !r.whole() || r.cost <= 0 || r.want != ask.want {
+		if !r.whole || r.cost <= 0 || r.want != ask.want {
 			t.Errorf("%s: %+v", reading, r)
 			continue
 		}
-		switch reading {
-		case diagnosis.WantParts:
-			if r.parts.RSS < rss.MiB || r.parts.At != time.Second {
-				t.Errorf("%+v", r.parts)
-			}
-		case diagnosis.WantFiles:
-			if len(r.files.Largest) == 0 || r.files.At != time.Second {
-				t.Errorf("%+v", r.files)
-			}
+		f := &r.found
+		if reading == diagnosis.WantParts && (f.Parts[0].RSS < rss.MiB || f.Parts[0].At != time.Second) ||
+			reading == diagnosis.WantFiles && (len(f.Files[0].Largest) == 0 || f.Files[0].At != time.Second) {
+			t.Errorf("%+v", f)
 		}
 	}
 	gone := smapsQuestion{want: diagnosis.Want{Reading: diagnosis.WantParts, ID: rss.ProcID{PID: 4200, Start: 1}}}
-	if r := gone.read(tree, "/proc"); r.whole() {
+	if r := gone.read(tree, "/proc"); r.whole {
 		t.Errorf("of a process that has ended: %+v", r)
 	}
 }

@@ -2,9 +2,6 @@ package probe
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,27 +164,5 @@ func TestReaderManyTimes(t *testing.T) {
 		if got, _ := r.Take(); got != i+1 {
 			t.Fatalf("answer %d, want %d", got, i+1)
 		}
-	}
-}
-
-// TestReaderPanics: it ends the program, and the trace names the read.
-func TestReaderPanics(t *testing.T) {
-	const play = "PROBE_TEST_PANICS"
-	if os.Getenv(play) != "" {
-		r := New(new(Set), func(int) int { panic("a bug of ours") })
-		r.Ask(1, true)
-		r.Wait(never)
-		return
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^TestReaderPanics$")
-	cmd.Env = append(os.Environ(), play+"=1")
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || !strings.Contains(string(out), "panic: a bug of ours") || !strings.Contains(string(out), "reader_test.go") {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
