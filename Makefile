@@ -76,7 +76,7 @@ bench: ## ours beside the peers', in one run, with the ratios; all runs in bench
 # The counts take three hours and a half on two cores, of which one is an hour of jobs
 # that must raise no alert. The loader's tests of rare faults are
 # those of `make test` with greater counts. They run on what Debian sid has today, in a
-# root of its own: TestKnown fails where that torch is not known yet, TestTrial says
+# root of its own: TestReleases fails where that torch is not known yet, TestTrial says
 # whether it may be recycled, TestMatrix what comes of it.
 endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, an hour without an alert, forecasts of 44 runs
 	@.ci/setup test
@@ -88,7 +88,7 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor && \
 	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./rss/rsstest && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 240m -v \
-		-run 'Known|Trial|Matrix|Stateful|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleFailing|Sharing' ./supervisor/loader && \
+		-run 'Releases|Trial|Matrix|Stateful|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|RecycleFailing|Sharing' ./supervisor/loader && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run SaveRate ./supervisor && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run KilledAtAnyMoment ./supervisor/record/store && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run Churn ./cmd/rsswardend && \

@@ -147,13 +147,8 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 	if c.ports, err = freePorts(1 + len(c.nodes)); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{
-		"slurm.conf":  c.slurmConf(host),
-		"cgroup.conf": c.cgroupConf(runtime.NumCPU()),
-	} {
-		if err := os.WriteFile(c.path("etc/"+name), []byte(text), 0o644); err != nil {
-			return err
-		}
+	if err := c.writeConf(host, runtime.NumCPU()); err != nil {
+		return err
 	}
 	if err := c.await(ctx, "munged", c.munged, func() bool {
 		conn, err := net.Dial("unix", c.path("munge/socket"))

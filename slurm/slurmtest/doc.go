@@ -55,23 +55,9 @@
 // host's name, /proc, /tmp, /dev/shm. Each node has the CPUs and the memory of
 // Options, which the machine may not have; CPUs are then not bound.
 // [JobRun.Processes] and [JobRun.Log] are of all nodes, [JobRun.MemoryCgroup]
-// of the first; [JobRun.On] narrows them to one.
-//
-// A process on each node of a running job, from its script, from one of its
-// tasks, or from outside as its user:
-//
-//	srun --jobid=ID --overlap -N2 -n2 --ntasks-per-node=1 --mem=0 --input=none COMMAND
-//
-// --overlap shares the CPUs of the other steps; without it the step waits for
-// them. --mem=0 is all that the job has on the node, and shared; inside a job
-// without --mem the step would ask for SLURM_MEM_PER_CPU and be refused. -n
-// overrides SLURM_NTASKS, beside which --ntasks-per-node is ignored with a
-// warning. --input=none leaves standard input to others; else srun reads it and
-// each task gets a copy. stdout and stderr of all tasks come out at srun's,
-// mixed in the middle of lines above some 1000 bytes; --label begins each line
-// with "TASK: ", and cuts it every 1024 bytes. srun ends with the greatest
-// status of its tasks, which becomes the job's DerivedExitCode. It takes 0.06 s
-// on an idle machine.
+// of the first; [JobRun.On] narrows them to one. [slurm.OverlapArgs] is srun for a process
+// on each node of a running job: stdout and stderr of its tasks are mixed in the middle of
+// lines above some 1000 bytes.
 //
 // # Programs
 //

@@ -1,12 +1,14 @@
 package slurmtest
 
 import (
+	"bytes"
 	"cmp"
-	"fmt"
+	"embed"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
@@ -120,91 +122,42 @@ func (o Options) withDefaults(cpus int) Options {
 	return o
 }
 
-// slurmConf is the slurm.conf of the cluster. Node names of its own give the
-// cluster cgroups of its own, slurm_NAME, on builds with
-// --enable-multiple-slurmd, as Debian's is: there %n is the node's name.
-func (c *Cluster) slurmConf(host string) string {
+// conf are slurm.conf and cgroup.conf of a cluster. Node names of its own give the cluster
+// cgroups of its own, slurm_NAME, on builds with --enable-multiple-slurmd, as Debian's is: there
+// %n is the node's name.
+//
+//go:embed slurm.conf cgroup.conf
+var confFiles embed.FS
+
+var conf = template.Must(template.ParseFS(confFiles, "*.conf"))
+
+// writeConf writes the configuration of a cluster on a machine with so many CPUs.
+func (c *Cluster) writeConf(host string, cpus int) error {
 	s, o := modes[c.Mode], c.options
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("ClusterName=%s", c.name)
-	line("SlurmctldHost=%s(127.0.0.1)", host)
-	line("SlurmUser=root")
-	line("SlurmdUser=root")
-	line("AuthType=auth/munge")
-	line("AuthInfo=socket=%s", c.path("munge/socket"))
-	line("CredType=cred/munge")
-	line("SlurmctldPort=%d", c.ports[0])
-	line("SlurmctldPidFile=%s", c.path("slurmctld.pid"))
-	line("SlurmdPidFile=%s", c.path("slurmd.%n.pid"))
-	line("SlurmctldLogFile=%s", c.path("log/slurmctld.log"))
-	line("SlurmdLogFile=%s", c.path("log/"+logOf("%n")+".log"))
-	line("StateSaveLocation=%s", c.path("state"))
-	line("SlurmdSpoolDir=%s", c.path("spool/%n"))
-	line("SlurmctldDebug=info")
-	line("SlurmdDebug=debug")
-	line("SlurmdParameters=config_overrides")
-	line("ProctrackType=proctrack/cgroup")
-	line("TaskPlugin=%s", s.task)
-	line("JobAcctGatherType=%s", s.gather)
-	line("JobAcctGatherFrequency=task=%d", o.Poll)
-	if s.params != "" {
-		line("JobAcctGatherParams=%s", s.params)
+	type node struct {
+		Name string
+		Port int
 	}
-	line("SelectType=select/cons_tres")
-	if s.noMemory {
-		line("SelectTypeParameters=CR_Core")
-	} else {
-		line("SelectTypeParameters=CR_Core_Memory")
-		line("DefMemPerCPU=256")
+	var nodes []node
+	for i, name := range c.nodes {
+		nodes = append(nodes, node{name, c.ports[1+i]})
 	}
-	if s.vsize != 0 {
-		line("VSizeFactor=%d", s.vsize)
+	values := map[string]any{
+		"Cluster": c.name, "Host": host, "Root": c.root, "Port": c.ports[0], "FirstJob": c.firstJob, "Nodes": nodes, "Names": strings.Join(c.nodes, ","),
+		"CPUs": o.CPUs, "RealMemory": o.RealMemory, "Poll": o.Poll, "Conf": o.Conf, "CgroupConf": o.CgroupConf, "Cgroups": cgroupRoot,
+		"Task": s.task, "Gather": s.gather, "Params": s.params, "NoMemory": s.noMemory, "VSize": s.vsize,
+		"BindCPUs": o.Nodes*o.CPUs <= cpus, "RAM": s.ram, "Swap": s.swap, "AllowedSwap": s.allowedSwap, "AllowedRAM": cmp.Or(s.allowedRAM, 100),
 	}
-	line("AccountingStorageType=accounting_storage/none")
-	line("MpiDefault=none")
-	line("SwitchType=switch/none")
-	line("ReturnToService=2")
-	line("SlurmctldTimeout=30")
-	line("SlurmdTimeout=30")
-	line("KillWait=5")
-	line("MinJobAge=3600")
-	line("FirstJobId=%d", c.firstJob)
-	line("SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1")
-	line("PropagateResourceLimits=NONE")
-	line("MailProg=/bin/true")
-	line("JobRequeue=1")
-	if o.Conf != "" {
-		line("%s", o.Conf)
+	for _, name := range []string{"slurm.conf", "cgroup.conf"} {
+		var b bytes.Buffer
+		if err := conf.ExecuteTemplate(&b, name, values); err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.path("etc/"+name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
 	}
-	for i, node := range c.nodes {
-		line("NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=%d State=UNKNOWN",
-			node, host, c.ports[1+i], o.CPUs, o.RealMemory)
-	}
-	line("PartitionName=debug Nodes=%s Default=YES MaxTime=60 State=UP", strings.Join(c.nodes, ","))
-	return b.String()
-}
-
-func (c *Cluster) cgroupConf(cpus int) string {
-	s := modes[c.Mode]
-	return fmt.Sprintf(`CgroupPlugin=cgroup/v1
-CgroupMountpoint=%s
-ConstrainCores=%s
-ConstrainDevices=no
-ConstrainRAMSpace=%s
-ConstrainSwapSpace=%s
-AllowedSwapSpace=%d
-AllowedRAMSpace=%d
-MinRAMSpace=30
-%s
-`, cgroupRoot, yes(c.options.Nodes*c.options.CPUs <= cpus), yes(s.ram), yes(s.swap), s.allowedSwap, cmp.Or(s.allowedRAM, 100), c.options.CgroupConf)
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return nil
 }
 
 // cgroupRoot is where the hierarchies of cgroup v1 are mounted.

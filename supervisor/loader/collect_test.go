@@ -74,19 +74,3 @@ func TestCollect(t *testing.T) {
 		tr.notOff()
 	})
 }
-
-// TestCollectHere runs collect.py without torch: each request is done once; where the C library has no
-// malloc_trim it says so, and a forked worker that shares most of its memory
-// with its trainer leaves the shared part alone.
-func TestCollectHere(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"once":   "collected 3  True\ncollected 4  True\ncollected 5  True\n",
-		"musl":   "collected 1 no malloc_trim in this C library True\n",
-		"shared": "collected 1 no gc.collect: most of its memory is shared with the trainer True\nTrue\nTrue\n",
-	} {
-		if out := inHook(t, "collecthere.py", name); out != want {
-			t.Errorf("%s: got %q, want %q", name, out, want)
-		}
-	}
-}

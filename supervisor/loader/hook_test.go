@@ -21,13 +21,25 @@ func TestSignalPassesGuard(t *testing.T) {
 	}
 }
 
-// TestControlSeen writes one ctl file over another, in place and within what the
-// clock of a file system may tell apart: each is read.
-func TestControlSeen(t *testing.T) {
+// TestModules runs modules of the hook without torch.
+func TestModules(t *testing.T) {
 	t.Parallel()
-	out := inHook(t, "ctlseen.py", t.TempDir())
-	if want := "7\n70\n71\n3\n"; out != want {
-		t.Errorf("got %q, want %q", out, want)
+	dir := t.TempDir()
+	for _, c := range []struct{ name, script, arg, want string }{
+		{"one ctl file over another, in place and within what the clock of a file system may tell apart: each is read",
+			"ctlseen.py", dir, "7\n70\n71\n3\n"},
+		{"a file that is open for writing too stays shared, and one that is only a place stays as it is",
+			"offsets.py", dir, "True\n3 ['before', 'child', 'parent']\n"},
+		{"each request to collect is done once", "collecthere.py", "once", "collected 3  True\ncollected 4  True\ncollected 5  True\n"},
+		{"a C library without malloc_trim", "collecthere.py", "musl", "collected 1 no malloc_trim in this C library True\n"},
+		{"a forked worker that shares most of its memory with its trainer leaves the shared part alone", "collecthere.py", "shared",
+			"collected 1 no gc.collect: most of its memory is shared with the trainer True\nTrue\nTrue\n"},
+		{"a fork server reaps a worker first and reports its status later; where the program waits for its children it is unknown", "reaped.py", "",
+			"True None {'exit': 0, 'why': ''}\nTrue None {'exit': 7, 'why': ''}\nTrue None {'exit': -1, 'why': 'exit status unknown'}\n"},
+	} {
+		if out := inHook(t, c.script, c.arg); out != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, out, c.want)
+		}
 	}
 }
 

@@ -64,21 +64,6 @@ func TestRecycleFailingDataset(t *testing.T) {
 	})
 }
 
-// TestUndelivered has batches that are of use only while the worker that made
-// them lives, and that come before their turn: it lives until they were handed
-// out.
-func TestUndelivered(t *testing.T) {
-	t.Parallel()
-	torchtest.EachCase(t, []string{"--loader endless", "--break-at 7"}, nil, func(t *testing.T, s *stand, args string) {
-		tr := train(t, trainOptions{on: s, args: args + " --dataset named --sampler sequential --workers 2 --part 800 --step 0"})
-		for range 2 {
-			tr.recycle(2, event.Swap)
-			tr.recycle(2, event.Drain)
-		}
-		tr.right()
-	})
-}
-
 // TestWorkerStays has workers that do not end on request: they are made to, that is
 // reported, and they do not block the next.
 func TestWorkerStays(t *testing.T) {
@@ -162,16 +147,6 @@ func TestInheritedOffset(t *testing.T) {
 			}
 		})
 	})
-}
-
-// TestSharedOffset holds that a file that is open for writing too stays shared,
-// and one that is only a place stays as it is.
-func TestSharedOffset(t *testing.T) {
-	t.Parallel()
-	out := inHook(t, "offsets.py", t.TempDir())
-	if want := "True\n3 ['before', 'child', 'parent']\n"; out != want {
-		t.Errorf("got %q, want %q", out, want)
-	}
 }
 
 // TestReplacementFails has every replacement be killed, fail or hang at its

@@ -38,9 +38,6 @@ type Said struct {
 	Trainer rss.ProcID
 	// New is the PID of the replacement, with started, swapped and recycled.
 	New int
-	// Exit is the exit status of the worker that was replaced, with recycled;
-	// negative for a signal, as Python has it.
-	Exit int
 	// Mode is the way the worker was replaced, with accepted and recycled.
 	Mode event.Mode
 	// Before and After are what the process had mapped from files and shared
@@ -48,8 +45,6 @@ type Said struct {
 	// less share) with collected, and the RSS of the old and of the
 	// new worker with recycled, both read when the old one was told to end.
 	Before, After rss.Bytes
-	// Count is how many trims one report of a budget stands for.
-	Count int
 	// Batches is how many batches the worker has made, with grown; Half and Own are the
 	// anonymous RSS that came since its first, by half of them and by all.
 	Batches   int
@@ -216,9 +211,9 @@ func checkSharing(s *event.Sharing) error {
 
 func (l *line) said(trainer rss.ProcID) Said {
 	s := Said{
-		Request: l.ID, Trainer: trainer, New: l.New, Exit: l.Exit, Mode: l.Mode,
-		Before: rss.Bytes(l.Before), After: rss.Bytes(l.After), Count: l.Count,
+		Request: l.ID, Trainer: trainer, New: l.New, Mode: l.Mode, Before: rss.Bytes(l.Before), After: rss.Bytes(l.After),
 	}
+	s.Exit, s.Count = l.Exit, l.Count
 	if l.What == Grown {
 		s.Before, s.After, s.Count = 0, 0, 0
 		s.Batches, s.Half, s.Own = l.Count, rss.Bytes(l.Before), rss.Bytes(l.After)

@@ -93,11 +93,6 @@ func maxMaps(t *testing.T) int {
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	limit := maxMaps(t)
-	// What a user reported: training in a child of multiprocessing whose workers get a list of
-	// 80,000 small tensors fails, and does not with workers that are forked, nor with one large
-	// tensor.
-	const seed = 80000
-	reported := fmt.Sprintf("--strategy file_system --count %d --child ", seed)
 	for i, c := range []struct {
 		name, args string
 		nofile     int
@@ -118,22 +113,18 @@ func TestSharing(t *testing.T) {
 		{"forkserver, too many", "--child forkserver --nofile 1000 --count 400", 0, "pickling", "too many fds", false},
 		{"fork", "--method fork --nofile 1000 --count 1200", 4096, "", "", true},
 		{"file_system, few descriptors", "--method spawn --strategy file_system --nofile 1000 --count 1200", 4096, "", "", false},
-		{"spawn, file_system, half of the mappings", "--method spawn --strategy file_system --count " + fmt.Sprint(limit/2), 0, "pickling", "", false},
+		{"spawn, file_system, half of the mappings", "--method spawn --strategy file_system --count " + fmt.Sprint(limit/2), 0, "pickling", "", true},
 		{"numpy", "--method spawn --nofile 1000 --shape numpy --count 5000", 4096, "", "", false},
 		{"integers", "--method spawn --nofile 1000 --shape ints --count 2000", 4096, "", "", false},
-		{"spawn, too many mappings", reported + "spawn", 0, "pickling", "Cannot allocate memory", true},
-		{"forkserver, too many mappings", reported + "forkserver", 0, "pickling", "Cannot allocate memory", true},
-		{"fork, as many", reported + "spawn --fork", 65536, "", "", true},
-		{"one large tensor", reported + "spawn --shape one", 65536, "", "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, s := range stands {
-				if !(c.often && s.Turn(i, 20)) && wardentest.Few(1, 0) == 0 {
+				if !(c.often && s.Turn(i, 16)) && wardentest.Few(1, 0) == 0 {
 					continue
 				}
 				t.Run(s.Name, func(t *testing.T) {
-					if limit > 75000 && strings.HasPrefix(c.args, reported) || limit > 1<<17 && strings.Contains(c.args, "file_system") {
+					if limit > 1<<17 && strings.Contains(c.args, "file_system") {
 						t.Skipf("vm.max_map_count is %d here", limit)
 					}
 					r, said := share(t, s, c.nofile, c.args)
@@ -146,22 +137,12 @@ func TestSharing(t *testing.T) {
 					if strings.Join(what, " ") != c.said {
 						t.Errorf("said %q", what)
 					}
-					if (r.Error != "") != (c.fails != "") || !strings.Contains(r.Error, c.fails) || r.Wrong != 0 ||
-						strings.HasPrefix(c.args, reported) && c.fails == "" && r.Records != seed {
+					if (r.Error != "") != (c.fails != "") || !strings.Contains(r.Error, c.fails) || r.Wrong != 0 {
 						t.Errorf("%+v", r)
 					}
 					for _, one := range said {
 						g := one.Sharing
 						switch {
-						case strings.HasPrefix(c.args, reported):
-							if g.Strategy != "file_system" || g.Workers != 1 || g.MaxMaps != limit || g.Sent != 0 || !strings.Contains(c.args, "--child "+g.Method) {
-								t.Errorf("%+v", *g)
-							}
-							// The walk is bounded by its time, and this machine may be slow.
-							all := g.Tensors == seed && g.Bytes == seed*320 && g.Maps >= seed && g.Maps <= seed+3000
-							if part := g.Tensors < seed && g.Maps*2 >= limit; g.More && !part || !g.More && !all {
-								t.Errorf("%+v", *g)
-							}
 						case g.More:
 							t.Errorf("the walk was cut short: %+v", *g)
 						case c.fails == "" && !(about(g.Maps, r.Maps) && about(g.FDs, r.FDs)):
@@ -181,18 +162,6 @@ func TestSharing(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestSharingFails has each function that looks for tensors raise: the hook is
-// turned off, and nothing reaches the program.
-func TestSharingFails(t *testing.T) {
-	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
-		env, _ := hooked(t)
-		if out := s.Run(t, env, script(t, "sharingfails.py")); out != "True False (400, 1000)\n" {
-			t.Error(out)
-		}
-	})
 }
 
 // TestContents has the hook look into objects of every kind: it finds the tensors

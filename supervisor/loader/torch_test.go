@@ -114,14 +114,22 @@ func TestTraceback(t *testing.T) {
 	})
 }
 
-// TestModulesCleared has an iterator end while the interpreter clears the modules, the
-// hook's among them: torch ends its workers, and nothing is printed.
-func TestModulesCleared(t *testing.T) {
+// TestUnderHook: programs that print the same on every stand.
+func TestUnderHook(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
-		env, _ := hooked(t)
-		if out := s.Run(t, env, script(t, "cleared.py")); out != "[]\n" {
-			t.Error(out)
+		for name, want := range map[string]string{
+			// An iterator ends while the interpreter clears the modules, the hook's among them: torch
+			// ends its workers, and nothing is printed.
+			"cleared.py": "[]\n",
+			// Each function that looks for tensors raises: the hook is turned off, and nothing reaches
+			// the program.
+			"sharingfails.py": "True False (400, 1000)\n",
+		} {
+			env, _ := hooked(t)
+			if out := s.Run(t, env, script(t, name)); out != want {
+				t.Errorf("%s: got %q, want %q", name, out, want)
+			}
 		}
 	})
 }

@@ -10,19 +10,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// TestOutcomeOfAReapedWorker: a fork server reaps a worker first and reports its status
-// later; where the program itself waits for its children, the status is unknown.
-func TestOutcomeOfAReapedWorker(t *testing.T) {
-	t.Parallel()
-	const want = `True None {'exit': 0, 'why': ''}
-True None {'exit': 7, 'why': ''}
-True None {'exit': -1, 'why': 'exit status unknown'}
-`
-	if out := inHook(t, "reaped.py"); out != want {
-		t.Errorf("said:\n%swant:\n%s", out, want)
-	}
-}
-
 // copied runs testdata/copies.py until all its workers have told what is their own, or,
 // where they are forked, have all been there, and returns their loader.
 func copied(t *testing.T, s *stand, args string) (l Loader) {

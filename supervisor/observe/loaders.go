@@ -95,9 +95,7 @@ func (o *Observer) DropLoaders(now time.Duration, v *view.View, dir string) (sai
 
 // heard reports what a loader said and remembers what follows from it.
 func (o *Observer) heard(now time.Duration, v *view.View, s *loader.Said, news *view.News) {
-	e := s.LoaderSaid
-	e.Count, e.Exit = s.Count, s.Exit
-	news.Add(e)
+	news.Add(s.LoaderSaid)
 	if o.Diagnosis.State != nil {
 		o.Diagnosis.State.Tell(now, &s.LoaderSaid)
 	}

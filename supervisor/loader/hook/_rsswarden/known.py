@@ -1,7 +1,7 @@
 """Digests of torch's text with which recycling was run, and the versions of Python it was run on.
 
 A line is made by  python3 supervisor/loader/hook/_rsswarden/fingerprint.py .../torch/utils/data
-once the tests of package loader pass there. TestKnown holds that the torch of each test
+once the tests of package loader pass there. TestReleases holds that the torch of each test
 stand is among them.
 """
 
