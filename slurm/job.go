@@ -89,18 +89,15 @@ func FromEnv(lookup func(string) (string, bool)) (Job, bool) {
 	}
 	j.jobTasks = number("SLURM_NTASKS", "SLURM_NPROCS")
 	j.jobNodes = number("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+	j.Tasks, j.Nodes = j.jobTasks, j.jobNodes
 	if step := stepName(get("SLURM_STEP_ID", "SLURM_STEPID")); isStep(step) {
 		j.StepID = step
-		j.Tasks = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
-		j.Nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
-		if j.StepID == StepBatch { // from 26.05 on; tasks are the job's there
-			j.Tasks, j.Nodes = j.jobTasks, j.jobNodes
+		if step != StepBatch { // which has an id from 26.05 on
+			j.Tasks = number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
+			j.Nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 		}
-	} else {
-		if get("SLURM_TASK_PID") != "" || j.NodeName != "" {
-			j.StepID = StepBatch
-		}
-		j.Tasks, j.Nodes = j.jobTasks, j.jobNodes
+	} else if get("SLURM_TASK_PID") != "" || j.NodeName != "" {
+		j.StepID = StepBatch
 	}
 	if n, err := strconv.ParseInt(get("SLURM_JOB_END_TIME"), 10, 64); err == nil && n > 0 {
 		j.End = time.Unix(n, 0)

@@ -1,8 +1,6 @@
 package hold
 
 import (
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -55,30 +53,4 @@ func each(t *testing.T, n int, f func(int)) {
 	}
 	close(next)
 	wg.Wait()
-}
-
-func TestStartErrors(t *testing.T) {
-	dir := t.TempDir()
-	script := filepath.Join(dir, "script")
-	plain := filepath.Join(dir, "plain")
-	must(t, os.WriteFile(script, []byte("exit $((40 + $#))\n"), 0o755))
-	must(t, os.WriteFile(plain, []byte("exit 0\n"), 0o644))
-	for _, test := range []struct {
-		name string
-		argv []string
-		want int
-	}{
-		{"not found", []string{filepath.Join(dir, "missing")}, 127},
-		{"not executable", []string{plain}, 126},
-		{"a directory", []string{dir}, 126},
-		{"a script without #!", []string{script, "a", "b"}, 42},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			cmd := run(t, held(config{}, test.argv...)...)
-			cmd.Stderr = nil
-			if s := runStatus(t, cmd); s.ExitStatus() != test.want {
-				t.Errorf("got %v, want %d", s, test.want)
-			}
-		})
-	}
 }

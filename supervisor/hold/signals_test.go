@@ -350,15 +350,3 @@ func TestDescends(t *testing.T) {
 		}
 	}
 }
-
-// Bare, the parent of the command is who started us.
-func TestToParent(t *testing.T) {
-	dir := t.TempDir()
-	got, log := filepath.Join(dir, "got"), filepath.Join(dir, "log")
-	command := []string{"sh", "-c", `until [ -e "$0" ]; do kill -USR1 $PPID; sleep 0.02; done; exit 3`, got}
-	argv := held(config{Watch: "good", Log: log}, command...)
-	out, err := exec.Command("sh", append([]string{"-c", `trap ': >"$0"' USR1; "$@" & until wait $! && false || [ -e "$0" ]; do :; done; wait $!; echo $?`, got}, argv...)...).CombinedOutput()
-	if err != nil || string(out) != "3\n" {
-		t.Errorf("got %q, %v", out, err)
-	}
-}

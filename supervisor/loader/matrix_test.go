@@ -58,10 +58,10 @@ var shapes = []shape{
 	{name: "numpy memmap", args: "--dataset memmap --workers 2"},
 	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true}, // in the turn of a stand that has it
 	{name: "lmdb", args: "--dataset lmdb --workers 2"},
+	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
 	// Batches are of use only while the worker that made them lives, and come before their turn.
 	{name: "batches of a living worker, endless", args: "--loader endless --dataset named --sampler sequential --workers 2", often: 4},
 	{name: "batches of a living worker, epoch left early", args: "--break-at 7 --dataset named --sampler sequential --workers 2", often: 4},
-	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
 }
 
 // TestMatrix holds the promise for every shape, started as the stand's Python does, and
