@@ -6,8 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-
 )
 
 // The watcher has the descriptors it was promised, stderr, its link and
