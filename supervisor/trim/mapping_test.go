@@ -196,15 +196,6 @@ func FuzzSmaps(f *testing.F) {
 	})
 }
 
-func BenchmarkSmaps(b *testing.B) {
-	in := record("7effff000000-7f0000000000 rw-p 00000000 00:00 0 ", 16384, 16384, 16384, anonFlags) + good()
-	for b.Loop() {
-		if _, err := smapsOf(strings.NewReader(in)); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // TestMapped: what is mapped shared and read-only from a file, and no other.
 func TestMapped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a b")

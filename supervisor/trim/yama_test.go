@@ -1,10 +1,10 @@
 package trim
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +19,7 @@ import (
 const (
 	ptraceScope = "/proc/sys/kernel/yama/ptrace_scope"
 	yamaData    = "/disk/data" // in the guest, on a file system with a disk below it
+	yamaSize    = 16 << 20     // how much of it a process maps
 )
 
 // relations are what a process can be to the one that traces it.
@@ -44,7 +45,7 @@ func TestYama(t *testing.T) {
 			Binary: guest.TestBinary(t), Args: []string{"-test.run=^TestYama$", "-test.v"},
 			Env: []string{"TRIM_TEST_IN_GUEST=1"}, DiskMB: 64,
 		})
-		if t.Log(out); exit != 0 || strings.Count(out, "--- PASS: TestYama/") != 4*2*len(relations) {
+		if t.Log(out); exit != 0 || strings.Count(out, "as it should be") != 4*2*len(relations) {
 			t.Errorf("in the guest: status %d", exit)
 		}
 		return
@@ -53,81 +54,21 @@ func TestYama(t *testing.T) {
 	for scope := range 4 {
 		must(t, os.WriteFile(ptraceScope, fmt.Append(nil, scope), 0))
 		for _, uid := range []int{1000, 0} {
-			said := yamaLook(t, uid)
-			for _, relation := range relations {
-				t.Run(fmt.Sprintf("scope %d, user %d, %s", scope, uid, relation), func(t *testing.T) {
-					i := slices.IndexFunc(said, func(l yamaLine) bool { return l.relation == relation })
-					if i < 0 {
-						t.Fatal("nothing was said of it")
-					}
-					said[i].judge(t, scope)
-				})
+			sibling := asMode(uid, "yama-target")
+			stdout, err := sibling.StdoutPipe()
+			must(t, err)
+			must(t, sibling.Start())
+			pid, err := yamaReady(stdout)
+			must(t, err)
+			out, err := asMode(uid, "yama-tracer", strconv.Itoa(scope), strconv.Itoa(pid)).Output()
+			if t.Logf("scope %d, user %d:\n%s", scope, uid, out); err != nil {
+				t.Error(err)
 			}
+			_ = sibling.Process.Kill()
+			_ = sibling.Wait()
 		}
 	}
 }
-
-func (l yamaLine) judge(t *testing.T, scope int) {
-	t.Logf("%+v", l)
-	if want := yamaAllows(scope, l.relation); l.check != want {
-		t.Errorf("Check said %v, want %v", l.check.Reason(), want.Reason())
-	}
-	if l.plan != l.check || (l.mappings == 1) != (l.plan == None) {
-		t.Errorf("Plan said %v and %d mappings, Check %v", l.plan.Reason(), l.mappings, l.check.Reason())
-	}
-	// The capability that would let root in is laid down.
-	want := yamaAllows(scope, l.relation)
-	if want == Stranger {
-		want = Undumpable // the tracer cannot know which rule it was
-	}
-	if l.do != want {
-		t.Errorf("Do said %v, want %v", l.do.Reason(), want.Reason())
-	}
-	if fell := l.before - l.after; want == None && l.after != 0 || want != None && fell != 0 || l.before != yamaSize>>10 {
-		t.Errorf("%d kB were resident, and %d are", l.before, l.after)
-	}
-	if l.check == None && l.do != None {
-		t.Error("Check allowed what could not be done")
-	}
-}
-
-// yamaLine is what the tracer said of one process.
-type yamaLine struct {
-	relation        string
-	check, plan, do Refusal
-	mappings        int
-	before, after   int // kB of the file that are resident
-}
-
-// yamaLook has a user trace a process of each relation.
-func yamaLook(t *testing.T, uid int) (said []yamaLine) {
-	t.Helper()
-	sibling := asMode(uid, "yama-target")
-	stdout, err := sibling.StdoutPipe()
-	must(t, err)
-	must(t, sibling.Start())
-	defer func() {
-		_ = sibling.Process.Kill()
-		_ = sibling.Wait()
-	}()
-	pid, err := yamaReady(stdout)
-	must(t, err)
-	out, err := asMode(uid, "yama-tracer", fmt.Sprint(pid)).Output()
-	if err != nil {
-		t.Fatalf("the tracer of user %d: %v: %s", uid, err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		var l yamaLine
-		if _, err := fmt.Sscanf(line, "%q %d %d %d %d %d %d\n", &l.relation, &l.check, &l.plan, &l.mappings, &l.do, &l.before, &l.after); err != nil {
-			t.Fatalf("the tracer of user %d: %q: %v", uid, line, err)
-		}
-		said = append(said, l)
-	}
-	return said
-}
-
-// yamaSize is how much of a file a process maps.
-const yamaSize = 16 << 20
 
 func init() {
 	modes["yama-target"] = yamaTarget
@@ -168,41 +109,33 @@ func yamaParent(args []string) int {
 	return 0
 }
 
-// yamaTracer is given the PID of a sibling.
-func yamaTracer(args []string) int {
-	sibling, err := strconv.Atoi(args[0])
-	if err != nil {
+// yamaTracer is given ptrace_scope and the PID of a sibling. It looks at a process of each
+// relation, and trims it.
+func yamaTracer(args []string) (code int) {
+	scope, err1 := strconv.Atoi(args[0])
+	sibling, err2 := strconv.Atoi(args[1])
+	if err := errors.Join(err1, err2); err != nil {
 		return complain(err)
 	}
 	tracer := NewTracer()
 	defer tracer.Close()
 	for _, relation := range relations {
-		if err := yamaTry(tracer, relation, sibling); err != nil {
-			return complain(fmt.Errorf("%s: %w", relation, err))
-		}
-	}
-	return 0
-}
-
-// yamaTry has a process of that relation, and looks at it and trims it.
-func yamaTry(tracer *Tracer, relation string, sibling int) error {
-	pid, parent := sibling, os.Getppid()
-	if relation != "sibling" {
-		var end func()
+		pid, parent, end := sibling, os.Getppid(), func() {}
 		var err error
-		if pid, parent, end, err = yamaStart(relation); err != nil {
-			return err
+		if relation != "sibling" {
+			pid, parent, end, err = yamaStart(relation)
 		}
-		defer end()
+		if err == nil {
+			err = yamaTry(tracer, scope, relation, pid, parent)
+			end()
+		}
+		if err != nil {
+			code = complain(fmt.Errorf("%s: %w", relation, err))
+		} else {
+			fmt.Println(relation + ": as it should be")
+		}
 	}
-	s, err := readThreadStatus(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return err
-	}
-	if s.parent != parent {
-		return fmt.Errorf("its parent is %d, not %d", s.parent, parent)
-	}
-	return yamaTrim(tracer, relation, pid)
+	return code
 }
 
 // yamaStart starts a target below us. Where something fails the guest ends, and
@@ -218,16 +151,16 @@ func yamaStart(relation string) (pid, parent int, end func(), err error) {
 		subreaper = 1
 	}
 	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(subreaper), 0, 0, 0)
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		pid, err = yamaReady(stdout)
+	}
 	if err != nil {
-		return 0, 0, nil, err
-	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(subreaper), 0, 0, 0); err != nil {
-		return 0, 0, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, 0, nil, err
-	}
-	if pid, err = yamaReady(stdout); err != nil {
 		return 0, 0, nil, err
 	}
 	switch relation {
@@ -239,47 +172,54 @@ func yamaStart(relation string) (pid, parent int, end func(), err error) {
 		parent = os.Getpid()
 	}
 	if strings.HasPrefix(relation, "orphan") {
-		// It is adopted before its parent's end can be waited for.
-		if err := cmd.Wait(); err != nil {
-			return 0, 0, nil, err
-		}
+		err = cmd.Wait() // it is adopted before its parent's end can be waited for
 	}
 	return pid, parent, func() {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		_ = cmd.Wait()
-	}, nil
+	}, err
 }
 
-func yamaTrim(tracer *Tracer, relation string, pid int) error {
-	pieces, err := piecesOf(pid, yamaData)
-	if err != nil {
-		return err
+// yamaTry has Check, Plan and Do say what they make of a process, and compares.
+func yamaTry(tracer *Tracer, scope int, relation string, pid, parent int) error {
+	s, err := readThreadStatus(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil || s.parent != parent {
+		return fmt.Errorf("its parent is %d, not %d: %w", s.parent, parent, err)
 	}
-	if len(pieces) != 1 {
-		return fmt.Errorf("%d pieces", len(pieces))
+	pieces, err := piecesOf(pid, yamaData)
+	if err != nil || len(pieces) != 1 {
+		return fmt.Errorf("%d pieces: %w", len(pieces), err)
 	}
 	o := CheckOptions{Proc: "/proc", ID: pieces[0].ID}
-	before, err := yamaResident(pid)
-	if err != nil {
-		return err
-	}
+	before, err1 := yamaResident(pid)
 	var plan Target
 	check := patiently(func() Refusal { r, _ := Check(o); return r })
-	planned := patiently(func() Refusal {
-		plan = new(Planner).Plan(o)
-		return plan.Refusal
-	})
+	planned := patiently(func() Refusal { plan = new(Planner).Plan(o); return plan.Refusal })
 	done := patiently(func() Refusal { return tracer.Do(pieces[0]).Refusal })
-	after, err := yamaResident(pid)
-	if err != nil {
+	after, err2 := yamaResident(pid)
+	s, err3 := readThreadStatus(fmt.Sprintf("/proc/%d/status", pid))
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	if s, err := readThreadStatus(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
-		return err
-	} else if s.tracer != 0 || s.state == 't' || s.state == 'T' {
+	want := yamaAllows(scope, relation)
+	do := want
+	if want == Stranger {
+		do = Undumpable // the tracer cannot know which rule it was
+	}
+	left := before
+	if want == None {
+		left = 0
+	}
+	switch {
+	case check != want || planned != want || (len(plan.Mappings) == 1) != (want == None):
+		return fmt.Errorf("check said %v, plan %v and %d mappings, want %v", check.Reason(), planned.Reason(), len(plan.Mappings), want.Reason())
+	case done != do: // the capability that would let root in is laid down
+		return fmt.Errorf("do said %v, want %v", done.Reason(), do.Reason())
+	case before != yamaSize>>10 || after != left:
+		return fmt.Errorf("%d kB were resident, and %d are", before, after)
+	case s.tracer != 0 || s.state == 't' || s.state == 'T':
 		return fmt.Errorf("it was not let go: state %c, traced by %d", s.state, s.tracer)
 	}
-	fmt.Printf("%q %d %d %d %d %d %d\n", relation, check, planned, len(plan.Mappings), done, before, after)
 	return nil
 }
 
