@@ -80,13 +80,22 @@ func (w World) with(now time.Duration, p []Planned, t []Taken) World {
 
 const mib = rss.MiB
 
+var goal = Goal{Used: 900 * mib, Below: 800 * mib}
+
+// traced is a trace of these processes that has asked for the first plan.
+func traced(t *testing.T, pids ...int) (*fakeTracer, Running) {
+	t.Helper()
+	f := &fakeTracer{}
+	a := Trace(f, tracees(pids...), goal, 0)
+	follow(t, a, []look{{w: read(1, goal.Used)}})
+	return f, a
+}
+
 func TestTraceStopsAtTheGoal(t *testing.T) {
 	const ms = time.Millisecond
-	f := &fakeTracer{}
-	a := Trace(f, tracees(11, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
+	f, a := traced(t, 11, 12)
 	before := read(1, 900*mib)
 	follow(t, a, []look{
-		{w: before}, // asks for the plan
 		{w: before.with(0, planOf(12, mib), nil)},            // was not asked for
 		{w: before.with(0, planOf(11, 60*mib, 60*mib), nil)}, // asks for the first piece
 		{w: before.with(0, nil, gave(9, 0))},                 // was not asked for
@@ -181,30 +190,23 @@ func TestTraceTakesAllWhereNoAmountIsEnough(t *testing.T) {
 
 func TestTraceNotNeeded(t *testing.T) {
 	f := &fakeTracer{}
-	a := Trace(f, tracees(11), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
-	r := follow(t, a, []look{{w: read(1, 700*mib), done: true, want: event.ReasonRecovered}})
+	r := follow(t, Trace(f, tracees(11), goal, 0), []look{{w: read(1, 700*mib), done: true, want: event.ReasonRecovered}})
 	if r.OK || len(f.planned) > 0 {
 		t.Errorf("%+v, planned %v", r, f.planned)
 	}
 }
 
 func TestTracePassesOverTheDead(t *testing.T) {
-	f := &fakeTracer{}
-	a := Trace(f, tracees(99, 12), Goal{Used: 900 * mib, Below: 800 * mib}, 0)
-	follow(t, a, []look{{w: read(1, 900*mib)}})
-	if !slices.Equal(f.planned, []int{12}) {
+	if f, _ := traced(t, 99, 12); !slices.Equal(f.planned, []int{12}) {
 		t.Errorf("planned %v", f.planned)
 	}
 }
 
 func TestTraceDeadlines(t *testing.T) {
-	goal := Goal{Used: 900 * mib, Below: 800 * mib}
 	w := read(1, 900*mib)
 	t.Run("a plan", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12), goal, 0)
+		f, a := traced(t, 11, 12)
 		follow(t, a, []look{
-			{w: w},
 			{w: w.with(TrimDeadline-1, nil, nil)},
 			{w: w.with(TrimDeadline, nil, nil), done: true, want: event.ReasonTimeout},
 		})
@@ -213,10 +215,8 @@ func TestTraceDeadlines(t *testing.T) {
 		}
 	})
 	t.Run("a piece", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12), goal, 0)
+		f, a := traced(t, 11, 12)
 		r := follow(t, a, []look{
-			{w: w},
 			{w: w.with(time.Second, planOf(11, mib, mib), nil)},
 			{w: w.with(2*time.Second, nil, gave(1, 0))},
 			{w: w.with(2*time.Second+TakeDeadline-1, nil, nil)},
@@ -227,10 +227,8 @@ func TestTraceDeadlines(t *testing.T) {
 		}
 	})
 	t.Run("all", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12), goal, 0)
+		f, a := traced(t, 11, 12)
 		r := follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, planOf(11, mib, mib, mib), nil)},
 			// One that is on its way is waited for.
 			{w: w.with(TakeDeadline-1, nil, gave(1, 0))},
@@ -254,13 +252,10 @@ func TestTraceDeadlines(t *testing.T) {
 }
 
 func TestTraceRefusals(t *testing.T) {
-	goal := Goal{Used: 900 * mib, Below: 800 * mib}
 	w := read(1, 900*mib)
 	t.Run("lasting", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12), goal, 0)
+		f, a := traced(t, 11, 12)
 		r := follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, noPlan(11, event.ReasonDevice), nil)},
 			{w: w.with(0, noPlan(12, event.ReasonDevice), nil), done: true, want: event.ReasonDevice},
 		})
@@ -269,10 +264,8 @@ func TestTraceRefusals(t *testing.T) {
 		}
 	})
 	t.Run("passing", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12), goal, 0)
+		f, a := traced(t, 11, 12)
 		follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, noPlan(11, event.ReasonTraced), nil)},
 			{w: w.with(0, planOf(12, mib), nil)},
 			{w: w.with(0, nil, gave(1, 0))}, // only the process that was just asked is left
@@ -295,10 +288,8 @@ func TestTraceRefusals(t *testing.T) {
 		}
 	})
 	t.Run("in the middle", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11), goal, 0)
+		f, a := traced(t, 11)
 		follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, planOf(11, mib, mib, mib), nil)},
 			{w: w.with(0, nil, gave(1, 0))},
 			{w: w.with(0, nil, []Taken{{Request: 2, Refused: refusal(event.ReasonChanged)}})}, // others may be as they were
@@ -309,10 +300,8 @@ func TestTraceRefusals(t *testing.T) {
 		}
 	})
 	t.Run("of all pieces", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11), goal, 0)
+		f, a := traced(t, 11)
 		follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, planOf(11, mib), nil)},
 			{w: w.with(0, nil, []Taken{{Request: 1, Refused: refusal(event.ReasonChanged)}})}, // again after the pause
 		})
@@ -321,10 +310,8 @@ func TestTraceRefusals(t *testing.T) {
 		}
 	})
 	t.Run("of every process", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12, 13), goal, 0)
+		f, a := traced(t, 11, 12, 13)
 		follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, []Planned{{ID: pid(11), Refused: Refused{Reason: event.ReasonYama, All: true}}}, nil), done: true, want: event.ReasonYama},
 		})
 		if len(f.planned) != 1 {
@@ -336,14 +323,11 @@ func TestTraceRefusals(t *testing.T) {
 // TestTraceRetriesAtBriefBadMoments: a worker sleeps now and then, and is asked
 // again before the others have their turn.
 func TestTraceRetriesAtBriefBadMoments(t *testing.T) {
-	goal := Goal{Used: 900 * mib, Below: 800 * mib}
 	w := read(1, 900*mib)
 	busy := Refused{Reason: event.ReasonNoSleeper, Passing: true, Brief: true}
 	t.Run("a piece", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12), goal, 0)
+		f, a := traced(t, 11, 12)
 		follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, planOf(11, mib), nil)},
 			{w: w.with(0, nil, []Taken{{Request: 1, Refused: busy}})},
 		})
@@ -359,11 +343,9 @@ func TestTraceRetriesAtBriefBadMoments(t *testing.T) {
 		}
 	})
 	t.Run("a plan", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Trace(f, tracees(11, 12), goal, 0)
+		f, a := traced(t, 11, 12)
 		refused := []Planned{{ID: pid(11), Refused: busy}}
 		follow(t, a, []look{
-			{w: w},
 			{w: w.with(0, refused, nil)},
 			{w: w.with(traceRetry-1, nil, nil)},
 		})
