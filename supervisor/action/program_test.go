@@ -2,6 +2,7 @@ package action
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -118,28 +119,22 @@ func TestProgramsOneAtATime(t *testing.T) {
 // status.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if _, rest, _ := strings.Cut(string(b), ") "); err != nil || strings.HasPrefix(rest, "Z") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d lives", pid)
-		}
-	}
+	wardentest.Until(t, fmt.Sprintf("process %d has ended", pid), func() bool {
+		i, err := proctree.Identify("/proc", pid)
+		return err != nil || i.Ended()
+	})
 }
 
-func pidIn(t *testing.T, path string) int {
+func pidIn(t *testing.T, path string) (pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		b, _ := os.ReadFile(path)
-		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && strings.HasSuffix(string(b), "\n") {
-			return n
+	wardentest.Until(t, "a PID is in "+path, func() bool {
+		b, err := os.ReadFile(path)
+		if err == nil && strings.HasSuffix(string(b), "\n") {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no PID in %s: %q", path, b)
-		}
-	}
+		return err == nil && pid > 0
+	})
+	return pid
 }
 
 func TestProgramThatRunsTooLong(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func message(t *testing.T, p *Process) hold.Message {
@@ -51,11 +52,7 @@ func TestFollow(t *testing.T) {
 		t.Fatalf("%#v", m)
 	}
 	c.Process.Kill() // and is not waited for: a zombie has ended
-	for deadline := time.Now().Add(time.Minute); !p.Ended(); {
-		if time.Now().After(deadline) {
-			t.Fatal("the end was not seen")
-		}
-	}
+	wardentest.Until(t, "the end is seen", p.Ended)
 	exits(t, p)
 	exits(t, Follow("/proc", id))
 	c.Wait()

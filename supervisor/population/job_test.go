@@ -79,11 +79,7 @@ func TestFollowJob(t *testing.T) {
 		close(over)
 	}()
 	n.put(5000001, 1, "python", in)
-	for deadline := time.Now().Add(time.Minute); len(f.Job().Roots) != 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("one that has come: %+v", f.Job())
-		}
-	}
+	wardentest.Until(t, "one that has come is taken in", func() bool { return len(f.Job().Roots) == 2 })
 	n.End(pid)
 	n.End(5000001)
 	select {

@@ -30,12 +30,7 @@ import (
 // maxPiece is the most that one piece of a test has.
 const maxPiece = 64 << 20
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = wardentest.NoError
 
 // newDice gives random moments, and says how to have the same ones again.
 func newDice(t *testing.T) *rand.Rand {

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,18 +38,11 @@ func sampleAt(mono time.Duration, pids ...int) *rss.Sample {
 // matched updates until the matcher has answered as wanted, or fails.
 func matched(t *testing.T, m *poolMatcher, s *rss.Sample, want int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	wardentest.Until(t, fmt.Sprint("as many as match: ", want), func() bool {
 		m.update(s, []rss.ProcID{{PID: 10, Start: 1}})
 		sure, _ := m.workers(s)
-		if len(sure) == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v match, want %d", sure, want)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return len(sure) == want
+	})
 }
 
 func TestMatcherReadsAgainAfterExec(t *testing.T) {
@@ -63,11 +57,10 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 	matched(t, m, sampleAt(time.Second, 10, 12), 1)
 
 	old := sampleAt(settled+time.Second, 10, 12)
-	for deadline := time.Now().Add(10 * time.Second); !m.seen[program{id: rss.ProcID{PID: 12, Start: 1}}].final; m.update(old, []rss.ProcID{old.Procs[0].ID}) {
-		if time.Now().After(deadline) {
-			t.Fatal("a command line is still read again after it has settled")
-		}
-	}
+	wardentest.Until(t, "a command line that has settled is not read again", func() bool {
+		m.update(old, []rss.ProcID{old.Procs[0].ID})
+		return m.seen[program{id: rss.ProcID{PID: 12, Start: 1}}].final
+	})
 }
 
 func TestNoMatcherMatchesNothing(t *testing.T) {

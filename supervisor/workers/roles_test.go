@@ -7,6 +7,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // rankedProc is a process of a made-up training.
@@ -259,15 +260,14 @@ func TestRolesByEnvironment(t *testing.T) {
 		fs.Write(fmt.Sprintf("proc/%d/environ", pid), map[int]string{zero: "HOME=/\x00LOCAL_RANK=0\x00RANK=0\x00", one: "LOCAL_RANK=1\x00", helper: "LOCAL_RANK=0\x00"}[pid])
 	}
 	want := map[int]rss.Role{agent: rss.RoleAgent, zero: rss.RoleTrainer, one: rss.RoleTrainer, helper: ""}
-	for deadline := time.Now().Add(10 * time.Second); w.Unread() || s.Mono == 0; s.Mono += time.Second {
-		if time.Now().After(deadline) {
-			t.Fatal("environments are not read")
-		}
+	wardentest.Until(t, "environments are read", func() bool {
 		for i := range s.Procs {
 			s.Procs[i].Role = ""
 		}
 		w.Update(s, nil)
-	}
+		s.Mono += time.Second
+		return !w.Unread()
+	})
 	for _, p := range s.Procs {
 		if p.Role != want[p.ID.PID] {
 			t.Errorf("process %d is %q, want %q", p.ID.PID, p.Role, want[p.ID.PID])
