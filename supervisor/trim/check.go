@@ -2,7 +2,6 @@ package trim
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ type CheckOptions struct {
 func Check(o CheckOptions) (Refusal, string) {
 	c := check{CheckOptions: o, dir: filepath.Join(o.Proc, strconv.Itoa(o.ID.PID))}
 	for _, step := range []func() error{
-		c.lives, c.ours, c.user, c.yama, c.traced, c.state, c.seccomp, c.dumpable, c.class, c.devices, c.crowd, c.lives,
+		c.lives, c.ours, c.user, c.yama, c.traced, c.state, c.seccomp, c.dumpable, c.devices, c.crowd, c.lives,
 	} {
 		if err := step(); err != nil {
 			return refusalOf(err), err.Error()
@@ -215,20 +214,6 @@ func (c *check) dumpable() error {
 	defer f.Close()
 	if c.mapped, err = mappedDevice(f); err != nil {
 		return fmt.Errorf("cannot read maps of process %d: %w", c.ID.PID, err)
-	}
-	return nil
-}
-
-// class refuses a 32-bit program, by the size that its auxiliary vector gives
-// for a program header (getauxval(3)): the program itself may lie on a network
-// file system that hangs.
-func (c *check) class() error {
-	b, err := procfile.Read(filepath.Join(c.dir, "auxv"), procfile.Small)
-	if err != nil {
-		return fmt.Errorf("cannot read auxv of process %d: %w", c.ID.PID, err)
-	}
-	if is32Bit(b) {
-		return refuse(Not64Bit, "a 32-bit program")
 	}
 	return nil
 }
@@ -407,24 +392,6 @@ func mappedDevice(maps io.Reader) (device string, err error) {
 		return nil
 	})
 	return device, err
-}
-
-// is32Bit tells the layout of an auxiliary vector by AT_PHENT, the size of a
-// program header: 56 in ELF64 and 32 in ELF32 (elf(5)). False where it is in
-// neither.
-func is32Bit(auxv []byte) bool {
-	const phent, size32 = 4, 32
-	for b := auxv; len(b) >= 16; b = b[16:] {
-		if binary.NativeEndian.Uint64(b) == phent {
-			return false
-		}
-	}
-	for b := auxv; len(b) >= 8; b = b[8:] {
-		if binary.NativeEndian.Uint32(b) == phent && binary.NativeEndian.Uint32(b[4:]) == size32 {
-			return true
-		}
-	}
-	return false
 }
 
 func number(b []byte) (n uint64, ok bool) {
