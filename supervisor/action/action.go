@@ -106,10 +106,8 @@ func (a *sequence) Step(w World) (Result, bool) {
 	return a.first.and(r), true
 }
 
-// Awaits is that of what is carried out now.
 func (a *sequence) Awaits() bool { return Awaits(a.running) }
 
-// Wakes is that of what is carried out now.
 func (a *sequence) Wakes() time.Duration { return Wakes(a.running) }
 
 // and is the result of two actions, one after the other.

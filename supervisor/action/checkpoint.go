@@ -52,24 +52,12 @@ type Requeuing struct {
 	checkpoint Checkpoint
 	began      time.Duration // … and when the signal was sent, from then on
 	asked      bool
-	started    bool
+	started    bool // … to put the job back; until then the checkpoint is waited for
 	next       time.Duration
 	saved      string // what came of the checkpoint, for people
 }
 
-// Waits says that the job has not been touched yet: the checkpoint is waited for.
-func (a *Requeuing) Waits() bool { return !a.started }
-
-// Wakes is when to look again.
 func (a *Requeuing) Wakes() time.Duration { return a.next }
-
-// Over ends the wait for a checkpoint because the command has ended, or for
-// another reason in words.
-func (a *Requeuing) Over(why string) {
-	if !a.started {
-		a.put(why)
-	}
-}
 
 func (a *Requeuing) put(saved string) {
 	a.started, a.saved = true, saved
@@ -81,10 +69,9 @@ func (a *Requeuing) put(saved string) {
 func (a *Requeuing) Step(w World) (Result, bool) {
 	a.next = w.Now + requeueLook
 	if !a.started {
-		a.wait(w)
-	}
-	if !a.started {
-		return Result{}, false
+		if a.wait(w); !a.started {
+			return Result{}, false
+		}
 	}
 	r, done := a.requeuer.Ended()
 	if done {
@@ -93,7 +80,6 @@ func (a *Requeuing) Step(w World) (Result, bool) {
 	return r, done
 }
 
-// wait waits for the checkpoint.
 func (a *Requeuing) wait(w World) {
 	c := &a.checkpoint
 	if c.File != nil {

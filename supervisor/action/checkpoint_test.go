@@ -66,8 +66,7 @@ func TestRequeue(t *testing.T) {
 		}, "ask start", "the command ended after 2.0 s"},
 		{"the command ends", Checkpoint{Wanted: true, Timeout: time.Minute}, false, func(a *Requeuing, _ *Checkpoint) {
 			a.Step(at(1, alive()))
-			a.Over("the command ended")
-			a.Over("and once more")
+			a.put("the command ended")
 		}, "ask start", "the command ended"},
 		{"no end is seen", Checkpoint{Wanted: true, Timeout: time.Minute, File: unwritten()}, false, func(a *Requeuing, _ *Checkpoint) {
 			a.Step(at(1, alive()))
@@ -79,7 +78,7 @@ func TestRequeue(t *testing.T) {
 		}, "ask start", "the limit came too near after 0.0 s of waiting for the checkpoint"},
 		{"the file system hangs", Checkpoint{Wanted: true, Timeout: 5 * time.Second, File: &fileWatch{}}, false, func(a *Requeuing, _ *Checkpoint) {
 			a.Step(at(0.9, alive()))
-			if !a.Waits() || a.asked {
+			if a.started || a.asked {
 				panic("asked before the file was looked at")
 			}
 			a.Step(at(1, alive()))
@@ -90,8 +89,8 @@ func TestRequeue(t *testing.T) {
 			q := &queue{deaf: c.deaf}
 			a := Requeue(q, c.c, 0)
 			c.steps(a, &a.checkpoint)
-			if a.Waits() || strings.Join(q.said, " ") != c.said {
-				t.Fatalf("waits %v, asked for %q, want %s", a.Waits(), q.said, c.said)
+			if !a.started || strings.Join(q.said, " ") != c.said {
+				t.Fatalf("started %v, asked for %q, want %s", a.started, q.said, c.said)
 			}
 			if _, done := a.Step(at(100, alive())); done {
 				t.Fatal("done before the job was in the queue")

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replace signals a worker of a pool.
 func (a recycling) replace(f *Flight, p *rss.Proc) Running {
 	owner := a.Workers.Pools.Owner(p)
 	size := len(a.Workers.Pools.Members(owner))

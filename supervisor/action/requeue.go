@@ -184,12 +184,13 @@ func (a *requeuing) end(f *Flight, held bool) Result {
 			return *f.result
 		}
 		return Result{Reason: event.ReasonVanished}
-	case run.Waits() && !held:
+	case !run.started && !held:
 		return Result{Reason: event.ReasonVanished}
-	case run.Waits() && a.asked != "":
+	case !run.started && a.asked != "":
 		return Result{Reason: event.ReasonVanished, Detail: "the command ended by a " + a.asked + ", not by the wish for a checkpoint"}
+	case !run.started:
+		run.put(fmt.Sprintf("the command ended after %.1f s", (a.Now() - f.Began).Seconds()))
 	}
-	run.Over(fmt.Sprintf("the command ended after %.1f s", (a.Now() - f.Began).Seconds()))
 	if a.under.answer == nil {
 		return Result{Reason: event.ReasonVanished}
 	}
@@ -210,7 +211,6 @@ func (p *putting) size() tell.Requeued {
 	return tell.Requeued{From: rss.Bytes(j.PerNode()) * rss.MiB, To: rss.Bytes(to.PerNode()) * rss.MiB}
 }
 
-// requeueResult is the result as an outcome.
 func requeueResult(size tell.Requeued, job slurm.RunningJob, r slurm.RequeueResult, steps []slurm.RequeueStep) Result {
 	var took []string
 	for _, s := range steps {

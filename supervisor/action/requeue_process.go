@@ -40,7 +40,6 @@ func RequeueJob(in io.Reader, out io.Writer) error {
 	return plan.CarryOut(out, slurm.Scontrol, slurm.RequeuePatience{})
 }
 
-// CarryOut does as it says.
 func (p *RequeuePlan) CarryOut(out io.Writer, scontrol func(context.Context, ...string) ([]byte, error), patience slurm.RequeuePatience) error {
 	lines, written := p.keep()
 	said := json.NewEncoder(out)

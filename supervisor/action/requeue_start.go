@@ -45,7 +45,6 @@ type putAnswer struct {
 	err    error
 }
 
-// held says that the job was held.
 func (a *putAnswer) held() bool {
 	return slices.ContainsFunc(a.steps, func(s slurm.RequeueStep) bool { return s.OK && s.Step == slurm.StepHold })
 }
@@ -77,7 +76,6 @@ func (p *putting) Ask() Result {
 	return Signal(p.Kill, to, sig, h.Detail)
 }
 
-// Start starts the process.
 func (p *putting) Start() {
 	if f := p.flight; !f.over {
 		p.Ladder.Begun(f.Decision.ID) // it goes on without us
@@ -143,7 +141,6 @@ func (p *putting) Ended() (Result, bool) {
 	return *p.sent, true
 }
 
-// take takes its answer in.
 func (p *putting) take(a putAnswer) {
 	r := Result{Reason: event.ReasonError}
 	if a.err != nil && a.held() && !p.plan.Again {

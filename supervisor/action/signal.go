@@ -198,7 +198,6 @@ func (a signalling) receiversAmong(r event.Rule, l *event.Limit, means func(pid 
 	return to, h
 }
 
-// Ask signals them.
 func (a signalling) Ask(d event.Decision, l *event.Limit) (Result, bool) {
 	sig, _, _ := d.Rung.Signal()
 	to, h := a.receivers(d.Rung, l)

@@ -2,7 +2,6 @@ package action
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
-	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
 // trimming has processes give mapped file pages back: those with the hook first, and by ptrace
@@ -91,14 +89,28 @@ func (a trimming) canTrace(l *event.Limit) event.Feasibility {
 }
 
 func (a trimming) Begin(f *Flight, l *event.Limit) (Running, Result) {
-	var hooked []workers.Usage
+	var pids []int
 	if a.Settings.Trim.Hook() && a.Loader != nil {
-		hooked = slices.DeleteFunc(a.Workers.Mappers(l.Accounting), func(m workers.Usage) bool { return a.Workers.Trimmable(m) == 0 })
+		for _, m := range a.Workers.Mappers(l.Accounting) {
+			if a.Workers.Trimmable(m) > 0 && a.View.Sample.Find(m.ID.PID) != nil {
+				pids = append(pids, m.ID.PID)
+			}
+		}
 	}
-	if r := a.begin(f, hooked, f.Before.Used, f.Began); r != nil {
-		return r, Result{}
+	f.actOn(&a.View.Sample, pids)
+	var run Running
+	switch {
+	case !a.traces():
+		run = Trim(a.Loader, pids, f.Began)
+	case len(pids) > 0:
+		run = Then(Trim(a.Loader, pids, f.Began), func(at World) Running { return a.trace(f, at.Used, at.Now) })
+	default:
+		run = a.trace(f, f.Before.Used, f.Began)
 	}
-	return nil, Result{Reason: event.ReasonNothing}
+	if run == nil {
+		return nil, Result{Reason: event.ReasonNothing}
+	}
+	return run, Result{}
 }
 
 func (a trimming) targets(cmd *control.Command) []target {
@@ -115,31 +127,11 @@ func (a trimming) beginFor(f *Flight, pids []int) (Running, Result) {
 
 func (a trimming) instead() string { return "%s does it by ptrace, which needs no hook" }
 
-// begin begins a trim for a limit with this use: nil where no process can be trimmed.
-func (a trimming) begin(f *Flight, hooked []workers.Usage, used rss.Bytes, now time.Duration) Running {
-	var pids []int
-	for _, m := range hooked {
-		if p := a.View.Sample.Find(m.ID.PID); p != nil {
-			pids = append(pids, m.ID.PID)
-			f.Acted.Procs = append(f.Acted.Procs, *p)
-		}
-	}
-	switch {
-	case !a.traces():
-		return Trim(a.Loader, pids, now)
-	case len(pids) > 0:
-		return Then(Trim(a.Loader, pids, now), func(at World) Running {
-			return a.trace(f, f.Before.Accounting, at.Used, at.Now)
-		})
-	}
-	return a.trace(f, f.Before.Accounting, used, now)
-}
-
 // trace begins the part of a trim that is done by ptrace, of a limit with the use
 // used: nil where there is no need of it.
-func (a trimming) trace(f *Flight, of event.Accounting, used rss.Bytes, now time.Duration) Running {
+func (a trimming) trace(f *Flight, used rss.Bytes, now time.Duration) Running {
 	goal := a.goalOf(f, used)
-	list, _ := a.Tracees(of)
+	list, _ := a.Tracees(f.Before.Accounting)
 	if used < goal.Below || len(list) == 0 {
 		return nil
 	}
