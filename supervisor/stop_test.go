@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/population"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 const jobDir = "sys/fs/cgroup/memory/slurm/uid_1/job_46/"
@@ -246,16 +247,12 @@ func TestSignalOfOneStep(t *testing.T) {
 			}
 			j.open(j.holder.begin)
 			j.uses(c.step, 950)
-			var want []string
+			var want []int
 			for _, i := range c.asks {
-				want = append(want, itoa(ids[i].PID))
-			}
-			word := "process "
-			if len(want) > 1 {
-				word = "processes "
+				want = append(want, ids[i].PID)
 			}
 			// No process is signalled before every environment was read for a rank.
-			j.says("TERM sent to " + word + strings.Join(want, ", ") + c.says + "\n")
+			j.says("TERM sent to " + text.Named("process", want) + c.says + "\n")
 		})
 	}
 }
