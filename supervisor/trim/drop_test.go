@@ -3,7 +3,6 @@ package trim
 import (
 	"errors"
 	"fmt"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -107,32 +106,24 @@ func TestDropOfEnded(t *testing.T) {
 
 // memoryGroup is a memory cgroup of the test's own, on cgroup v1.
 type memoryGroup struct {
-	t         *testing.T
-	dir, home string // home is that of the test
+	rsstest.Group
+	t    *testing.T
+	home string // the test's
 }
 
 func newMemoryGroup(t *testing.T) memoryGroup {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make a cgroup here")
+	g := memoryGroup{Group: rsstest.NewGroup(t, rss.TiB), t: t}
+	if g.Version != 1 {
+		t.Skip("no cgroup v1 with a memory controller")
 	}
 	b, err := os.ReadFile("/proc/self/cgroup")
 	must(t, err)
-	g := memoryGroup{t: t}
 	for line := range strings.Lines(string(b)) {
 		if _, path, ok := strings.Cut(line, ":memory:"); ok {
 			g.home = filepath.Join("/sys/fs/cgroup/memory", strings.TrimSpace(path))
 		}
 	}
-	if _, err := os.Stat(filepath.Join(g.home, "memory.usage_in_bytes")); g.home == "" || err != nil {
-		t.Skip("no cgroup v1 with a memory controller: ", err)
-	}
-	if g.dir, err = rsstest.GroupDir(g.home); err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		wardentest.Until(t, "the cgroup is removed", func() bool { return os.Remove(g.dir) == nil })
-	})
 	return g
 }
 
@@ -145,7 +136,7 @@ func (g memoryGroup) inside(start func()) {
 	move := func(dir string) {
 		must(g.t, os.WriteFile(filepath.Join(dir, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0))
 	}
-	move(g.dir)
+	move(g.Dir)
 	defer move(g.home)
 	start()
 }
@@ -154,7 +145,7 @@ func (g memoryGroup) inside(start func()) {
 func (g memoryGroup) charge() (usage, mapped rss.Bytes) {
 	g.t.Helper()
 	read := func(name string) string {
-		b, err := os.ReadFile(filepath.Join(g.dir, name))
+		b, err := os.ReadFile(filepath.Join(g.Dir, name))
 		must(g.t, err)
 		return strings.TrimSpace(string(b))
 	}
