@@ -22,7 +22,6 @@ func (a *executing) Can(event.Rule, *event.Limit) event.Feasibility {
 	return event.Feasibility{OK: true}
 }
 
-// Ask starts one.
 func (a *executing) Ask(d event.Decision, l *event.Limit) (Result, bool) {
 	told := d
 	if l != nil {

@@ -22,7 +22,6 @@ func (a *Set) uncertain(before *event.Limit) bool {
 	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)
 }
 
-// finish measures the outcome of an action and says so.
 func (a *Set) finish(r Result) {
 	f, o := a.conclude(r)
 	if f.manual {

@@ -39,7 +39,6 @@ type Program struct {
 	limit    *event.Limit
 }
 
-// Ran says how a program ended.
 type Ran struct {
 	Program
 	Result

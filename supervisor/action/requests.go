@@ -34,7 +34,6 @@ type Requests struct {
 // manualPatience bounds how long a step may wait for the ladder's own action.
 const manualPatience = 90 * time.Second
 
-// Obey begins a command.
 func (m *Requests) Obey(ctx context.Context, cmd control.Command) (<-chan control.Result, error) {
 	a := m.set
 	refuse := func(r event.Reason, format string, args ...any) (<-chan control.Result, error) {
@@ -150,7 +149,6 @@ func (m *Requests) stepDone(f *Flight, o *event.Outcome) {
 	m.results <- r // there is room for each step; the next begins with the next look
 }
 
-// End ends the command that is carried out, if there is one, because the run has ended.
 func (m *Requests) End(why string) { m.end(event.ReasonVanished, why) }
 
 // end closes the answer. What was not begun is not done.

@@ -203,7 +203,6 @@ func (a *requeuing) end(f *Flight, held bool) Result {
 	return r
 }
 
-// size is how much the job has and is to have.
 func (p *putting) size() tell.Requeued {
 	j := p.plan.Job
 	to := j

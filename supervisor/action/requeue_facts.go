@@ -50,7 +50,6 @@ func newFactsReader(proc string, run observe.Scontrol) *probe.Reader[factsAsk, j
 	})
 }
 
-// killWaitDefault is Slurm's default of KillWait.
 const killWaitDefault = 30 * time.Second
 
 // jobFacts returns what Slurm says, or has it asked on the side. What is a little

@@ -138,7 +138,6 @@ func (a *Env) LastAttempt() func() string {
 	}
 }
 
-// ordinals name the attempts of a job.
 var ordinals = []string{"first", "second", "third", "fourth", "fifth"}
 
 func ordinal(restarts int) string {

@@ -38,7 +38,6 @@ type requeueSaid struct {
 	Result *slurm.RequeueResult `json:"result,omitempty"`
 }
 
-// putAnswer is all that it said.
 type putAnswer struct {
 	steps  []slurm.RequeueStep
 	result *slurm.RequeueResult

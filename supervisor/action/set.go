@@ -107,7 +107,6 @@ func (a *Set) Can(r event.Rule, l *event.Limit) event.Feasibility {
 	return event.Feasibility{Reason: event.ReasonUnsupported}
 }
 
-// Decide begins what the ladder decided.
 func (a *Set) Decide(d event.Decision) {
 	d.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameDecision}
 	a.Tell.Put(event.NameDecision, func(h event.Head) any { d.Head = h; return d })
@@ -218,7 +217,6 @@ func (a *Set) world(now time.Duration) World {
 	return at
 }
 
-// Hear takes in what a loader said.
 func (a *Set) Hear(s Said) {
 	if a.flight != nil && a.flight.result == nil {
 		a.said = append(a.said, s)
@@ -322,7 +320,6 @@ func (a *Set) Signal(s hold.Signal) {
 // Ended yields the programs of exec= that have ended, for [Set.Ran].
 func (a *Set) Ended() <-chan Ran { return a.programs.Ended() }
 
-// HearPrograms takes in which programs have ended.
 func (a *Set) HearPrograms() {
 	for {
 		select {
@@ -356,7 +353,6 @@ func (a *Set) KeepRequeue() {
 // ended: it may be the one that notifies the user.
 const LastPatience = 700 * time.Millisecond
 
-// Close ends the programs of exec=.
 func (a *Set) Close() {
 	for _, r := range a.programs.Close(LastPatience) {
 		a.answer(r.decision, r.limit, r.Result)

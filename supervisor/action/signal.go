@@ -52,7 +52,6 @@ func killByNumber(pid int, sig syscall.Signal) error {
 	return unix.Kill(pid, sig)
 }
 
-// Killer sends a signal to one process.
 type Killer func(rss.ProcID, syscall.Signal) error
 
 // Signal sends sig once to each of the processes, which are known to catch it.

@@ -175,7 +175,6 @@ func (a *trace) begin(w World) bool {
 	return false
 }
 
-// lives says whether a process is still in the sample.
 func (w *World) lives(id rss.ProcID) bool {
 	if w.Sample == nil {
 		return true
@@ -302,7 +301,6 @@ type Planned struct {
 	Refused Refused
 }
 
-// Taken is the answer to one piece.
 type Taken struct {
 	Request uint64
 	Refused Refused

@@ -22,7 +22,6 @@ type Environment struct {
 // programs that another user started.
 var ErrNotBelieved = errors.New("the environment of this process is not believed")
 
-// Lookup reads a variable.
 func (e *Environment) Lookup(name string) (string, bool) {
 	v, ok := e.vars[name]
 	return v, ok

@@ -34,7 +34,6 @@ type Job struct {
 	Excluded []string
 }
 
-// In returns the roots that are in a step, in their order.
 func (j *Job) In(step string) []rss.ProcID {
 	return slices.DeleteFunc(slices.Clone(j.Roots), func(id rss.ProcID) bool { return j.StepOf[id] != step })
 }
@@ -129,7 +128,6 @@ func (f *Followed) command() (id rss.ProcID) {
 	return id
 }
 
-// Lives says that a process of the job does.
 func (f *Followed) Lives() bool {
 	return slices.ContainsFunc(f.Job().Roots, func(id rss.ProcID) bool { return proctree.Lives(f.find.proc, id) })
 }

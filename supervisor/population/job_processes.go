@@ -215,7 +215,6 @@ func (f *Finder) meant(j slurm.Job) bool {
 	return j.ID == f.job || j.ArrayTask != "" && j.ArrayJob+"_"+j.ArrayTask == f.job
 }
 
-// listPIDs lists the processes in proc.
 func listPIDs(proc string) ([]int, error) {
 	d, err := os.Open(proc)
 	if err != nil {

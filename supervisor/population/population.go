@@ -16,7 +16,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
-// Options say what is watched.
 type Options struct {
 	Proc string
 	Tree *proctree.Reader
@@ -240,7 +239,6 @@ func (p *Population) place(procs []rss.Proc) {
 // Attached says that we attached to the command, or to a job.
 func (p *Population) Attached() bool { return p.Holder == 0 }
 
-// FollowsJob says that we attached to a job.
 func (p *Population) FollowsJob() bool { return p.Followed != nil }
 
 // IsJob says that a job is watched, not one process: one that we attached to, or

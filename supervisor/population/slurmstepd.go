@@ -107,7 +107,6 @@ func (v *viewer) dirs(p slurm.CgroupStep) iter.Seq[string] {
 	}
 }
 
-// stepd is a slurmstepd.
 type stepd struct {
 	job, step string
 	conf      string // its SLURM_CONF, which is slurmd's

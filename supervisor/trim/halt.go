@@ -267,7 +267,6 @@ func vanishedOrFailed(err error) Refusal {
 	return Failed
 }
 
-// What ptrace(2) reports beside signals.
 const (
 	eventStop   = 128                        // PTRACE_EVENT_STOP, above the signal's number
 	syscallStop = int32(unix.SIGTRAP) | 0x80 // with PTRACE_O_TRACESYSGOOD

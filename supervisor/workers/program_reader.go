@@ -12,7 +12,6 @@ import (
 // good: a child that was forked and has not called exec yet still shows its parent's.
 const settled = 3 * time.Second
 
-// mostAsked is how many programs may be in the queue to be read.
 const mostAsked = 64
 
 // program names one program of one process: execve(2) gives it another command line and
