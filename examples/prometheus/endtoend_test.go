@@ -56,18 +56,16 @@ func TestEndToEnd(t *testing.T) {
 	})
 	sameNames(t, s)
 
+	heard := func(since time.Time, status, alert, job string) func() bool {
+		return func() bool {
+			_, ok := s.told.Find(since, status, map[string]string{"alertname": alert, "jobid": job, "node": tree.Node})
+			return ok
+		}
+	}
 	firing := func(job string, since time.Time) func() bool {
-		return func() bool {
-			_, ok := s.told.Find(since, "firing", map[string]string{"alertname": "JobNearMemoryLimit", "jobid": job, "node": tree.Node})
-			return ok
-		}
+		return heard(since, "firing", "JobNearMemoryLimit", job)
 	}
-	resolved := func(job string) func() bool {
-		return func() bool {
-			_, ok := s.told.Find(began, "resolved", map[string]string{"alertname": "JobNearMemoryLimit", "jobid": job, "node": tree.Node})
-			return ok
-		}
-	}
+	resolved := func(job string) func() bool { return heard(began, "resolved", "JobNearMemoryLimit", job) }
 	// A look, a scrape and an evaluation each come an interval later at most, and the one
 	// that finds `for:` over too.
 	const promised = look + scrape + 2*evaluation + nearFor + wait + slack
@@ -155,10 +153,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 	within(t, slack, "the daemon has seen the kill", func() bool { return strings.Contains(s.daemon.Said(), "of a job\" jobid=104 ") })
 	tree.Remove(104)
-	within(t, look+scrape+evaluation+slack, "a notification about the kill", func() bool {
-		_, ok := s.told.Find(began, "firing", map[string]string{"alertname": "JobOOMKilled", "jobid": "104", "node": tree.Node})
-		return ok
-	})
+	within(t, look+scrape+evaluation+slack, "a notification about the kill", heard(began, "firing", "JobOOMKilled", "104"))
 
 	if resolved("101")() || resolved("102")() {
 		t.Error("people were told that it is over, and it is not")
@@ -205,10 +200,7 @@ func runtimeDir(t *testing.T) string {
 // charged is what a group of v1 was charged at most.
 func charged(t *testing.T, dir string) (n float64) {
 	t.Helper()
-	b, err := os.ReadFile(dir + "/memory.max_usage_in_bytes")
-	if err == nil {
-		_, err = fmt.Sscan(string(b), &n)
-	}
+	_, err := fmt.Sscan(wardentest.Read(dir+"/memory.max_usage_in_bytes"), &n)
 	wardentest.NoError(t, err)
 	return n
 }

@@ -3,7 +3,6 @@ package prometheus_test
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -27,13 +26,7 @@ type board struct {
 
 func readBoard(t *testing.T) (b board) {
 	t.Helper()
-	data, err := os.ReadFile("grafana.json")
-	if err == nil {
-		err = json.Unmarshal(data, &b)
-	}
-	if err != nil || len(b.Panels) == 0 {
-		t.Fatalf("%d panels, %v", len(b.Panels), err)
-	}
+	wardentest.NoError(t, json.Unmarshal(wardentest.ReadFile(t, "grafana.json"), &b))
 	return b
 }
 
@@ -52,9 +45,7 @@ func queries(t *testing.T) map[string]string {
 			all["variable "+v.Name] = v.Definition
 		}
 	}
-	rules, err := os.ReadFile("rules.yml")
-	wardentest.NoError(t, err)
-	all["rules.yml"] = string(rules)
+	all["rules.yml"] = string(wardentest.ReadFile(t, "rules.yml"))
 	return all
 }
 
@@ -123,18 +114,6 @@ func TestEveryMetricIsShown(t *testing.T) {
 	}
 }
 
-// tool runs a program of Prometheus's or says why it cannot.
-func tool(t *testing.T, name string, args ...string) {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("%v: apt-get install prometheus prometheus-alertmanager", err)
-	}
-	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
-		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-}
-
 // TestTheirOwnTools: Prometheus and Alertmanager take the files as they are, and the
 // alerts fire when they should and not when not.
 func TestTheirOwnTools(t *testing.T) {
@@ -144,6 +123,13 @@ func TestTheirOwnTools(t *testing.T) {
 		{"promtool", "test", "rules", "rules_test.yml"},
 		{"amtool", "check-config", "alertmanager.yml"},
 	} {
-		t.Run(strings.Join(c, " "), func(t *testing.T) { tool(t, c[0], c[1:]...) })
+		t.Run(strings.Join(c, " "), func(t *testing.T) {
+			if _, err := exec.LookPath(c[0]); err != nil {
+				t.Skipf("%v: apt-get install prometheus prometheus-alertmanager", err)
+			}
+			if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }

@@ -59,21 +59,14 @@ func startPrometheus(t *testing.T, addr string) *promtest.Server {
 // chosen and of all.
 func TestBoardOnRealPrometheus(t *testing.T) {
 	p := startPrometheus(t, strings.TrimPrefix(exporter(t).URL, "http://"))
-	within := time.Now().Add(time.Minute)
 	for _, panel := range readBoard(t).Panels {
 		for _, jobid := range []string{".*", "47"} {
 			for _, target := range panel.Targets {
 				query := strings.NewReplacer("$jobid", jobid, "$node", ".*", "$__rate_interval", "30s", "$__range", "1m").Replace(target.Expr)
-				for {
-					got, err := p.Query(query)
-					if len(got) > 0 {
-						break
-					}
-					if time.Now().After(within) {
-						t.Fatalf("panel %s, job %s: nothing, %v\n%s", panel.Title, jobid, err, query)
-					}
-					time.Sleep(100 * time.Millisecond)
-				}
+				within(t, time.Minute, fmt.Sprintf("panel %s, job %s: %s", panel.Title, jobid, query), func() bool {
+					got, _ := p.Query(query)
+					return len(got) > 0
+				})
 			}
 		}
 	}

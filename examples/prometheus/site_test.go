@@ -78,9 +78,7 @@ func startSite(t *testing.T) *site {
 	})
 	dir := t.TempDir()
 	for _, name := range []string{"prometheus.yml", "rules.yml", "alertmanager.yml"} {
-		b, err := os.ReadFile(name)
-		wardentest.NoError(t, err)
-		text := timeRE.ReplaceAllStringFunc(string(b), func(line string) string {
+		text := timeRE.ReplaceAllStringFunc(string(wardentest.ReadFile(t, name)), func(line string) string {
 			m := timeRE.FindStringSubmatch(line)
 			d, err := time.ParseDuration(m[2])
 			wardentest.NoError(t, err)
@@ -92,7 +90,7 @@ func startSite(t *testing.T) *site {
 			}
 			return addrs[of]
 		})
-		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		wardentest.Write(t, filepath.Join(dir, name), text)
 	}
 	s.daemon = promtest.Run(t, addrs["127.0.0.1:9759"], "/-/healthy", rsswardend, "--interval", look.String(), "--listen", addrs["127.0.0.1:9759"])
 	s.exporter = promtest.NodeExporter(t, addrs["127.0.0.1:9100"], s.texts)
@@ -121,8 +119,8 @@ func (s *site) near(node, job string) (active []promtest.Alert) {
 	return active
 }
 
-// within waits for a condition, and returns how long that took.
-func within(t *testing.T, most time.Duration, what string, is func() bool) time.Duration {
+// within waits for a condition.
+func within(t *testing.T, most time.Duration, what string, is func() bool) {
 	t.Helper()
 	began := time.Now()
 	for !is() {
@@ -131,7 +129,5 @@ func within(t *testing.T, most time.Duration, what string, is func() bool) time.
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	took := time.Since(began)
-	t.Logf("%5.1f s of %4.1f s: %s", took.Seconds(), most.Seconds(), what)
-	return took
+	t.Logf("%5.1f s of %4.1f s: %s", time.Since(began).Seconds(), most.Seconds(), what)
 }

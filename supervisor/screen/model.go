@@ -81,17 +81,15 @@ func New(w, h int, look text.Style) Model {
 
 // SortBy sorts by one of [Keys] whichever table has it, and shows that one.
 func (m Model) SortBy(key string) Model {
-	in := func(v view) bool { return columnNamed(v, key) != nil }
+	var with []view
 	for _, v := range []view{ranksView, procsView} {
-		if in(v) {
+		if columnNamed(v, key) != nil {
 			m.tables[v].sort, m.tables[v].reverse = key, false
+			with = append(with, v)
 		}
 	}
-	if in(ranksView) != in(procsView) {
-		m.view, m.chosen = ranksView, true
-		if in(procsView) {
-			m.view = procsView
-		}
+	if len(with) == 1 {
+		m.view, m.chosen = with[0], true
 	}
 	return m.arranged()
 }

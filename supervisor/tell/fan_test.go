@@ -1,12 +1,10 @@
 package tell
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -37,22 +35,10 @@ func newStand(t *testing.T) *stand {
 }
 
 // events closes the stream and returns what is in its file.
-func (s *stand) events() (all []map[string]any) {
+func (s *stand) events() wardentest.Log {
 	s.t.Helper()
 	s.CloseStream(10 * time.Second)
-	f, err := os.Open(s.path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer f.Close()
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		var e map[string]any
-		if err := json.Unmarshal(sc.Bytes(), &e); err != nil {
-			s.t.Fatalf("%q: %v", sc.Text(), err)
-		}
-		all = append(all, e)
-	}
-	return all
+	return wardentest.ReadLog(s.t, s.path)
 }
 
 // kept is a recorder that keeps the events.

@@ -51,27 +51,26 @@ func (t *Limits) introduced(of event.LimitID) {
 // About writes a line about a decision: what was done behind how full the limit is, nil for
 // one that was not read. share has more about that: ", +300 MiB/s".
 func (f *Fan) About(now time.Duration, d *event.Decision, l *event.Limit, share, what string) {
-	of := Kind{Name: d.Rule + "@" + string(d.Limit), Thing: d.Action.Row().Thing}
-	if d.Limit == event.LimitTime && d.ETA != nil {
-		f.SayOf(now, of, phrase.JobEnds(*d.ETA)+": "+what)
-		return
-	}
 	if l == nil {
 		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
 	}
-	of.Share = l.Ratio()
-	f.SayOf(now, of, phrase.Share(l, f.Limits.named(now, l))+share+": "+what)
+	f.about(now, d, l, phrase.Share, share+": "+what, ": "+what)
 }
 
 // Near writes that a rule warns. more has a forecast.
 func (f *Fan) Near(now time.Duration, d *event.Decision, l *event.Limit, more string) {
+	f.about(now, d, l, phrase.Near, more, "")
+}
+
+// about writes a line about a limit, or about the job's end.
+func (f *Fan) about(now time.Duration, d *event.Decision, l *event.Limit, words func(*event.Limit, bool) string, more, moreOfEnd string) {
 	of := Kind{Name: d.Rule + "@" + string(d.Limit), Thing: d.Action.Row().Thing}
 	if d.Limit == event.LimitTime && d.ETA != nil {
-		f.SayOf(now, of, phrase.JobEnds(*d.ETA))
+		f.SayOf(now, of, phrase.JobEnds(*d.ETA)+moreOfEnd)
 		return
 	}
 	of.Share = l.Ratio()
-	f.SayOf(now, of, phrase.Near(l, f.Limits.named(now, l))+more)
+	f.SayOf(now, of, words(l, f.Limits.named(now, l))+more)
 }
 
 // endMoves is by how much the job's end must move to be told again.

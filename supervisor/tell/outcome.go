@@ -11,7 +11,6 @@ import (
 // Outcome sums an outcome up and tells it.
 func (f *Fan) Outcome(d *event.Decision, o *event.Outcome) {
 	told := *o
-	told.Head = event.Head{V: event.Version, Time: time.Now(), Event: event.NameOutcome}
 	f.Put(event.NameOutcome, func(h event.Head) any {
 		told.Head = h
 		return outcomeOf(d.Limit, told)
