@@ -1,7 +1,6 @@
 package screen
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -124,14 +123,6 @@ func TestStatus(t *testing.T) {
 			}
 			golden.Check(t, "testdata/status-"+name+".txt", b.String())
 		})
-	}
-}
-
-// TestSumIsTheUse: limit and processes are of one sample, and so is their sum.
-func TestSumIsTheUse(t *testing.T) {
-	got := shown(80, 24, nodesOf(leaking())).View().Text()
-	if !regexp.MustCompile(` 884 of 1100 MiB (?s:.*)\n sum +884 `).MatchString(got) {
-		t.Error(got)
 	}
 }
 
