@@ -54,23 +54,23 @@ func (f *Fan) About(now time.Duration, d *event.Decision, l *event.Limit, share,
 	if l == nil {
 		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
 	}
-	f.about(now, d, l, phrase.Share, share+": "+what, ": "+what)
+	f.Limits.about(now, d, l, phrase.Share, share+": "+what, ": "+what)
 }
 
 // Near writes that a rule warns. more has a forecast.
 func (f *Fan) Near(now time.Duration, d *event.Decision, l *event.Limit, more string) {
-	f.about(now, d, l, phrase.Near, more, "")
+	f.Limits.about(now, d, l, phrase.Near, more, "")
 }
 
 // about writes a line about a limit, or about the job's end.
-func (f *Fan) about(now time.Duration, d *event.Decision, l *event.Limit, words func(*event.Limit, bool) string, more, moreOfEnd string) {
+func (t *Limits) about(now time.Duration, d *event.Decision, l *event.Limit, words func(*event.Limit, bool) string, more, moreOfEnd string) {
 	of := Kind{Name: d.Rule + "@" + string(d.Limit), Thing: d.Action.Row().Thing}
 	if d.Limit == event.LimitTime && d.ETA != nil {
-		f.SayOf(now, of, phrase.JobEnds(*d.ETA)+moreOfEnd)
+		t.out.SayOf(now, of, phrase.JobEnds(*d.ETA)+moreOfEnd)
 		return
 	}
 	of.Share = l.Ratio()
-	f.SayOf(now, of, words(l, f.Limits.named(now, l))+more)
+	t.out.SayOf(now, of, words(l, t.named(now, l))+more)
 }
 
 // endMoves is by how much the job's end must move to be told again.
