@@ -118,10 +118,9 @@ func readRequeueLog(path, job, cluster string, now time.Time) (all []RequeueEntr
 }
 
 type Requeued struct {
-	RequeueEntry   // its first line
-	Held, Released bool
-	Raised         bool
-	Errors         []string
+	RequeueEntry // its first line
+	Held, Raised bool
+	Errors       []string
 }
 
 // LastRequeue returns how the last attempt before restart ended, by the lines. ok is false
@@ -152,8 +151,6 @@ func LastRequeue(lines []RequeueEntry, restart int) (r Requeued, ok bool) {
 			r.Held = true
 		case l.Step == stepUpdate:
 			r.Raised = true
-		case l.Step == stepRelease:
-			r.Released = true
 		}
 	}
 	return r, r.Held
@@ -161,7 +158,6 @@ func LastRequeue(lines []RequeueEntry, restart int) (r Requeued, ok bool) {
 
 // As package slurm has them.
 const (
-	stepHold    = "requeuehold"
-	stepUpdate  = "update"
-	stepRelease = "release"
+	stepHold   = "requeuehold"
+	stepUpdate = "update"
 )

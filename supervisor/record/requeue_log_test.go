@@ -22,7 +22,7 @@ func writeLog(t *testing.T, p Places, lines ...RequeueEntry) {
 // ended are the lines of an attempt that was requeued, up to a step.
 func ended(restart int, run string, last string) []RequeueEntry {
 	var lines []RequeueEntry
-	for _, step := range []string{RequeueBegun, stepHold, stepUpdate, stepRelease} {
+	for _, step := range []string{RequeueBegun, stepHold, stepUpdate, "release"} {
 		lines = append(lines, RequeueEntry{
 			Time: time.Now(), Job: "46", Cluster: "lab", Run: run, Restart: restart, Rule: "97%:requeue",
 			FromMiB: 300, ToMiB: 375, Step: step, OK: true,
@@ -48,16 +48,16 @@ func TestRequeueLog(t *testing.T) {
 		want    Requeued // without RequeueEntry
 		run     string
 	}{
-		{"requeued", ended(0, "a", stepRelease), 1, true, Requeued{Held: true, Raised: true, Released: true}, "a"},
+		{"requeued", ended(0, "a", "release"), 1, true, Requeued{Held: true, Raised: true}, "a"},
 		{"killed before the release", ended(0, "a", stepUpdate), 1, true, Requeued{Held: true, Raised: true}, "a"},
-		{"the size was refused", fails(ended(0, "a", stepRelease), stepUpdate, "no\nmore"), 1, true,
-			Requeued{Held: true, Released: true, Errors: []string{"update: no more"}}, "a"},
+		{"the size was refused", fails(ended(0, "a", "release"), stepUpdate, "no\nmore"), 1, true,
+			Requeued{Held: true, Errors: []string{"update: no more"}}, "a"},
 		{"not requeued", fails(ended(0, "a", stepHold), stepHold, "disabled"), 1, false, Requeued{}, ""},
 		{"begun alone", ended(0, "a", RequeueBegun), 1, false, Requeued{}, ""},
-		{"the last of two", slices.Concat(ended(0, "a", stepRelease), ended(1, "b", stepRelease)), 2, true, Requeued{Held: true, Raised: true, Released: true}, "b"},
-		{"the same attempt still", ended(1, "b", stepRelease), 1, false, Requeued{}, ""},
-		{"another node was second", slices.Concat(ended(0, "a", stepRelease), ended(0, "b", RequeueBegun)), 1, true, Requeued{Held: true, Raised: true, Released: true}, "a"},
-		{"another node began first and was too late", slices.Concat(ended(0, "b", RequeueBegun), ended(0, "a", stepRelease)), 1, true, Requeued{Held: true, Raised: true, Released: true}, "a"},
+		{"the last of two", slices.Concat(ended(0, "a", "release"), ended(1, "b", "release")), 2, true, Requeued{Held: true, Raised: true}, "b"},
+		{"the same attempt still", ended(1, "b", "release"), 1, false, Requeued{}, ""},
+		{"another node was second", slices.Concat(ended(0, "a", "release"), ended(0, "b", RequeueBegun)), 1, true, Requeued{Held: true, Raised: true}, "a"},
+		{"another node began first and was too late", slices.Concat(ended(0, "b", RequeueBegun), ended(0, "a", "release")), 1, true, Requeued{Held: true, Raised: true}, "a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Places{Journals: []string{filepath.Join(t.TempDir(), journalDir)}}
@@ -69,7 +69,7 @@ func TestRequeueLog(t *testing.T) {
 			if !ok {
 				return
 			}
-			if got.Held != c.want.Held || got.Raised != c.want.Raised || got.Released != c.want.Released || !slices.Equal(got.Errors, c.want.Errors) || got.Run != c.run || got.FromMiB != 300 {
+			if got.Held != c.want.Held || got.Raised != c.want.Raised || !slices.Equal(got.Errors, c.want.Errors) || got.Run != c.run || got.FromMiB != 300 {
 				t.Errorf("%+v, want %+v of %s", got, c.want, c.run)
 			}
 		})
@@ -124,9 +124,9 @@ func TestRequeueLogIsBounded(t *testing.T) {
 	for range 50 {
 		writeLog(t, p, long)
 	}
-	writeLog(t, p, ended(1, "b", stepRelease)...)
+	writeLog(t, p, ended(1, "b", "release")...)
 	all := ReadRequeueLog(p, "46", "", time.Now())
-	if len(all) > mostRequeueLog/2000+4 || len(all) < 5 || all[len(all)-1].Step != stepRelease {
+	if len(all) > mostRequeueLog/2000+4 || len(all) < 5 || all[len(all)-1].Step != "release" {
 		t.Errorf("%d lines", len(all))
 	}
 }

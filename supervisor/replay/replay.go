@@ -291,31 +291,20 @@ func (p *recording) findGoal(opt Options) (*goal, error) {
 }
 
 func eligible(l *event.Limit, opt Options) bool {
-	if opt.Accounting != "" && opt.Accounting != event.AccountingAuto && l.Accounting != opt.Accounting {
+	if opt.Accounting != "" && l.Accounting != opt.Accounting {
 		return false
-	}
-	if opt.Which != "" {
-		return l.Name == opt.Which
 	}
 	return l.Name == event.LimitCgroup || l.Name == event.LimitSlurm || l.Name == event.LimitUser
 }
 
 // make makes a limit on the tree, which the record does not have.
 func (g *goal) make(p *recording, opt Options) error {
-	if opt.Which != "" && opt.Which != event.LimitUser {
-		return fmt.Errorf("cannot replay %s: it has no limit %s", p.run.Meta.ID, opt.Which)
-	}
 	a := cmp.Or(opt.Accounting, event.AccountingRSS)
-	if a == event.AccountingAuto {
-		a = event.AccountingRSS
-	}
-	switch a {
-	case event.AccountingRSS, event.AccountingPSS, event.AccountingNoShared:
-	default:
+	if a == event.AccountingCgroup {
 		return fmt.Errorf("cannot replay %s: it has no limit that is compared with %s", p.run.Meta.ID, a)
 	}
 	if !p.procs {
-		if opt.Limit == 0 && opt.Accounting == "" && opt.Which == "" {
+		if opt.Limit == 0 && opt.Accounting == "" {
 			return nil
 		}
 		return fmt.Errorf("cannot replay %s: it has no limit on memory and no processes to add up", p.run.Meta.ID)

@@ -63,19 +63,15 @@ func TestSeedAsRecorded(t *testing.T) {
 // between batches 4 and 8; only the accounting by RSS is there.
 func TestSeedWithFive(t *testing.T) {
 	at := recordtest.PerEpoch + recordtest.FirstBatch + 8*recordtest.PerBatch
-	for _, which := range []event.LimitName{"", event.LimitUser} {
-		r := play(t, replay.Options{Limit: 5 * rss.GiB, Which: which, Accounting: event.AccountingRSS, Rules: []event.Rule{}})
-		if r.Fate != replay.Dies || !r.Estimate || r.Same != nil || r.Death == nil {
-			t.Fatalf("%+v", r)
-		}
-		if d := r.Death; d.At != at.Seconds() || gb(d.Used) != "5.26" || d.Size != 5*rss.GiB || d.Limit != event.LimitUser {
-			t.Errorf("death %+v, want it after %v", d, at)
-		}
+	r := play(t, replay.Options{Limit: 5 * rss.GiB, Accounting: event.AccountingRSS, Rules: []event.Rule{}})
+	if r.Fate != replay.Dies || !r.Estimate || r.Same != nil || r.Death == nil {
+		t.Fatalf("%+v", r)
 	}
-	for _, opt := range []replay.Options{{Accounting: event.AccountingCgroup}, {Which: event.LimitSlurm}} {
-		if r, err := replay.Replay(recordtest.SeedRun(), opt); err == nil {
-			t.Errorf("%+v: %+v", opt, r)
-		}
+	if d := r.Death; d.At != at.Seconds() || gb(d.Used) != "5.26" || d.Size != 5*rss.GiB || d.Limit != event.LimitUser {
+		t.Errorf("death %+v, want it after %v", d, at)
+	}
+	if r, err := replay.Replay(recordtest.SeedRun(), replay.Options{Accounting: event.AccountingCgroup}); err == nil {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -15,11 +15,10 @@ const Version = 1
 type Options struct {
 	// Limit replaces the size of one limit; 0 leaves it as recorded.
 	Limit rss.Bytes
-	// Which names the limit that is meant, and Accounting how it adds memory up; empty for
-	// the one that was binding at its fullest among cgroup, slurm and user. Where the
-	// record has no such limit, or none at all, it is one on the tree, as --limit of a run
-	// is, added up from the processes (RSS unless Accounting says otherwise).
-	Which      event.LimitName
+	// Accounting is how the limit that is meant adds memory up; empty for the one that was
+	// binding at its fullest among cgroup, slurm and user. Where the record has no such limit,
+	// or none at all, it is one on the tree, as --limit of a run is, added up from the
+	// processes (RSS unless Accounting says otherwise).
 	Accounting event.Accounting
 	// Rules replace the ladder; nil leaves it as recorded, and one without rules
 	// does nothing at all.

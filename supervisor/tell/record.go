@@ -35,7 +35,7 @@ func (r *Record) Open(command rss.ProcID, attempt int, last bool) {
 		return
 	}
 	r.out.Run.Process = command
-	opt := store.Options{Meta: r.out.Run.meta(), Places: places, Attempt: attempt, AtOnce: places.Chosen}
+	opt := store.Options{Meta: r.out.Run.meta(), Places: places, Attempt: attempt}
 	if fault != "" {
 		opt.Places.Records = nil
 	}

@@ -22,7 +22,7 @@ func save(dir string, run *record.Run) (string, error) {
 	defer os.RemoveAll(journals)
 	var failed error
 	r := store.New(store.Options{
-		Meta: run.Meta, AtOnce: true, Places: record.Places{Records: []string{dir}, Journals: []string{journals}},
+		Meta: run.Meta, Places: record.Places{Records: []string{dir}, Journals: []string{journals}, Chosen: true},
 		Fault: func(_ string, err error) { failed = err },
 	})
 	for s := range run.Samples() {

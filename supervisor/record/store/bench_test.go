@@ -81,7 +81,7 @@ func BenchmarkFull(b *testing.B) {
 	m.Start, m.Job, m.MaxMapCount, m.MaxFDs = fullStart, &record.Job{ID: "12", Step: "0", Tasks: ranks, Nodes: 1}, 65530, 1024
 	for b.Loop() {
 		must(b, os.RemoveAll(dir))
-		r := New(Options{Meta: m, AtOnce: true, Places: record.Places{Records: []string{dir}, Journals: []string{b.TempDir()}, Chosen: true}})
+		r := New(Options{Meta: m, Places: record.Places{Records: []string{dir}, Journals: []string{b.TempDir()}, Chosen: true}})
 		head := func(n int, name event.Name) event.Head {
 			return event.Head{V: event.Version, Time: fullStart.Add(time.Duration(n) * time.Second), Seq: r.events, Event: name}
 		}

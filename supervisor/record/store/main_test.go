@@ -157,7 +157,7 @@ func feed(t *testing.T, r *Recorder, start time.Time, enough func() bool) {
 
 func recorderIn(t *testing.T, records, journals string) (*Recorder, *said, record.Meta) {
 	m, s := testMeta(), &said{}
-	return New(Options{Meta: m, AtOnce: true, Places: record.Places{Records: []string{records}, Journals: []string{journals}}, Fault: s.fault}), s, m
+	return New(Options{Meta: m, Places: record.Places{Records: []string{records}, Journals: []string{journals}, Chosen: true}, Fault: s.fault}), s, m
 }
 
 func exists(path string) func() bool {

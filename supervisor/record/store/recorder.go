@@ -32,11 +32,9 @@ const (
 
 type Options struct {
 	Meta   record.Meta
-	Places record.Places
+	Places record.Places // where one was chosen, all is written from the first sample on
 	// Attempt is the watcher's, from 1: a later one goes on with the record.
 	Attempt int
-	// AtOnce writes from the first sample on.
-	AtOnce bool
 	// Fault is called, from a goroutine of the recorder's, when a part stops:
 	// "record" or "journal". It may be called once for each.
 	Fault func(part string, err error)
@@ -117,7 +115,7 @@ func (r *Recorder) Sample(l *record.Look) {
 			Error: fmt.Sprintf("its storage took nothing for a while: %d parts of it, samples or events, found no room in memory and are missing", lost),
 		})
 	}
-	if l.At >= quiet || r.opt.AtOnce {
+	if l.At >= quiet || r.opt.Places.Chosen {
 		r.Begin()
 	}
 	r.wake.Ring(0)

@@ -32,7 +32,7 @@ func TestRecordReadBack(t *testing.T) {
 	trainer := record.Proc{ID: rss.ProcID{PID: 8, Start: 9}, Comm: "python", Role: rss.RoleTrainer}
 	b.Proc(trainer)
 	place := t.TempDir()
-	r := New(Options{Meta: b.Run().Meta, AtOnce: true, Places: record.Places{Records: []string{place}, Journals: []string{t.TempDir()}}, Fault: func(part string, err error) { t.Errorf("%s: %v", part, err) }})
+	r := New(Options{Meta: b.Run().Meta, Places: record.Places{Records: []string{place}, Journals: []string{t.TempDir()}, Chosen: true}, Fault: func(part string, err error) { t.Errorf("%s: %v", part, err) }})
 	for n := range 3000 {
 		at := time.Duration(n) * time.Second
 		limits[0].Used, limits[0].Limit, limits[0].Binding = rss.Bytes(n)*rss.MiB, rss.GiB, true
@@ -85,8 +85,8 @@ func writeForever(dir string) {
 	procs, _ := strconv.Atoi(os.Getenv("RECORD_TEST_PROCS"))
 	m := testMeta()
 	r := New(Options{
-		Meta: m, AtOnce: true,
-		Places: record.Places{Records: []string{filepath.Join(dir, "records")}, Journals: []string{filepath.Join(dir, "journals")}},
+		Meta:   m,
+		Places: record.Places{Records: []string{filepath.Join(dir, "records")}, Journals: []string{filepath.Join(dir, "journals")}, Chosen: true},
 		Fault:  func(part string, err error) { fmt.Fprintln(os.Stderr, part, err) },
 	})
 	r.Event(event.NameStart, event.Start{Head: event.Head{V: 1, Time: time.Now(), Event: event.NameStart}})
