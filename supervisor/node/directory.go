@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -54,15 +52,11 @@ func (d directory) write(name string, v any) error {
 }
 
 func (d directory) read(name string, v any) error {
-	fd, err := unix.Openat(d.fd(), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := nodedir.OpenRegular(d.File, name)
 	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", d.path(name), err)
+		return fmt.Errorf("cannot read %s: %w", d.path(name), nodedir.WithoutPath(err))
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("cannot read %s: %w", d.path(name), errors.Join(err, fs.ErrInvalid))
-	}
 	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err == nil && len(data) > mostBytes {
 		err = errMalformed
@@ -82,7 +76,7 @@ func (d directory) remove(name string) error { return unix.Unlinkat(d.fd(), name
 const most = 16 << 10
 
 func (d directory) names() ([]string, error) {
-	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(d.fd()))
+	f, err := os.Open(nodedir.FDPath(d.File))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list %s: %w", d.Name(), err)
 	}

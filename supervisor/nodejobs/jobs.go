@@ -107,7 +107,8 @@ func (n *Node) visit(d *dir, of, job *group) {
 	}
 	// v1 counts a kill where the victim was, v2 on all levels above too since Linux 5.2.
 	if job.use.Measured && n.killed && (n.version == 1 || d.group != nil || !cgroup.CountsBelow(d.path)) {
-		if own, ok := n.oomKills(d); ok {
+		// It may be gone, or the kernel older than 4.13.
+		if own, ok := n.killsIn(d.path + "/" + killsFile(n.version)); ok {
 			d.kills = own
 		}
 	}

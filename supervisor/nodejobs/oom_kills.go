@@ -132,7 +132,8 @@ func (n *notices) heard(t *oomCounter) {
 		return
 	}
 	t.count += binary.NativeEndian.Uint64(b[:])
-	if !exists(t.path) {
+	var st unix.Stat_t
+	if unix.Lstat(t.path, &st) != nil {
 		// One of the count is that the directory is gone, which is reported afterwards.
 		if t.count > 1 {
 			t.heardAt = time.Now()
@@ -288,11 +289,9 @@ func (n *notices) size(t *oomCounter) {
 // killsOf reads the counters of a step and, where they count what was there alone, of
 // what is below it.
 func (n *notices) killsOf(t *oomCounter) (kills uint64, ok bool) {
-	file := "memory.oom_control"
-	if n.version == 2 {
-		if file = "memory.events"; cgroup.CountsBelow(t.path) {
-			return killsIn(filepath.Join(t.path, file))
-		}
+	file := killsFile(n.version)
+	if n.version == 2 && cgroup.CountsBelow(t.path) {
+		return killsIn(filepath.Join(t.path, file))
 	}
 	left := 64
 	var walk func(dir string, depth int) uint64
@@ -321,9 +320,12 @@ func killsIn(name string) (uint64, bool) {
 	return oomKill(text)
 }
 
-func exists(dir string) bool {
-	var st unix.Stat_t
-	return unix.Lstat(dir, &st) == nil
+// killsFile has the counter "oom_kill N" of a cgroup.
+func killsFile(version int) string {
+	if version == 1 {
+		return "memory.oom_control"
+	}
+	return "memory.events"
 }
 
 // oomKill finds the line "oom_kill N".

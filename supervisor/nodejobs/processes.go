@@ -98,16 +98,6 @@ func (n *Node) resident(pid int) rss.Bytes {
 	return rss.Bytes(pages) * rss.Bytes(os.Getpagesize())
 }
 
-// oomKills reads a counter "oom_kill N" of memory.events or memory.oom_control. ok is
-// false where there is none: the directory is gone, or the kernel older than 4.13.
-func (n *Node) oomKills(d *dir) (kills uint64, ok bool) {
-	name := "/memory.events"
-	if n.version == 1 {
-		name = "/memory.oom_control"
-	}
-	return n.killsIn(d.path + name)
-}
-
 // readNodeKills reads how many processes the OOM killer has ended on the node, in whatever
 // cgroup: "oom_kill N" of /proc/vmstat (Linux 4.13).
 func (n *Node) readNodeKills() (kills uint64, ok bool) {

@@ -100,6 +100,16 @@ func ReadDir(path string) ([]os.DirEntry, error) {
 	return list, err
 }
 
+// openFile opens a regular file to read it. As root it follows no link of another user.
+func openFile(path string) (*os.File, error) {
+	at, err := nodedir.OpenPath(path)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	return nodedir.Reopen(at)
+}
+
 // ErrNone says that a path leads to a directory that is no record.
 var ErrNone = errors.New("it holds no record")
 

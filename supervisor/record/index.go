@@ -209,12 +209,7 @@ func ReadIndex(dirs ...string) Index {
 
 // read adds the runs of one index that were not seen yet.
 func (x *Index) read(path string, seen map[string]bool) error {
-	at, err := nodedir.OpenPath(path)
-	if err != nil {
-		return err
-	}
-	defer at.Close()
-	f, err := nodedir.Reopen(at)
+	f, err := openFile(path)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
 // mostLine bounds a line of a journal: a start event with a long command and
@@ -29,12 +28,7 @@ func ReadJournal(path string) (*Run, error) {
 }
 
 func readJournal(path string) (*Run, error) {
-	at, err := nodedir.OpenPath(path)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Close()
-	f, err := nodedir.Reopen(at)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -138,12 +138,10 @@ type Run struct {
 	// Dropped counts events that were deleted because there were too many.
 	Dropped int
 
-	owner  int      // UID of the file that was read
-	blocks [][]byte // encoded samples, by time
-	plain  []Sample // those of a journal; beside blocks those after the last count
-	// procAt and limitAt give the index here of a number in blocks; nil where
-	// they are the same.
-	procAt, limitAt idMap
+	owner           int                   // UID of the file that was read
+	blocks          [][]byte              // encoded samples, by time
+	plain           []Sample              // those of a journal; beside blocks those after the last count
+	procAt, limitAt idMap                 // of numbers in blocks
 	limitOf         map[event.LimitID]int // see limit
 }
 
@@ -314,29 +312,32 @@ func (b *Builder) Run() *Run {
 	return &b.run
 }
 
-// idMap gives the index in a run of a number in its record. Each watcher of
-// the run counts from a base of its own.
-type idMap map[int][]int
+// idMap gives the index in a run of a number in its record, nil where they are the same. Each
+// watcher of the run counts from a base of its own.
+type idMap [][]int
 
 const (
 	// baseBits is how many numbers a watcher has.
 	baseBits = 24
 	baseMask = 1<<baseBits - 1
+	// mostBases is more watchers than a run has.
+	mostBases = 64
 )
 
 func newIDMap(index map[int]int) idMap {
 	n := idMap{}
 	for number, i := range index {
-		list := n[number>>baseBits]
-		low := number & baseMask
-		if low > len(index)+mostProcs {
+		base, low := number>>baseBits, number&baseMask
+		if base >= mostBases || low > len(index)+mostProcs {
 			continue // numbers are given one after the other: nonsense
 		}
-		for len(list) <= low {
-			list = append(list, -1)
+		for len(n) <= base {
+			n = append(n, nil)
 		}
-		list[low] = i
-		n[number>>baseBits] = list
+		for len(n[base]) <= low {
+			n[base] = append(n[base], -1)
+		}
+		n[base][low] = i
 	}
 	return n
 }
@@ -349,9 +350,9 @@ func (n idMap) index(number, count int) int {
 		}
 		return -1
 	}
-	list := n[number>>baseBits]
-	if low := number & baseMask; low < len(list) {
-		return list[low]
+	base, low := number>>baseBits, number&baseMask
+	if base < len(n) && low < len(n[base]) && n[base][low] < count {
+		return n[base][low]
 	}
 	return -1
 }
@@ -367,21 +368,8 @@ func (r *Run) renumber(s, out *Sample) {
 			out.Limits[len(out.Limits)-1].Limit = at
 		}
 	}
-	base, list := -1, []int(nil)
 	for i := range s.Procs {
-		number := s.Procs[i].Proc
-		at := number
-		if r.procAt != nil {
-			// Nearly all are of one watcher.
-			if number>>baseBits != base {
-				base = number >> baseBits
-				list = r.procAt[base]
-			}
-			if at = -1; number&baseMask < len(list) {
-				at = list[number&baseMask]
-			}
-		}
-		if at >= 0 && at < len(r.Procs) {
+		if at := r.procAt.index(s.Procs[i].Proc, len(r.Procs)); at >= 0 {
 			out.Procs = append(out.Procs, s.Procs[i])
 			out.Procs[len(out.Procs)-1].Proc = at
 		}

@@ -52,15 +52,11 @@ var Simulated = Scale{
 // and stand above the rungs of the ladder: at 80 to 99 % of the limit, of which 32 MiB
 // at the least are left, for rsswarden itself takes some. All could have their workers
 // replaced, and none gains by it.
-var Steadies = Scale{
-	Seeds: 100, Salt: 3, Steady: true,
-	Workers: []int{1, 2, 2, 4, 4, 4, 6, 8, 8, 12, 16},
-	Heap:    [2]rss.Bytes{256 * rss.MiB, 4 * rss.GiB}, Libs: 115 * rss.MiB, WorkerLibs: 17 * rss.MiB,
-	Fresh: [2]rss.Bytes{4 * rss.MiB, 60 * rss.MiB}, Beside: 4 * rss.MiB,
-	Duration: [2]float64{40, 300}, Step: [2]float64{0.02, 2}, LeastStep: 20 * time.Millisecond, Ramp: [2]float64{1, 15},
-	Polls:       []time.Duration{time.Second, 10 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second},
-	Accountings: []Accounting{CgroupV1, CgroupV2, SlurmRSS, SlurmPSS},
-}
+var Steadies = func() Scale {
+	s := Simulated
+	s.Seeds, s.Salt, s.Steady, s.Fresh[1] = 100, 3, true, 60*rss.MiB
+	return s
+}()
 
 // Real is jobs that a small machine runs for real, a minute each at most: Python
 // 3.11 with torch 1.13 has 113 MiB anonymous and 115 MiB of libraries, a worker
