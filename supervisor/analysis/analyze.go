@@ -72,7 +72,6 @@ func Analyze(in Input) *Result {
 	return rep
 }
 
-// scanAll scans the runs, several at a time.
 func scanAll(runs []*record.Run, draw bool) (looks []*RunScan, timeline *Timeline) {
 	looks = make([]*RunScan, len(runs))
 	d := &drawing{}
@@ -125,7 +124,6 @@ func (rep *Result) nothing() {
 	}
 }
 
-// addRun puts one run with its limits into the report.
 func (rep *Result) addRun(k *RunScan, f *Ending) {
 	m := &k.Run.Meta
 	r := Run{

@@ -147,7 +147,6 @@ func (g *Growth) Grows() bool {
 }
 
 const (
-	// sparkStretches is the number of stretches of a run.
 	sparkStretches = 40
 	// sparkBare is for how many stretches without a sample the one before stands.
 	sparkBare = 3

@@ -25,7 +25,6 @@ type Ending struct {
 // of it.
 type endKind int
 
-// The ways to end.
 const (
 	EndRunning endKind = iota
 	EndFine
@@ -59,7 +58,6 @@ const (
 // agreement is how what Slurm says of an end goes with the record.
 type agreement int
 
-// The kinds of agreement.
 const (
 	slurmSilent agreement = iota
 	SlurmConfirms
@@ -108,7 +106,6 @@ const (
 	EndSlack = 5 * time.Second
 )
 
-// setSlurmStatus takes in what Slurm says of the run.
 func (q *Case) setSlurmStatus(said *SlurmSays) {
 	q.Said = said
 	if j := q.Run.Meta.Job; j != nil {
@@ -122,7 +119,6 @@ func (q *Case) setSlurmStatus(said *SlurmSays) {
 	}
 }
 
-// diagnose finds the cause.
 func (q *Case) diagnose() Ending {
 	var f Ending
 	switch {
@@ -375,7 +371,6 @@ func (b *LimitState) reach() float64 {
 	return b.Ratio()
 }
 
-// byKernel is the ending by a kill that the kernel counted.
 func (q *Case) byKernel() Ending {
 	f := seen(EndKernelKill, event.CauseKernelOOM)
 	b, ok := q.Fullest(event.LimitCgroup)
@@ -406,7 +401,6 @@ func (q *Case) highestOf(b LimitState) LimitState {
 	return b
 }
 
-// onSignal is the ending of a run that was asked to end.
 func (q *Case) onSignal(s SignalSeen) Ending {
 	if f, ok := q.bySlurmd(s); ok {
 		return f

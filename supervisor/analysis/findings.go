@@ -19,7 +19,6 @@ type findingsSeen struct {
 	cures []Cure
 }
 
-// findingSeen is one finding as of its last report.
 type findingSeen struct {
 	*event.Diagnosis
 	first, At time.Duration
@@ -88,7 +87,6 @@ func (s *Diagnoses) Sorted() []Diagnosis {
 	return s.list
 }
 
-// cured takes in a cure of the run id.
 func (g *findingsSeen) cured(id string, at time.Time, c *event.Cure) {
 	addCure(&g.cures, &Cure{
 		Run: id, Remedy: c.Remedy, PID: c.PID, OK: c.OK, Before: c.Before, After: c.After, Reason: c.Reason, First: at, At: at, Times: 1,

@@ -88,7 +88,6 @@ func (t *recent[T]) Fullest(end time.Duration) (v T, at time.Duration, ok bool) 
 	return v, at, ok
 }
 
-// tail is the end of one limit.
 type tail struct {
 	recent[record.Reading]
 	last, before     record.Reading // the last two that lie apart enough for a rate
@@ -223,7 +222,6 @@ func (l *Limit) raise(b *event.Limit) {
 	l.Used, l.UsedMax = b.Used, max(l.UsedMax, b.Used)
 }
 
-// join takes in what one limit was in another part of the time.
 func (l *Limit) join(o *Limit) {
 	whole, spark, last := l.limitOf, l.Spark, l.Last
 	if o.To.After(whole.To) {

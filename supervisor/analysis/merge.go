@@ -45,7 +45,6 @@ func mergePeaks(looks []*RunScan) Peaks {
 	return p
 }
 
-// mergeActions adds up what was done in all runs.
 func mergeActions(looks []*RunScan) (all event.Saved) {
 	for _, k := range looks {
 		all.Add(&k.Actions.Saved)

@@ -96,7 +96,9 @@ const (
 // next is what to ask for next.
 func (f *RunFacts) next(outcome event.RunOutcome) event.Next {
 	l, option := f.Ends, "--mem"
-	if l == nil || f.Peak != nil && f.Peak.Name == event.LimitUser && f.aboutLimit(outcome) {
+	// These are about --limit, though Slurm or the kernel has a limit too.
+	aboutLimit := outcome == event.RunStopped || outcome == event.RunOver || outcome == event.RunKept
+	if l == nil || f.Peak != nil && f.Peak.Name == event.LimitUser && aboutLimit {
 		l, option = f.Peak, "--limit"
 	}
 	if l == nil || l.Used == 0 || l.Limit == 0 {
@@ -135,10 +137,4 @@ func (f *RunFacts) next(outcome event.RunOutcome) event.Next {
 		return event.Next{}
 	}
 	return n
-}
-
-// aboutLimit says that what became of the run is about --limit, though Slurm or the kernel
-// has a limit too.
-func (f *RunFacts) aboutLimit(outcome event.RunOutcome) bool {
-	return outcome == event.RunStopped || outcome == event.RunOver || outcome == event.RunKept
 }

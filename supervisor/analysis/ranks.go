@@ -90,7 +90,6 @@ func (l *RanksSeen) find(key RankKey) *RankSeen {
 	return l.List[i]
 }
 
-// take takes in one rank event.
 func (l *RanksSeen) take(at time.Duration, e *event.Rank) {
 	key := RankOf(e)
 	r := l.find(key)
@@ -195,14 +194,12 @@ func (l *RanksSeen) ancestor(r *record.Run, i int, byPID map[int][]int, ranks ma
 	return l.ancestor(r, parent, byPID, ranks, depth+1)
 }
 
-// begin clears what belongs to the sample before.
 func (l *RanksSeen) begin() {
 	for _, r := range l.List {
 		r.now, r.workersInNow = 0, 0
 	}
 }
 
-// add takes in what one process has.
 func (l *RanksSeen) add(u *record.Usage, p *record.Proc) {
 	if n := l.of[u.Proc]; n >= 0 {
 		r := l.List[n]
@@ -214,7 +211,6 @@ func (l *RanksSeen) add(u *record.Usage, p *record.Proc) {
 	}
 }
 
-// end takes in the sums of the sample.
 func (l *RanksSeen) end(at time.Duration) {
 	for _, r := range l.List {
 		if r.now > r.Peak {

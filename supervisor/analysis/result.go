@@ -17,7 +17,6 @@ const Version = 1
 // Certainty says how a cause is known.
 type Certainty string
 
-// The certainties.
 const (
 	Seen     Certainty = "seen"     // the record has it
 	Inferred Certainty = "inferred" // it follows from what the record has

@@ -195,7 +195,6 @@ func (p *peakSeen) raise(v rss.Bytes, at time.Duration) {
 	}
 }
 
-// The accountings of a peak.
 const (
 	byRSS = iota
 	byPSS

@@ -64,7 +64,6 @@ func ListRuns(entries []record.IndexEntry) []ListedRun {
 	return list
 }
 
-// join adds the entry of another rank.
 func (r *ListedRun) join(e record.IndexEntry) {
 	ranks, longest := max(r.Ranks, 1)+1, max(r.Seconds, e.Seconds)
 	peak := &r.IndexEntry

@@ -518,7 +518,6 @@ func (m *Mark) Action() event.Action {
 // MarkKind says how a mark is drawn.
 type MarkKind string
 
-// The kinds of marks.
 const (
 	MarkDecision MarkKind = "decision"
 	MarkLimit    MarkKind = "limit"

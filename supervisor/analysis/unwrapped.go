@@ -46,7 +46,6 @@ func (u *Unwrapped) Took() time.Duration {
 	return max(0, u.Slurm.End.Sub(u.Slurm.Start))
 }
 
-// stateOutcome is the outcome of a job by its state.
 func stateOutcome(job *slurm.EndedJob) event.RunOutcome {
 	switch job.State {
 	case "OUT_OF_MEMORY":

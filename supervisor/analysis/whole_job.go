@@ -38,7 +38,6 @@ func (r MemRange) Wide() bool { return r.High-min(r.Low, r.High) > r.High.Scale(
 // NeedOpen is why it is not known what a job needs.
 type NeedOpen string
 
-// The reasons.
 const (
 	NeedShort    NeedOpen = "workers seen too shortly"
 	NeedGrows    NeedOpen = "grows without a known bound"

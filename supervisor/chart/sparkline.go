@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// Size of a [Spark], in CSS pixels.
 const (
 	sparkWidth  = 120.0
 	sparkHeight = 24.0

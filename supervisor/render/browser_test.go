@@ -22,6 +22,7 @@ type browser struct {
 	to      *os.File
 	from    *bufio.Reader
 	session string
+	still   bool // scripts are off, and nothing is drawn by them
 	seq     int
 	events  []message
 }
@@ -76,6 +77,9 @@ func startBrowser(t *testing.T) *browser {
 	// What takes so long hangs.
 	hangs := time.AfterFunc(8*time.Minute, func() { cmd.Process.Kill() })
 	t.Cleanup(func() {
+		if !t.Failed() {
+			b.quiet()
+		}
 		hangs.Reset(10 * time.Second)
 		fmt.Fprintf(toIt, `{"id":%d,"method":"Browser.close"}%c`, b.seq+1, 0)
 		cmd.Wait()
@@ -126,12 +130,15 @@ func (b *browser) call(method string, params any) json.RawMessage {
 // how long that took, the first drawing included.
 func (b *browser) open(path string, width, height int, before ...func()) time.Duration {
 	b.t.Helper()
+	if b.session != "" {
+		b.quiet()
+	}
 	b.session = ""
 	var target struct{ TargetID, SessionID string }
 	b.decode(b.call("Target.createTarget", map[string]any{"url": "about:blank"}), &target)
 	b.decode(b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}), &target)
 	b.session = target.SessionID
-	b.events = nil
+	b.events, b.still = nil, false
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		b.call(domain+".enable", struct{}{})
 	}
@@ -144,6 +151,7 @@ func (b *browser) open(path string, width, height int, before ...func()) time.Du
 	for len(b.seen("Page.loadEventFired")) == 0 {
 		b.next()
 	}
+	b.drawn()
 	return time.Since(begin)
 }
 
@@ -191,14 +199,22 @@ func (b *browser) show(page string) (path string) {
 	path = filepath.Join(b.t.TempDir(), "report.html")
 	wardentest.NoError(b.t, os.WriteFile(path, []byte(page), 0o644))
 	b.open(path, 1280, 900)
-	b.drawn()
 	return path
 }
 
 // drawn waits until what was asked for is on the screen.
 func (b *browser) drawn() {
 	b.t.Helper()
+	if b.still {
+		return
+	}
 	b.eval("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
+}
+
+// withoutScripts is for [browser.open].
+func (b *browser) withoutScripts() {
+	b.still = true
+	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
 }
 
 func (b *browser) mouse(kind string, x, y float64, more map[string]any) {
@@ -208,6 +224,7 @@ func (b *browser) mouse(kind string, x, y float64, more map[string]any) {
 		p[k] = v
 	}
 	b.call("Input.dispatchMouseEvent", p)
+	b.drawn()
 }
 
 func (b *browser) key(key string) {
@@ -219,14 +236,17 @@ func (b *browser) key(key string) {
 	b.call("Input.dispatchKeyEvent", p)
 	p = map[string]any{"type": "keyUp", "key": key, "code": key}
 	b.call("Input.dispatchKeyEvent", p)
+	b.drawn()
 }
 
-// complaints are what a page must not say or do: errors, warnings of its policy,
-// and requests for anything but itself.
-func (b *browser) complaints() (list []string) {
+// quiet wants the page that is left not to have said or done what it must not: errors,
+// warnings of its policy, and requests for anything but itself.
+func (b *browser) quiet() {
+	b.t.Helper()
+	b.drawn()
 	for _, method := range []string{"Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled", "Page.javascriptDialogOpening"} {
 		for _, m := range b.seen(method) {
-			list = append(list, method+": "+string(m.Params))
+			b.t.Errorf("the page: %s: %s", method, m.Params)
 		}
 	}
 	files := 0
@@ -238,8 +258,7 @@ func (b *browser) complaints() (list []string) {
 		case strings.HasPrefix(p.Request.URL, "file:///") && files == 0:
 			files++
 		default:
-			list = append(list, "request: "+p.Request.URL)
+			b.t.Errorf("the page requests %s", p.Request.URL)
 		}
 	}
-	return list
 }

@@ -104,7 +104,6 @@ func nearestNode(rep *analysis.Result) string {
 	return fmt.Sprintf("%s came nearest to its limit, %s, with %s", values.Plain(b.Node), b.Limit, phrase.Fill(b.Limit, b.Used, b.Size))
 }
 
-// endName tells one end from the others.
 func endName(q *analysis.Case) string {
 	if q.Rank == nil {
 		return runName(q.RunScan)
@@ -112,7 +111,6 @@ func endName(q *analysis.Case) string {
 	return place(q.Run.Meta.Node, q.Rank.Step, q.Rank.Task, q.Restarts())
 }
 
-// runName tells one run from the others.
 func runName(k *analysis.RunScan) string {
 	if j := k.Run.Meta.Job; j != nil {
 		return place(k.Run.Meta.Node, j.Step, j.Task, j.Restarts)
@@ -133,7 +131,6 @@ func place(node, step string, task, restart int) string {
 	return strings.TrimPrefix(name, ", ")
 }
 
-// mostOthers bounds the runs that are listed one by one.
 const mostOthers = 8
 
 func others(cases []*analysis.Case, best *analysis.Case, now time.Time) (out []string) {
@@ -154,7 +151,6 @@ func others(cases []*analysis.Case, best *analysis.Case, now time.Time) (out []s
 	return out
 }
 
-// mostNotes bounds the notes of one kind.
 const mostNotes = 6
 
 // notes say what is missing or doubtful: what several runs have in common once, with
@@ -253,5 +249,4 @@ func missingNotes(j *analysis.Result) []string {
 	return []string{fmt.Sprintf("there is no record of %s, which Slurm gave to the job%s", text, whyMissing)}
 }
 
-// whyMissing is why a node may have none.
 const whyMissing = ": no rsswarden ran there, or for less than a minute without a rule that fired, or what it left lies on that node alone or in a directory that was not looked through"

@@ -146,19 +146,16 @@ func commandName(words []string) string {
 	return values.Cut(values.Plain(filepath.Base(words[0])), 40)
 }
 
-// Clock is a time of day.
 func (p *page) Clock(at time.Time) string { return p.at.text(at) }
 
 // Moment is the time of day of a point of the timeline.
 func (p *page) Moment(at time.Duration) string { return p.at.text(p.T.Start.Add(at)) }
 
-// panel is the static chart of a run.
 type panel struct {
 	Name, ViewBox string
 	Drawn         template.HTML
 }
 
-// Panels are the static charts.
 func (p *page) Panels() (all []panel) {
 	for _, s := range chart.Panels(p.T) {
 		var b strings.Builder
@@ -252,7 +249,6 @@ type pageFact struct {
 // Width is the share as the meter shows it.
 func (f pageFact) Width() string { return fmt.Sprintf("%.1f", 100*min(f.Share, 1)) }
 
-// Facts are those numbers.
 func (p *page) Facts() (all []pageFact) {
 	b := &p.Brief
 	peak := pageFact{Name: "Peak", Value: "–", More: "no use of a limit was seen"}

@@ -22,7 +22,6 @@ const (
 	mostCommand = 500
 )
 
-// pageList is a list under a title.
 type pageList struct {
 	Title string
 	Items []string
@@ -102,7 +101,6 @@ func (p *page) Explained() string {
 	return p.Verdict
 }
 
-// pageDeed is a row of what was done.
 type pageDeed struct {
 	event.ActionSum
 	Name, Why string
@@ -144,16 +142,13 @@ func (p *page) ShownRanks() []analysis.Rank {
 	return list[:min(len(list), mostRankRows)]
 }
 
-// RanksLeftOut counts the others.
 func (p *page) RanksLeftOut() int { return max(len(p.Ranks)-mostRankRows, 0) }
 
-// pageFinding is why something grew.
 type pageFinding struct {
 	Name, Rest string
 	*analysis.Diagnosis
 }
 
-// Found is all that grew.
 func (p *page) Found() (all []pageFinding) {
 	for i := range p.Findings {
 		name, rest, _ := strings.Cut(findingTitle(&p.Findings[i], len(p.Runs)), ", ")
@@ -171,7 +166,6 @@ func (p *page) Changed() (all []string) {
 	return all
 }
 
-// pageEvent is an event of a run.
 type pageEvent struct {
 	Of *analysis.RunSeries
 	*analysis.Mark
@@ -205,7 +199,6 @@ func (p *page) EventsLeftOut() (n int) {
 	return n
 }
 
-// pageProcess is a process of a run.
 type pageProcess struct {
 	Of *analysis.RunSeries
 	*analysis.Trace
@@ -234,7 +227,6 @@ func (p *page) Processes() (all []pageProcess) {
 	return all
 }
 
-// ProcessesLeftOut counts the smaller ones.
 func (p *page) ProcessesLeftOut() (n int) {
 	for i := range p.T.Runs {
 		n += p.T.Runs[i].ProcsLeftOut
@@ -242,7 +234,6 @@ func (p *page) ProcessesLeftOut() (n int) {
 	return n
 }
 
-// runPlace is where a run was.
 func runPlace(r *analysis.Run) string {
 	if r.Step == "" {
 		return values.Plain(r.Node)

@@ -40,13 +40,6 @@ func hourRun() scenetest.DrawnRun {
 	return scenetest.DrawnRun{Node: "node7", Length: time.Hour, Every: time.Second, Workers: 8, Limit: 4 * rss.GiB, From: 0.4, To: 0.96}
 }
 
-func quiet(t *testing.T, b *browser) {
-	t.Helper()
-	for _, c := range b.complaints() {
-		t.Errorf("the page: %s", c)
-	}
-}
-
 // box is where the first chart is, in CSS pixels of the window.
 func box(t *testing.T, b *browser) (x, y, w, h float64) {
 	t.Helper()
@@ -87,7 +80,6 @@ func TestPageInBrowser(t *testing.T) {
 	b := startBrowser(t)
 	path, numbers := pageFileOf(t, hourRun())
 	b.open(path, 1280, 800)
-	b.drawn()
 	b.is("the first screen lacks %s", firstScreen, "")
 	numbers.cover(t, b.eval(shownText))
 	if n, _ := strconv.Atoi(b.eval("document.querySelectorAll('svg.live path.band').length")); n < 3 {
@@ -100,7 +92,6 @@ func TestPageInBrowser(t *testing.T) {
 
 	x, y, w, h := box(t, b)
 	b.mouse("mouseMoved", x+w*0.6, y+h/2, nil)
-	b.drawn()
 	tip := b.eval("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent")
 	for _, want := range []string{"used", "of 4.0 GiB", "trainer", "worker ×8", "after the start", "anon"} {
 		if !strings.Contains(tip, want) {
@@ -108,7 +99,6 @@ func TestPageInBrowser(t *testing.T) {
 		}
 	}
 	b.mouse("mouseMoved", x+w-11, y+h-30, nil)
-	b.drawn()
 	b.is("the lanes tell %q", "document.querySelector('.tip').textContent.includes('exited with status 0')", "true")
 
 	b.mouse("mousePressed", x+w*0.5, y+h/2, map[string]any{"button": "left", "buttons": 1, "clickCount": 1})
@@ -132,7 +122,6 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	b.key("ArrowRight")
 	b.key("n")
-	b.drawn()
 	if said := b.eval("document.getElementById('spoken').textContent"); !strings.Contains(said, "90%:recycle") {
 		t.Errorf("key n says %q", said)
 	}
@@ -153,7 +142,6 @@ func TestPageInBrowser(t *testing.T) {
 	if a, z := domain(t, b); z-a != 240e3 {
 		t.Errorf("a click on an event shows %d to %d ms", a, z)
 	}
-	quiet(t, b)
 }
 
 func TestPageDarkAndPhone(t *testing.T) {
@@ -163,18 +151,15 @@ func TestPageDarkAndPhone(t *testing.T) {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
 	}
 	b.open(path, 1280, 800, dark)
-	b.drawn()
 	background := "getComputedStyle(document.body).backgroundColor"
 	b.is("dark is %s", background, "rgb(17, 21, 27)")
 	b.eval("document.getElementById('theme').click(), document.getElementById('theme').click()")
 	b.is("light by its button is %s", background, "rgb(246, 247, 249)")
-	quiet(t, b)
 
 	touch := func() {
 		b.call("Emulation.setTouchEmulationEnabled", map[string]any{"enabled": true, "maxTouchPoints": 2})
 	}
 	b.open(path, 390, 844, touch)
-	b.drawn()
 	b.fits(390)
 	numbers.cover(t, b.eval(shownText))
 	b.is("the first screen lacks %s", firstScreen, "")
@@ -203,13 +188,12 @@ func TestPageDarkAndPhone(t *testing.T) {
 	if from, to := domain(t, b); to-from > 2400e3 {
 		t.Errorf("pinching shows %d to %d ms", from, to)
 	}
-	quiet(t, b)
 }
 
 func TestPageWithoutScripts(t *testing.T) {
 	b := startBrowser(t)
 	path, _ := pageFileOf(t, hourRun())
-	b.open(path, 1280, 800, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
+	b.open(path, 1280, 800, b.withoutScripts)
 	var doc struct{ Root struct{ NodeID int } }
 	b.decode(b.call("DOM.getDocument", struct{}{}), &doc)
 	var html struct{ OuterHTML string }
@@ -219,9 +203,7 @@ func TestPageWithoutScripts(t *testing.T) {
 			t.Errorf("without scripts the page lacks %q", want)
 		}
 	}
-	quiet(t, b)
 	b.open(strings.TrimSuffix(path, "html")+"svg", 960, 420)
-	quiet(t, b)
 }
 
 // TestPageInPrint: it is white, whatever the theme, and all of it is open.
@@ -237,7 +219,6 @@ func TestPageInPrint(t *testing.T) {
 	b.is("%s are closed", "document.querySelectorAll('details:not([open])').length", "0")
 	b.eval("dispatchEvent(new Event('afterprint'))")
 	b.is("%s are open afterwards", "document.querySelectorAll('details[open]').length", "0")
-	quiet(t, b)
 }
 
 // TestPageOfFindings: what was found has its place and its mark, on a phone, in the
@@ -250,15 +231,11 @@ func TestPageOfFindings(t *testing.T) {
 	page, _ := writeBoth(t, pageReport(r))
 	path := b.show(page)
 	b.is("%s marks of 6 findings", "document.querySelectorAll('svg.live .mark.finding').length", "6")
-	quiet(t, b)
 	b.open(path, 390, 844, func() {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}})
 	})
-	b.drawn()
 	b.fits(390)
-	quiet(t, b)
-	b.open(path, 1280, 800, func() { b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}) })
-	quiet(t, b)
+	b.open(path, 1280, 800, b.withoutScripts)
 }
 
 func TestPageOfRanks(t *testing.T) {
@@ -270,7 +247,6 @@ func TestPageOfRanks(t *testing.T) {
 	}
 	path, _ := pageFileOf(t, ranks...)
 	b.open(path, 1280, 800)
-	b.drawn()
 	b.is("%s charts of 3 ranks", "document.querySelectorAll('svg.live').length", "3")
 	b.eval("(() => { const s = document.getElementById('run'); s.value = '2'; s.dispatchEvent(new Event('change')) })()")
 	b.drawn()
@@ -279,8 +255,6 @@ func TestPageOfRanks(t *testing.T) {
 	b.drawn()
 	x, y, w, h := box(t, b)
 	b.mouse("mouseMoved", x+w-11, y+h/2, nil)
-	b.drawn()
-	quiet(t, b)
 }
 
 func TestPageInBrowserTakesHostileNames(t *testing.T) {
@@ -294,9 +268,7 @@ func TestPageInBrowserTakesHostileNames(t *testing.T) {
 		x, y, w, h := box(t, b)
 		b.mouse("mouseMoved", x+80, y+h/2, nil)
 		b.mouse("mouseMoved", x+w/2, y+h/2, nil)
-		b.drawn()
 		b.is("scripts and images: %s", "document.scripts.length + ' ' + document.images.length", "3 0")
-		quiet(t, b)
 	}, recordtest.Runs(runs)...)
 }
 
@@ -305,7 +277,6 @@ func TestPageOfADayLoads(t *testing.T) {
 	b := startBrowser(t)
 	path, _ := pageFileOf(t, scenetest.DayRun())
 	took := b.open(path, 1280, 800)
-	b.drawn()
 	info, err := os.Stat(path)
 	wardentest.NoError(t, err)
 	redraw := b.eval("(async () => { const t = performance.now(); document.getElementById('in').click(); await new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))); return Math.round(performance.now() - t) })()")
@@ -315,7 +286,6 @@ func TestPageOfADayLoads(t *testing.T) {
 	if took > 10*time.Second {
 		t.Errorf("loaded in %v", took)
 	}
-	quiet(t, b)
 }
 
 // TestPageOfNodes: a node has one chart though two ranks recorded it in turn, on one
@@ -332,9 +302,6 @@ func TestPageOfNodes(t *testing.T) {
 	b.is("nodes %q, not the nearest first", nodes, "n2 n1")
 	b.eval("[...document.getElementById('nodes').parentElement.querySelectorAll('th button')].find(h => h.textContent === 'Headroom').click()")
 	b.is("by headroom %q", nodes, "n1 n2")
-	quiet(t, b)
 	b.open(path, 390, 844)
-	b.drawn()
 	b.fits(390)
-	quiet(t, b)
 }

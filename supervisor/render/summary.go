@@ -15,7 +15,6 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// barColumns is how wide the bar of a peak is.
 const barColumns = 20
 
 // leastWidth is how narrow text is made; a narrower terminal folds it.
@@ -54,7 +53,6 @@ func Summary(b *analysis.Brief, style values.Style) []string {
 	return lines
 }
 
-// programPrefix is what stands before each line of the log.
 const programPrefix = "rsswarden: "
 
 var gradePaint = map[event.Grade]values.Paint{

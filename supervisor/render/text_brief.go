@@ -14,7 +14,6 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// labelColumns is how wide the labels of a report are: "Memory  ".
 const labelColumns = 8
 
 // block is one paragraph of a report, behind its label.
@@ -175,7 +174,6 @@ func (t *textReport) did(rep *analysis.Result, full bool) {
 // mostWhys bounds what was found that a report begins with; --full has all.
 const mostWhys = 2
 
-// why is what ended it, and what grew.
 func (t *textReport) why(rep *analysis.Result, full bool) {
 	k := t.block("Why")
 	if rep.Cause != event.CauseEnded || rep.Several() { // else the headline has said it
@@ -204,7 +202,6 @@ func (t *textReport) why(rep *analysis.Result, full bool) {
 	}
 }
 
-// next is what to type next time.
 func (t *textReport) next(rep *analysis.Result, full bool) {
 	k := t.block("Next")
 	b := &rep.Brief
@@ -294,7 +291,6 @@ func openWords(n *analysis.Need) string {
 	return ""
 }
 
-// more is the commands that show more.
 func (t *textReport) more(rep *analysis.Result) {
 	k := t.block("More")
 	which := cmp.Or(values.Plain(rep.Job), rep.Brief.ID)

@@ -43,7 +43,6 @@ func Unwrapped(w io.Writer, u analysis.Unwrapped, dirs []string, style text.Styl
 	return t.write(w, "report")
 }
 
-// stateWords are the headline.
 func stateWords(u *analysis.Unwrapped) string {
 	words := map[event.RunOutcome]string{
 		event.RunOOM: "out of memory", event.RunSlurmKill: "out of memory, Slurm killed it", event.RunTimeout: "Slurm time limit reached",

@@ -43,7 +43,6 @@ func (q *caseText) sentence(f *analysis.Ending) string {
 	return text
 }
 
-// ending is the sentence on what happened.
 func (q *caseText) ending(f *analysis.Ending) string {
 	switch b, d, died := f.Near, q.Death(), howDied(q.Death()); f.Kind {
 	case analysis.EndRunning:
@@ -165,7 +164,6 @@ func (q *caseText) running() string {
 	return text
 }
 
-// kernelKill is a kill that the kernel counted.
 func (q *caseText) kernelKill(f *analysis.Ending) string {
 	why := "no limit of a cgroup is in the record, so it is not known which was full"
 	switch {
@@ -227,7 +225,6 @@ func (q *caseText) level(b analysis.LimitState) string {
 	return text
 }
 
-// stepKill is OverMemoryKill.
 func (q *caseText) stepKill(b analysis.LimitState) string {
 	what, _, _ := strings.Cut(b.Compared(), ",") // that it is the step's is shown in any case
 	note := ""
@@ -270,7 +267,6 @@ func (q *caseText) nodeText(b analysis.LimitState) string {
 	return text
 }
 
-// jobKill is OverMemoryKill of all steps of the job.
 func (q *caseText) jobKill(b analysis.LimitState) string {
 	who := "slurmd (OverMemoryKill)"
 	if strings.Contains(b.Enforcer, "perhaps") {
@@ -283,7 +279,6 @@ func (q *caseText) jobKill(b analysis.LimitState) string {
 	return text
 }
 
-// asked is a signal that asks for the end.
 func (q *caseText) asked(f *analysis.Ending) string {
 	s, d := f.Signal, q.Death()
 	at := q.Wall(s.At)
@@ -351,12 +346,10 @@ func (q *caseText) nearestText() string {
 	return "no limit was near: " + text
 }
 
-// describeUse is how full a limit was, and when.
 func (q *caseText) describeUse(b analysis.LimitState) string {
 	return fmt.Sprintf("at %s %s", phrase.Fill(b.Name, b.Used, b.Limit.Limit), q.when(b.At))
 }
 
-// countText is a process that ran out of what is counted.
 func (q *caseText) countText(f *analysis.Ending) string {
 	c := f.Count
 	what, where := "memory mappings", "vm.max_map_count"
@@ -371,7 +364,6 @@ func (q *caseText) countText(f *analysis.Ending) string {
 	return text
 }
 
-// process names the process of a count.
 func (q *caseText) process(c analysis.CountUse) string {
 	if c.Proc < 0 {
 		return "a process"
@@ -415,7 +407,6 @@ func (q *caseText) instead() string {
 	return "; instead: " + method + `"fork")`
 }
 
-// word is Slurm's state in a sentence.
 func (q *caseText) word() string {
 	if q.Step != nil {
 		text := fmt.Sprintf("Slurm says step %s %s %s", q.Step.ID, q.Step.State, q.Step.ExitCode)
