@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,62 +92,47 @@ func layHookIn(parent string) (string, error) {
 	return dir, nil
 }
 
-func writeHook(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
+// contents are the files of a hook's directory and its directories, by their names. Beside the
+// hook there is a file where Python 3 would make the directory for its compiled files, and
+// directories where Python 2 would write them: none are written, and no setting of the user's
+// interpreter is touched.
+func contents() (files map[string][]byte, dirs map[string]bool) {
+	files = map[string][]byte{"__pycache__": nil, "_rsswarden/__pycache__": nil}
+	dirs = map[string]bool{".": true, "sitecustomize.pyc": true, "sitecustomize.pyo": true}
 	for _, f := range hook.Files() {
-		path := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
-			return err
-		}
+		files[f.Name] = f.Data
+		dirs[path.Dir(f.Name)] = true
 	}
-	// A file where Python 3 would make the directory for its compiled files,
-	// and directories where Python 2 would write them: none are written, and no
-	// setting of the user's interpreter is touched.
-	for _, name := range barFiles {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			return err
-		}
-	}
-	for _, name := range barDirs {
+	return files, dirs
+}
+
+func writeHook(dir string) error {
+	files, dirs := contents()
+	for _, name := range slices.Sorted(maps.Keys(dirs)) {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-var (
-	barFiles = []string{"__pycache__", "_rsswarden/__pycache__"}
-	barDirs  = []string{"sitecustomize.pyc", "sitecustomize.pyo"}
-)
-
 // checkHook says whether dir holds exactly the files of the hook, written by
 // this user or by root alone. One file more is one too many:
 // Python would take a sitecustomize.so or a directory sitecustomize before
 // sitecustomize.py.
 func checkHook(dir string) error {
-	files, dirs := map[string][]byte{}, map[string]bool{".": true}
-	for _, f := range hook.Files() {
-		files[f.Name] = f.Data
-		dirs[path.Dir(f.Name)] = true
-	}
-	for _, name := range barFiles {
-		files[name] = nil
-	}
-	for _, name := range barDirs {
-		dirs[name] = true
-	}
+	files, dirs := contents()
 	missing := len(files) + len(dirs)
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		if err == nil {
+			err = checkSafe(file)
 		}
-		if err := checkSafe(file); err != nil {
+		if err != nil {
 			return err
 		}
 		name, err := filepath.Rel(dir, file)
@@ -164,13 +151,10 @@ func checkHook(dir string) error {
 			return nil
 		}
 		got, err := os.ReadFile(file)
-		if err != nil {
-			return err
+		if err == nil && !bytes.Equal(got, data) {
+			err = fmt.Errorf("%s has been changed", file)
 		}
-		if !bytes.Equal(got, data) {
-			return fmt.Errorf("%s has been changed", file)
-		}
-		return nil
+		return err
 	})
 	if err == nil && missing > 0 {
 		return fmt.Errorf("%s is not whole", dir)

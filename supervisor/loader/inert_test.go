@@ -211,45 +211,19 @@ func underHook(t testing.TB, env []string) (hooked []string, hookDir string) {
 	return hooked, p.Hook
 }
 
-// sites are what others have as sitecustomize.py, by what happens in it.
-var sites = map[string]string{
-	"prints":               "import sys\nprint(__name__, __file__, __doc__, sys.path)\n",
-	"sets":                 "import sys\nsys.path.append('/added')\nsys.mark = 1\nimport json\n",
-	"lacks a module":       "import no_such_module_here\n",
-	"lacks itself":         "raise ImportError('No module named sitecustomize')\n",
-	"raises":               "raise ValueError('theirs')\n",
-	"does not parse":       "1 +\n",
-	"warns":                "import warnings\nwarnings.warn('theirs')\n",
-	"registers":            "import atexit, signal\natexit.register(print, 'bye') if str is not bytes else None\nsignal.signal(signal.SIGUSR1, lambda *a: None)\n",
-	"ends":                 "import os\nos._exit(5)\n",
-	"exits":                "raise SystemExit(3)\n",
-	"puts a finder":        "import sys\nclass F(object):\n    @staticmethod\n    def find_spec(*a): return None\n    @staticmethod\n    def find_module(*a): return None\nsys.meta_path.insert(0, F)\n",
-	"is one that steps on": stepsOn,
-}
-
 // usual are those that are tried with every Python; the others with two, and
 // with all where RSSWARDEN_ENDURANCE is set.
-var usual = map[string]bool{"sets": true, "lacks itself": true, "raises": true, "is one that steps on": true}
+var usual = map[string]bool{"sets": true, "lacks_itself": true, "raises": true, "steps_on": true}
 
-// stepsOn is what programs that instrument others do: as we.
-const stepsOn = `import os, sys
-here = os.path.dirname(os.path.abspath(__file__))
-at = sys.path.index(here)
-del sys.path[at]
-mine = sys.modules.pop("sitecustomize")
-try:
-    import sitecustomize
-except ImportError:
-    sys.modules["sitecustomize"] = mine
-finally:
-    sys.path.insert(at, here)
-`
-
-// TestOtherSiteCustomize: another sitecustomize or usercustomize runs as without us,
-// wherever it is.
+// TestOtherSiteCustomize: another sitecustomize or usercustomize, one of testdata/sites, runs
+// as without us, wherever it is.
 func TestOtherSiteCustomize(t *testing.T) {
 	all := torchtest.Interpreters(t, anyPython)
 	list := torchtest.Inert(t, "From the start")
+	sites, err := filepath.Glob("testdata/sites/*.py")
+	must(t, err)
+	stepsOn, err := os.ReadFile("testdata/sites/steps_on.py")
+	must(t, err)
 	for n, py := range all {
 		t.Run(py.Name, func(t *testing.T) {
 			t.Parallel()
@@ -260,7 +234,10 @@ func TestOtherSiteCustomize(t *testing.T) {
 				"PYTHONPATH": filepath.Join(p.dir, "mine"), "user site": strings.TrimSpace(userSite),
 			} {
 				must(t, os.MkdirAll(dir, 0o700))
-				for what, body := range sites {
+				for _, site := range sites {
+					what := strings.TrimSuffix(filepath.Base(site), ".py")
+					body, err := os.ReadFile(site)
+					must(t, err)
 					if n > 0 && py.Major == 3 && !usual[what] && wardentest.Few(1, 0) == 0 {
 						continue
 					}
@@ -269,11 +246,11 @@ func TestOtherSiteCustomize(t *testing.T) {
 					if where == "user site" {
 						name = "usercustomize.py"
 						env = append(cleanEnv(), "PYTHONUSERBASE="+base)
-						if what == "is one that steps on" {
+						if what == "steps_on" {
 							continue
 						}
 					}
-					must(t, os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600))
+					must(t, os.WriteFile(filepath.Join(dir, name), body, 0o600))
 					hooked, hookDir := underHook(t, env)
 					args := []string{"-B", "@dir/probe.py", "@out"} // it is changed within a second
 					bare, wrapped := p.run(t, py.Path, env, args...), p.run(t, py.Path, hooked, args...)
@@ -293,7 +270,7 @@ func TestOtherSiteCustomize(t *testing.T) {
 			// One that comes before ours, as where a program is started by
 			// such another within the run.
 			mine := filepath.Join(p.dir, "mine")
-			must(t, errors.Join(os.Mkdir(mine, 0o700), os.WriteFile(filepath.Join(mine, "sitecustomize.py"), []byte(stepsOn), 0o600)))
+			must(t, errors.Join(os.Mkdir(mine, 0o700), os.WriteFile(filepath.Join(mine, "sitecustomize.py"), stepsOn, 0o600)))
 			env := append(cleanEnv(), "PYTHONPATH="+mine)
 			hooked, hookDir := underHook(t, cleanEnv())
 			hooked = setEnv(hooked, "PYTHONPATH", mine+":"+hookDir)

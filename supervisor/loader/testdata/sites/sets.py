@@ -1,0 +1,4 @@
+import sys
+sys.path.append('/added')
+sys.mark = 1
+import json
