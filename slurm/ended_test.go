@@ -71,18 +71,16 @@ func TestEnded(t *testing.T) {
 		{"an option", "--all", "sacctOOM", "showOOM", ""},
 		{"a list", "4,5", "sacctOOM", "showOOM", ""},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			j, err := Ended(t.Context(), func(_ context.Context, name string, _ ...string) ([]byte, error) {
-				out := texts[map[string]string{"sacct": test.sacct, "scontrol": test.show}[name]]
-				if out == "" {
-					return nil, disabled
-				}
-				return []byte(out), nil
-			}, test.job)
-			if j.Source != test.source || (err == nil) != (test.source != "") {
-				t.Errorf("%+v, %v", j, err)
+		j, err := Ended(t.Context(), func(_ context.Context, name string, _ ...string) ([]byte, error) {
+			out := texts[map[string]string{"sacct": test.sacct, "scontrol": test.show}[name]]
+			if out == "" {
+				return nil, disabled
 			}
-		})
+			return []byte(out), nil
+		}, test.job)
+		if j.Source != test.source || (err == nil) != (test.source != "") {
+			t.Errorf("%s: %+v, %v", test.name, j, err)
+		}
 	}
 }
 

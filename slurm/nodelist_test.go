@@ -54,25 +54,23 @@ func TestJobNodes(t *testing.T) {
 		{"unknown", "", "", "7", "error"},
 		{"an option", "", "", "-h", "error"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			names, err := JobNodes(t.Context(), func(_ context.Context, name string, args ...string) ([]byte, error) {
-				if !slices.Contains(args, test.job) {
-					t.Errorf("%s was asked %q", name, args)
-				}
-				out := map[string]string{"sacct": test.sacct, "scontrol": test.scontrol}[name]
-				if out == "" {
-					return nil, errors.New("not there")
-				}
-				return []byte(out), nil
-			}, test.job)
-			got := strings.Join(names, " ")
-			if err != nil {
-				got = "error"
+		names, err := JobNodes(t.Context(), func(_ context.Context, name string, args ...string) ([]byte, error) {
+			if !slices.Contains(args, test.job) {
+				t.Errorf("%s: %s was asked %q", test.name, name, args)
 			}
-			if got != test.want {
-				t.Errorf("%q, %v, want %q", got, err, test.want)
+			out := map[string]string{"sacct": test.sacct, "scontrol": test.scontrol}[name]
+			if out == "" {
+				return nil, errors.New("not there")
 			}
-		})
+			return []byte(out), nil
+		}, test.job)
+		got := strings.Join(names, " ")
+		if err != nil {
+			got = "error"
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
+		}
 	}
 }
 

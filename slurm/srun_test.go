@@ -27,12 +27,10 @@ func TestParseRunning(t *testing.T) {
 		{"an array", "46", "JobId=46 ArrayJobId=46 ArrayTaskId=4 JobState=RUNNING NodeList=n1\nJobId=49 ArrayJobId=46 ArrayTaskId=3 JobState=RUNNING NodeList=n7\n", nil, ErrArray},
 		{"not a list", "46", "JobId=46 JobState=RUNNING NodeList=n[1-\n", nil, ErrNodeList},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r, err := ParseRunning([]byte(c.text), c.job)
-			if !errors.Is(err, c.err) || err == nil && !slices.Equal(r.Nodes, c.nodes) {
-				t.Errorf("%+v, %v", r, err)
-			}
-		})
+		r, err := ParseRunning([]byte(c.text), c.job)
+		if !errors.Is(err, c.err) || err == nil && !slices.Equal(r.Nodes, c.nodes) {
+			t.Errorf("%s: %+v, %v", c.name, r, err)
+		}
 	}
 	if _, err := ParseRunning(make([]byte, maxSaid+1), "46"); err == nil {
 		t.Error("an answer without end was read")

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -154,7 +153,12 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 				if _, err := p.read(records[:1]); err != nil { // all workers are up
 					t.Fatal(err)
 				}
-				stop(t, pid)
+				syscall.Kill(pid, syscall.SIGSTOP)
+				until(t, "a stop", func() bool {
+					b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					must(t, err)
+					return bytes.Contains(b, []byte(") T "))
+				})
 				// The others answer all that they have; the batch then waits for the
 				// victim alone, which the signal ends once it goes on.
 				time.AfterFunc(20*time.Millisecond, func() {
@@ -167,12 +171,10 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 					t.Fatalf("batch %d: wrong content after %v", batch, sig)
 				}
 				// SIGTERM is seen after the last record, or between two.
-				for deadline := time.Now().Add(10 * time.Second); p.replaced == ends; {
-					if time.Now().After(deadline) {
-						t.Fatalf("batch %d: the worker was not replaced after %v", batch, sig)
-					}
+				until(t, "another worker", func() bool {
 					must(t, p.wait(time.Millisecond))
-				}
+					return p.replaced > ends
+				})
 				ends = p.replaced
 			}
 			if ends != 10 {
@@ -182,18 +184,12 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 	}
 }
 
-// stop sends SIGSTOP and waits until the process has stopped.
-func stop(t *testing.T, pid int) {
+// until waits for a condition.
+func until(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	syscall.Kill(pid, syscall.SIGSTOP)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		must(t, err)
-		if bytes.Contains(b, []byte(") T ")) {
-			return
-		}
+	for deadline := time.Now().Add(20 * time.Second); !met(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("process %d does not stop: %s", pid, b)
+			t.Fatalf("not in time: %s", what)
 		}
 	}
 }
@@ -280,22 +276,15 @@ func TestWorkersEndWithTheirParent(t *testing.T) {
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	var pids []int
-	for deadline := time.Now().Add(20 * time.Second); len(pids) < 4; pids = children(cmd.Process.Pid) {
-		if time.Now().After(deadline) {
-			t.Fatalf("only workers %v came up", pids)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	until(t, "4 workers", func() bool { pids = children(cmd.Process.Pid); return len(pids) >= 4 })
 	cmd.Process.Kill()
-	for deadline := time.Now().Add(10 * time.Second); len(pids) > 0; time.Sleep(5 * time.Millisecond) {
+	until(t, "the end of workers without a parent", func() bool {
 		pids = slices.DeleteFunc(pids, func(pid int) bool {
 			cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			return err != nil || len(cmdline) == 0 // gone, or a zombie
 		})
-		if time.Now().After(deadline) {
-			t.Fatalf("workers %v live on without their parent", pids)
-		}
-	}
+		return len(pids) == 0
+	})
 }
 
 func TestWorkersThatCannotWork(t *testing.T) {
@@ -318,6 +307,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"-data", path, "-records", "many"}, 2, "invalid value"},
 		{[]string{"-data", path, "-unknown"}, 2, "not defined"},
 		{[]string{"-data", path, "-create", "-records", "1", "-bytes", "8"}, 1, "holds 240 100000"},
+		{[]string{"-data", filepath.Join(t.TempDir(), "no", "such", "directory", "data.mdb")}, 1, "cannot make"},
 		{[]string{"-h"}, 0, "-growth"},
 	} {
 		got, _, stderr := inProcess(t, tt.args...)
@@ -327,16 +317,6 @@ func TestBadUsage(t *testing.T) {
 		if !strings.Contains(stderr, tt.says) {
 			t.Errorf("%q: does not say %q:\n%s", tt.args, tt.says, stderr)
 		}
-	}
-}
-
-func TestMakingFails(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "no", "such", "directory", "data.mdb")
-	if got, _, stderr := inProcess(t, "-data", missing); got != 1 {
-		t.Errorf("status %d, want 1\n%s", got, stderr)
-	}
-	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s: %v", missing, err)
 	}
 }
 

@@ -127,43 +127,6 @@ wait`
 	})
 }
 
-// TestStepBesideSteps: one process on each node of a job whose steps have all
-// its CPUs and memory, from its script and from outside.
-func TestStepBesideSteps(t *testing.T) {
-	beside := []string{"--overlap", "-N2", "-n2", "--ntasks-per-node=1", "--mem=0", "--input=none"}
-	eachTwoNodes(t, slurmtest.Cgroup, func(t *testing.T, c *slurmtest.Cluster) {
-		script := fmt.Sprintf(`srun bash -c '%s hold task$SLURM_PROCID' &
-until [ -e task0 ] && [ -e task1 ] && [ -e task2 ] && [ -e task3 ]; do sleep 0.05; done
-srun --jobid=$SLURM_JOB_ID %s %s
-touch inside
-wait`, c.InstallSelf(t), strings.Join(beside, " "), sayTask)
-		run := c.Submit(t, script, "-N2", "-n4", "--ntasks-per-node=2", "--mem-per-cpu=100")
-		run.Until(t, time.Minute, func(r slurmtest.Result) bool {
-			_, err := os.Stat(filepath.Join(run.Dir, "inside"))
-			return err == nil || r.Over()
-		})
-		nodes := c.Nodes()
-		want := fmt.Sprintf("%s 0 0 0\n%s 1 1 0\n", nodes[0], nodes[1])
-		r, err := run.Now(t.Context())
-		wardentest.NoError(t, err)
-		if got := sorted(r.Stdout); got != want || r.Stderr != "" {
-			t.Errorf("from the script: %q, stderr %q, want %q", got, r.Stderr, want)
-		}
-		outside := append([]string{"--jobid=" + run.ID}, beside...)
-		begun := time.Now()
-		out := c.Srun(t, append(outside, "bash", "-c", "echo $SLURMD_NODENAME $SLURM_NODEID $SLURM_PROCID $SLURM_LOCALID; ulimit -m")...)
-		t.Logf("took %v", time.Since(begun))
-		limit := fmt.Sprintln(200 << 10) // the job's on a node
-		if got := sorted(out.Stdout); out.Code != 0 || out.Stderr != "" || got != limit+limit+want {
-			t.Errorf("from outside: status %d, %q, stderr %q, want %q", out.Code, got, out.Stderr, limit+limit+want)
-		}
-		busy := append([]string{"--jobid=" + run.ID, "--immediate=1"}, beside[1:]...)
-		if out := c.Srun(t, append(busy, "true")...); out.Code == 0 {
-			t.Error("a step without --overlap found room: the others do not have all")
-		}
-	})
-}
-
 // TestOverlapReachesEveryNode: a step beside a job that has given all of its CPUs and
 // memory to a step of its own runs once a node, from where the job was submitted and
 // from its own script, and ends nothing.
