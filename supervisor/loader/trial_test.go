@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,53 +19,25 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// mutant is a torch that was changed in its text.
+// mutant is a torch that was changed in its text, a row of testdata/mutants.json.
 type mutant struct {
-	name string
-	edit [][3]string // file below torch/utils/data, old, new
-	// why is reported from the text, or from the first iterator, where nothing is tried;
+	Name string
+	Edit [][3]string // file below torch/utils/data, old, new
+	// Why is reported from the text, or from the first iterator, where nothing is tried;
 	// empty where a trial is made.
-	why string
-	// good says that a trial may find nothing wrong: what is recycled then is right.
-	good bool
-	// often has its trial made by `make test`.
-	often bool
+	Why string
+	// Good says that a trial may find nothing wrong: what is recycled then is right.
+	Good bool
+	// Often has its trial made by `make test`.
+	Often bool
 }
 
-const (
-	dataloaderFile = "dataloader.py"
-	workerFile     = "_utils/worker.py"
-	getIndex       = "                r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)"
-)
-
-var mutants = []mutant{
-	// Names.
-	{name: "base_seed", edit: [][3]string{{workerFile, "base_seed", "seed_base"}, {dataloaderFile, "base_seed", "seed_base"}}, why: "_worker_loop has no parameter base_seed"},
-	{name: "_try_put_index", edit: [][3]string{{dataloaderFile, "_try_put_index", "_try_put"}}, why: "torch has no _MultiProcessingDataLoaderIter._try_put_index"},
-	{name: "_shutdown_workers", edit: [][3]string{{dataloaderFile, "_shutdown_workers", "_end_workers"}}, why: "torch has no _MultiProcessingDataLoaderIter._shutdown_workers"},
-	{name: "_task_info", edit: [][3]string{{dataloaderFile, "_task_info", "_tasks"}}},
-	{name: "_index_queues", edit: [][3]string{{dataloaderFile, "_index_queues", "_queues"}}},
-	{name: "_workers_done_event", edit: [][3]string{{dataloaderFile, "_workers_done_event", "_done_event"}}, good: true, often: true},
-	{name: "_worker_result_queue", edit: [][3]string{{dataloaderFile, "_worker_result_queue", "_results"}}, good: true},
-	{name: "_worker_queue_idx_cycle", edit: [][3]string{{dataloaderFile, "_worker_queue_idx_cycle", "_cycle"}}},
-	{name: "_workers_status", edit: [][3]string{{dataloaderFile, "_workers_status", "_status"}}},
-	{name: "_send_idx", edit: [][3]string{{dataloaderFile, "_send_idx", "_next_number"}}, good: true},
-	{name: "target", edit: [][3]string{{dataloaderFile, "target=_utils.worker._worker_loop", "target=getattr(_utils.worker, '_worker_loop')"}}, why: "torch starts _worker_loop in no places"},
-	{name: "an argument", edit: [][3]string{{dataloaderFile, "self._workers_done_event,", "vars(self)['_workers_done_event'],"}}, why: "_worker_loop is given vars(self)['_workers_done_event'] as done_event"},
-	// Meaning.
-	{name: "another worker in _task_info", edit: [][3]string{{dataloaderFile, "self._task_info[self._send_idx] = (worker_queue_idx,)",
-		"self._task_info[self._send_idx] = (self._num_workers - 1 - worker_queue_idx,)"}}, often: true},
-	{name: "batches reversed", edit: [][3]string{{workerFile, "            idx, index = r\n",
-		"            idx, index = r\n            if index and max(index) % 97 == 0: index = list(index)[::-1]\n"}}},
-	{name: "a worker leaves at an empty queue", edit: [][3]string{{workerFile, "            except queue.Empty:\n                continue", "            except queue.Empty:\n                break"}}},
-	{name: "seeds by worker alone", edit: [][3]string{{workerFile, "seed = base_seed + worker_id", "seed = worker_id"}}, often: true},
-	{name: "torch not seeded", edit: [][3]string{{workerFile, "torch.manual_seed(seed)", "pass"}}},
-	{name: "batches sent twice", edit: [][3]string{{workerFile, "data_queue.put((idx, data))", "data_queue.put((idx, data)); data_queue.put((idx, data))"}}},
-	{name: "a worker that does not end when told", edit: [][3]string{{workerFile, getIndex,
-		"                try: r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)\n                except SystemExit: continue"}}},
-	{name: "a worker that ends with status 3", edit: [][3]string{{workerFile, getIndex,
-		"                try: r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)\n                except SystemExit: os._exit(3)"}}},
-}
+var mutants = sync.OnceValue(func() (list []mutant) {
+	if json.Unmarshal([]byte(wardentest.Read("testdata/mutants.json")), &list) != nil {
+		panic("testdata/mutants.json")
+	}
+	return list
+})
 
 // TestMutants has torch's text differ: the difference is seen, in each of them, and
 // where the text cannot be understood it says why.
@@ -72,28 +45,18 @@ func TestMutants(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
-		type edits struct {
-			Name string
-			Edit [][3]string
-		}
-		var list []edits
-		for _, m := range mutants {
-			list = append(list, edits{m.name, m.edit})
-		}
-		data, err := json.Marshal(list)
-		must(t, err)
-		lines := strings.Split(strings.TrimSpace(inHookOf(t, s, "fingerprint.py", "mutants", string(data))), "\n")
-		if len(lines) != len(mutants) {
+		lines := strings.Split(strings.TrimSpace(inHookOf(t, s, "fingerprint.py", "mutants", script(t, "mutants.json"))), "\n")
+		if len(lines) != len(mutants()) {
 			t.Fatalf("%d answers: %q", len(lines), lines)
 		}
-		for i, m := range mutants {
+		for i, m := range mutants() {
 			var name, why string
 			var known bool
-			if err := json.Unmarshal([]byte(lines[i]), &[]any{&name, &why, &known}); err != nil || name != m.name {
+			if err := json.Unmarshal([]byte(lines[i]), &[]any{&name, &why, &known}); err != nil || name != m.Name {
 				t.Fatalf("%v: %s", err, lines[i])
 			}
-			if known || !strings.HasPrefix(why, m.why) || (why == "") != (m.why == "") {
-				t.Errorf("%s: known %v, why %q, want %q", m.name, known, why, m.why)
+			if known || !strings.HasPrefix(why, m.Why) || (why == "") != (m.Why == "") {
+				t.Errorf("%s: known %v, why %q, want %q", m.Name, known, why, m.Why)
 			}
 		}
 	})
@@ -117,18 +80,18 @@ func TestTrial(t *testing.T) {
 				t.Errorf("kept: %+v, %v", v, ok)
 			}
 		})
-		for i, m := range mutants {
-			if m.why != "" || !m.often && wardentest.Few(1, 0) == 0 || !s.Turn(i, len(mutants)) {
+		for i, m := range mutants() {
+			if m.Why != "" || !m.Often && wardentest.Few(1, 0) == 0 || !s.Turn(i, len(mutants())) {
 				continue
 			}
-			t.Run(m.name, func(t *testing.T) {
+			t.Run(m.Name, func(t *testing.T) {
 				t.Parallel()
 				env, _ := hooked(t)
 				site := mutate(t, s, m)
 				u := untried(t, s, env, site)
 				v, err := Try(t.Context(), u, env, startOn(t, s))
 				t.Logf("%+v", v)
-				if err != nil || v.What == "" || v.OK() && !m.good || m.good && v.What == VerdictRefused {
+				if err != nil || v.What == "" || v.OK() && !m.Good || m.Good && v.What == VerdictRefused {
 					t.Errorf("%+v, %v", v, err)
 				}
 				if v.OK() == (v.Why != "") {
@@ -165,7 +128,7 @@ func mutate(t *testing.T, s *stand, m mutant) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "site")
 	args := []string{script(t, "mutant.py"), folder}
-	for _, e := range m.edit {
+	for _, e := range m.Edit {
 		data, err := json.Marshal(e)
 		must(t, err)
 		args = append(args, string(data))
@@ -394,7 +357,7 @@ func TestKeptVerdict(t *testing.T) {
 // trial went well; the request before it is refused, and not those after it.
 func TestUntriedTorch(t *testing.T) {
 	torchtest.EachCase(t, []bool{true, false}, nil, func(t *testing.T, s *stand, good bool) {
-		site := mutate(t, s, mutants[5])
+		site := mutate(t, s, mutants()[5])
 		tr := train(t, trainOptions{on: s, args: "--workers 2 --part 800", env: []string{"PYTHONPATH=" + site}})
 		tr.have(2)
 		trainer := tr.ctl.Trainers()[0]

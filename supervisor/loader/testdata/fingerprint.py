@@ -15,13 +15,26 @@ def recycles():
     got = fingerprint.read(module, module._MultiProcessingDataLoaderIter.__init__)
     print(got.why, fingerprint.is_known(got.digest), got.digest, "of torch", module.torch.__version__)
 
-def arguments(text):
-    try:
-        tree = fingerprint.parse(text, "it")
-        found = fingerprint.arguments(fingerprint.function(tree, "Iterator", "__init__"), fingerprint.function(tree, "_worker_loop"))
-        print(" ".join("%s=%s.%s" % (name, how, of) for name, (how, of) in found.items()))
-    except fingerprint.Unknown as error:
-        print(error)
+LOOP = "def _worker_loop(dataset, index_queue, base_seed, worker_id): pass"
+CONSTRUCTOR = """
+class Iterator:
+    def __init__(self, loader):
+        for i in range(2):
+            queue = context.Queue()
+            w = context.Process(target=worker._worker_loop, args=(self._dataset, queue, self._base_seed, i))
+"""
+
+def arguments(file):
+    """How a worker is started, for each way in which the text above differs."""
+    for row in json.load(open(file)):
+        text = LOOP + "\n" + CONSTRUCTOR
+        assert row["old"] in text, row
+        try:
+            tree = fingerprint.parse(text.replace(row["old"], row["new"], 1) if row["old"] else text, "it")
+            found = fingerprint.arguments(fingerprint.function(tree, "Iterator", "__init__"), fingerprint.function(tree, "_worker_loop"))
+            print(" ".join("%s=%s.%s" % (name, how, of) for name, (how, of) in found.items()))
+        except fingerprint.Unknown as error:
+            print(str(error).replace("\n", " "))
 
 def digests(): print(json.dumps(known.DIGESTS))
 
@@ -43,18 +56,18 @@ def platform():
     name = release.get("VERSION_ID", "sid")
     print("%s (Debian %s, Python %d.%d)" % ((".".join(torch()[0].split(".")[:2]), name.strip('"')) + sys.version_info[:2]))
 
-def mutants(edits):
+def mutants(file):
     bare = fingerprint.below(torch()[1])
     keys = {fingerprint.understand(bare).key}
-    for mutant in json.loads(edits):
+    for mutant in json.load(open(file)):
         texts = dict(bare)
-        for file, old, new in mutant["Edit"]:
+        for file, old, new in mutant["edit"]:
             name = file[:-3].replace("/", ".")
             assert old.encode() in texts[name], (file, old)
             texts[name] = texts[name].replace(old.encode(), new.encode())
         got = fingerprint.understand(texts)
         assert got.key not in keys, mutant
         keys.add(got.key)
-        print(json.dumps([mutant["Name"], got.why or "", fingerprint.is_known(got.digest)]))
+        print(json.dumps([mutant["name"], got.why or "", fingerprint.is_known(got.digest)]))
 
 globals()[sys.argv[1]](*sys.argv[2:])
