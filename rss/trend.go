@@ -100,30 +100,28 @@ func (t *Trend) thin(now time.Duration) {
 func (t *Trend) Last() (v Bytes, ok bool) { return t.last.v, t.seen }
 
 // Slope returns how fast the number has grown over the last [HoldTime] or Hold, in
-// bytes a second, and the range in which that rate lies (90 %, and whatever
-// the last quarter of the time says). ok is false where it has not held: the middle and
+// bytes a second. ok is false where it has not held: the middle and
 // the last third of that time both rose, the last quarter and the last twelfth no less
 // than half as fast as the whole.
-func (t *Trend) Slope() (perSecond, low, high float64, ok bool) {
+func (t *Trend) Slope() (perSecond float64, ok bool) {
 	if !t.gather(t.hold()) {
-		return 0, 0, 0, false
+		return 0, false
 	}
 	xs, ys := t.xs[:t.bins], t.ys[:t.bins]
-	slope, low, high := t.sen(0, t.bins)
+	slope, low, _ := t.sen(0, t.bins)
 	if slope <= 0 || low <= 0 {
-		return slope, low, high, false
+		return slope, false
 	}
 	a, b := t.bins/3, t.bins-t.bins/3
 	xa, ya := middle(xs[:a], ys[:a])
 	xb, yb := middle(xs[a:b], ys[a:b])
 	xc, yc := middle(xs[b:], ys[b:])
 	if (yb-ya)/(xb-xa) < slope/3 || (yc-yb)/(xc-xb) < slope/3 {
-		return slope, low, high, false
+		return slope, false
 	}
 	recent, _, _ := t.sen(t.bins-t.bins/4, t.bins)
 	tail := t.bins - 1 - t.bins/12
-	held := recent >= slope/2 && ys[t.bins-1]-ys[tail] >= slope/2*(xs[t.bins-1]-xs[tail])
-	return slope, min(low, recent), max(high, recent), held
+	return slope, recent >= slope/2 && ys[t.bins-1]-ys[tail] >= slope/2*(xs[t.bins-1]-xs[tail])
 }
 
 func (t *Trend) hold() time.Duration { return max(HoldTime, t.Hold) }

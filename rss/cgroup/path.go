@@ -97,19 +97,19 @@ func resolve(proc, sys string, pid int, controller string, file [3]string, none 
 // climb resolves a group to a directory and lists the levels above it. Of several
 // mounts that show the group it takes the one that shows most levels, one below
 // /sys before one elsewhere, a later one before an earlier one.
-func climb(g group, mounts []mount, sys string, version int, controller, file string, listed func(dir string) bool) *Path {
+func climb(g group, mounts []Hierarchy, sys string, version int, controller, file string, listed func(dir string) bool) *Path {
 	var best *Path
 	standard := false // best is mounted below /sys
 	points := map[string]bool{}
 	for _, m := range slices.Backward(mounts) {
-		if points[m.point] {
+		if points[m.Dir] {
 			continue // covered by a later mount
 		}
-		points[m.point] = true
-		if m.version != version || version == 1 && !slices.Contains(m.controllers, controller) {
+		points[m.Dir] = true
+		if m.Version != version || version == 1 && !m.Is(controller) {
 			continue
 		}
-		top := relocate(m.point, sys)
+		top := relocate(m.Dir, sys)
 		unnamed, below, ok := within(m.root, g.path)
 		if ok && unnamed > 0 {
 			most := maxSearched
@@ -132,7 +132,7 @@ func climb(g group, mounts []mount, sys string, version int, controller, file st
 		if len(p.Levels) == 0 {
 			continue
 		}
-		if sysfs := strings.HasPrefix(m.point, "/sys/"); best == nil || len(p.Levels) > len(best.Levels) ||
+		if sysfs := strings.HasPrefix(m.Dir, "/sys/"); best == nil || len(p.Levels) > len(best.Levels) ||
 			len(p.Levels) == len(best.Levels) && sysfs && !standard {
 			best, standard = p, sysfs
 		}
@@ -267,18 +267,20 @@ func parseGroups(b []byte) (groups []group, err error) {
 	return groups, nil
 }
 
-// mount is one cgroup mount of /proc/PID/mountinfo.
-type mount struct {
-	root, point string
-	version     int
-	controllers []string // v1: its super options, controllers among them
+// Hierarchy is a mounted tree of cgroups, one mount of /proc/PID/mountinfo.
+type Hierarchy struct {
+	Version     int
+	Dir         string   // where it is mounted
+	Controllers []string // of v1, with its other super options; none of v2
+
+	root string // what of the tree the mount shows
 }
 
 // parseMounts reads the cgroup mounts of /proc/PID/mountinfo
 // (proc_pid_mountinfo(5)): ID, parent, device, root, mount point, options, any
 // number of tags, "-", type, source, super options.
-func parseMounts(b []byte) ([]mount, error) {
-	var mounts []mount
+func parseMounts(b []byte) ([]Hierarchy, error) {
+	var mounts []Hierarchy
 	lines, bad := 0, 0
 	for line := range bytes.Lines(b) {
 		f := strings.Fields(string(line))
@@ -291,15 +293,15 @@ func parseMounts(b []byte) ([]mount, error) {
 			bad++
 			continue
 		}
-		m := mount{root: unescape(f[3]), point: unescape(f[4])}
+		m := Hierarchy{root: escapes.Replace(f[3]), Dir: escapes.Replace(f[4])}
 		switch f[dash+1] {
 		case "cgroup":
-			m.version = 1
+			m.Version = 1
 			if len(f) > dash+3 {
-				m.controllers = strings.Split(f[dash+3], ",")
+				m.Controllers = strings.Split(f[dash+3], ",")
 			}
 		case "cgroup2":
-			m.version = 2
+			m.Version = 2
 		default:
 			continue
 		}
@@ -311,32 +313,8 @@ func parseMounts(b []byte) ([]mount, error) {
 	return mounts, nil
 }
 
-// unescape undoes the kernel's octal escapes of space, tab, newline and
-// backslash ("\040").
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) && octal(s[i+1]) && octal(s[i+2]) && octal(s[i+3]) {
-			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
-			i += 3
-			continue
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-func octal(c byte) bool { return c >= '0' && c <= '7' }
-
-// Hierarchy is a mounted tree of cgroups.
-type Hierarchy struct {
-	Version     int
-	Dir         string   // where it is mounted
-	Controllers []string // of v1, with its other super options; none of v2
-}
+// escapes are the kernel's, in octal, of space, tab, newline and backslash.
+var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // Is says that a line of /proc/PID/cgroup with these controllers, "cpu,cpuacct", is of the
 // hierarchy; one of v2 names none.
@@ -360,9 +338,9 @@ func Hierarchies(proc, sys string) ([]Hierarchy, error) {
 	}
 	var out []Hierarchy
 	for _, m := range mounts {
-		h := Hierarchy{m.version, relocate(m.point, sys), m.controllers}
-		out = slices.DeleteFunc(out, func(o Hierarchy) bool { return o.Dir == h.Dir })
-		out = append(out, h)
+		m.Dir = relocate(m.Dir, sys)
+		out = slices.DeleteFunc(out, func(o Hierarchy) bool { return o.Dir == m.Dir })
+		out = append(out, m)
 	}
 	return out, nil
 }

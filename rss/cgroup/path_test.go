@@ -198,11 +198,11 @@ func TestParseMounts(t *testing.T) {
 37 31 0:34 / /data rw - ext4 /dev/sda rw
 cut off
 `))
-	want := []mount{
-		{root: "/a b", point: "/sys/fs/cgroup/mem\tory\\x", version: 1, controllers: []string{"rw", "memory"}},
-		{root: "/", point: "/sys/fs/cgroup/unified", version: 2},
+	want := []Hierarchy{
+		{root: "/a b", Dir: "/sys/fs/cgroup/mem\tory\\x", Version: 1, Controllers: []string{"rw", "memory"}},
+		{root: "/", Dir: "/sys/fs/cgroup/unified", Version: 2},
 	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); d != "" || err != nil {
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(Hierarchy{})); d != "" || err != nil {
 		t.Error(err, d)
 	}
 	if got, err := parseMounts([]byte("nothing here\n")); err == nil {
@@ -264,7 +264,7 @@ func FuzzParseMounts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		mounts, _ := parseMounts(b)
 		for _, m := range mounts {
-			if m.version != 1 && m.version != 2 {
+			if m.Version != 1 && m.Version != 2 {
 				t.Errorf("%+v from %q", m, b)
 			}
 		}

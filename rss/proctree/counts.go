@@ -184,46 +184,28 @@ type NodeTasks struct {
 	Kernel bool
 }
 
-// Tasks reads the node's tasks through kept descriptors, in one goroutine.
-type Tasks struct{ loadavg, threadsMax, pidMax keptFile }
-
-// NewTasks returns a reader on the procfs mounted at proc. It opens nothing
-// yet.
-func NewTasks(proc string) *Tasks {
-	file := func(name string) keptFile { return keptFile{name: filepath.Join(proc, name), buf: make([]byte, 128)} }
-	return &Tasks{file("loadavg"), file("sys/kernel/threads-max"), file("sys/kernel/pid_max")}
-}
-
-// Close gives the descriptors back; they are opened again when needed.
-func (t *Tasks) Close() {
-	t.loadavg.close()
-	t.threadsMax.close()
-	t.pidMax.close()
-}
-
-// Read reads the three files, some 2 us. All of them must be there.
-func (t *Tasks) Read() (n NodeTasks, err error) {
-	b, err := t.loadavg.read()
+// Tasks reads the three files, some 2 us. All of them must be there.
+func (n *Node) Tasks() (t NodeTasks, err error) {
+	b, err := n.loadavg.read()
 	if err != nil {
 		return NodeTasks{}, err
 	}
 	total, ok := parseTotal(b)
 	if !ok {
-		return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", t.loadavg.name, errMalformed)
+		return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", n.loadavg.name, errMalformed)
 	}
-	n.Total, n.Kernel = total, onProcfs(t.loadavg.fd-1)
-	for _, limit := range []struct {
-		file *keptFile
-		to   *uint64
-	}{{&t.threadsMax, &n.ThreadsMax}, {&t.pidMax, &n.PIDMax}} {
-		if b, err = limit.file.read(); err != nil {
+	t.Total, t.Kernel = total, onProcfs(n.loadavg.fd-1)
+	most := [2]uint64{}
+	for i, file := range []*keptFile{&n.threadsMax, &n.pidMax} {
+		if b, err = file.read(); err != nil {
 			return NodeTasks{}, err
 		}
-		if *limit.to, ok = number(bytes.TrimSpace(b)); !ok {
-			return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", limit.file.name, errMalformed)
+		if most[i], ok = number(bytes.TrimSpace(b)); !ok {
+			return NodeTasks{}, fmt.Errorf("cannot parse %s: %w", file.name, errMalformed)
 		}
 	}
-	return n, nil
+	t.ThreadsMax, t.PIDMax = most[0], most[1]
+	return t, nil
 }
 
 // parseTotal reads the second number of the fourth field of /proc/loadavg

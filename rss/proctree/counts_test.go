@@ -190,16 +190,16 @@ func TestCountLimits(t *testing.T) {
 
 func TestNodeTasks(t *testing.T) {
 	fs := rsstest.Empty(t)
-	tasks := NewTasks(fs.Proc)
+	tasks := NewNode(fs.Proc)
 	defer tasks.Close()
-	if _, err := tasks.Read(); !Vanished(err) {
+	if _, err := tasks.Tasks(); !Vanished(err) {
 		t.Errorf("no file: %v", err)
 	}
 	fs.Write("proc/loadavg", "9.20 6.21 4.57 3/219 10730\n")
 	fs.Write("proc/sys/kernel/threads-max", "192730\n")
 	fs.Write("proc/sys/kernel/pid_max", "32768\n")
 	for range 2 {
-		if n, err := tasks.Read(); err != nil || n != (NodeTasks{Total: 219, ThreadsMax: 192730, PIDMax: 32768}) {
+		if n, err := tasks.Tasks(); err != nil || n != (NodeTasks{Total: 219, ThreadsMax: 192730, PIDMax: 32768}) {
 			t.Errorf("%+v, %v", n, err)
 		}
 	}
@@ -208,9 +208,9 @@ func TestNodeTasks(t *testing.T) {
 			t.Errorf("%q: %d", in, n)
 		}
 	}
-	real := NewTasks("/proc")
+	real := NewNode("/proc")
 	defer real.Close()
-	n, err := real.Read()
+	n, err := real.Tasks()
 	if err != nil || n.Total < 2 || n.ThreadsMax < uint64(n.Total) || n.PIDMax < 300 {
 		t.Errorf("of this node: %+v, %v", n, err)
 	}

@@ -27,28 +27,36 @@ func (m MemInfo) Size() rss.Bytes { return m.Total + m.SwapTotal }
 // Used is described at Size.
 func (m MemInfo) Used() rss.Bytes { return m.Total.Sub(m.Available) + m.SwapTotal.Sub(m.SwapFree) }
 
-// Node reads /proc/meminfo again and again through one descriptor. It belongs
+// Node reads files of the node again and again through kept descriptors. It belongs
 // to one goroutine.
-type Node struct{ file keptFile }
+type Node struct{ meminfo, loadavg, threadsMax, pidMax keptFile }
 
-// NewNode returns a reader of the node's memory in the procfs mounted at proc.
+// NewNode returns a reader of the node in the procfs mounted at proc.
 // It opens nothing yet.
 func NewNode(proc string) *Node {
-	return &Node{keptFile{name: filepath.Join(proc, "meminfo"), buf: make([]byte, 4<<10)}}
+	file := func(name string, size int) keptFile {
+		return keptFile{name: filepath.Join(proc, name), buf: make([]byte, size)}
+	}
+	return &Node{file("meminfo", 4<<10), file("loadavg", 128), file("sys/kernel/threads-max", 128), file("sys/kernel/pid_max", 128)}
 }
 
-func (n *Node) Close() { n.file.close() }
+// Close gives the descriptors back; they are opened again when needed.
+func (n *Node) Close() {
+	for _, k := range []*keptFile{&n.meminfo, &n.loadavg, &n.threadsMax, &n.pidMax} {
+		k.close()
+	}
+}
 
 // Read reads /proc/meminfo. MemAvailable exists since Linux 3.14; without it
 // Read fails.
 func (n *Node) Read() (MemInfo, error) {
-	b, err := n.file.read()
+	b, err := n.meminfo.read()
 	if err != nil {
 		return MemInfo{}, err
 	}
 	m, err := parseMemInfo(b)
 	if err != nil {
-		return m, fmt.Errorf("cannot parse %s: %w", n.file.name, err)
+		return m, fmt.Errorf("cannot parse %s: %w", n.meminfo.name, err)
 	}
 	return m, nil
 }
@@ -83,7 +91,6 @@ func (k *keptFile) read() (b []byte, err error) {
 	}
 }
 
-// close gives the descriptor back; it is opened again when needed.
 func (k *keptFile) close() {
 	if k.fd > 0 {
 		unix.Close(k.fd - 1)

@@ -32,40 +32,31 @@ func BeEater() {
 		var what, file string
 		var size int
 		fmt.Sscan(in.Text(), &what, &size, &file)
+		var b []byte
+		var err error
 		switch what {
 		case "anon":
-			b, err := touched(size)
-			if err != nil {
-				fmt.Println("error:", err)
-				continue
-			}
-			held = append(held, b)
+			b, err = touched(size)
 		case "file":
-			if err := fill(file, size); err != nil {
-				fmt.Println("error:", err)
-				continue
-			}
+			err = fill(file, size)
 		case "map":
-			b, err := mapped(file, size)
-			if err != nil {
-				fmt.Println("error:", err)
-				continue
-			}
-			held = append(held, b)
+			b, err = mapped(file, size)
 		case "free":
 			for _, b := range held {
 				_ = syscall.Munmap(b)
 			}
 			held = nil
-		case "maps", "fds":
-			many := MapMany
-			if what == "fds" {
-				many = OpenMany
-			}
-			if _, err := many(size); err != nil {
-				fmt.Println("error:", err)
-				continue
-			}
+		case "maps":
+			_, err = MapMany(size)
+		case "fds":
+			_, err = OpenMany(size)
+		}
+		if err != nil {
+			fmt.Println("error:", err)
+			continue
+		}
+		if b != nil {
+			held = append(held, b)
 		}
 		fmt.Println("done", len(held))
 	}

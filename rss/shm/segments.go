@@ -45,39 +45,38 @@ type Held struct {
 	Cost     time.Duration // processor time of the reading
 }
 
-// Sum adds up the segments on one file system, or on all with dev 0. It is an
+// Sum adds up the segments on one file system. It is an
 // upper bound where one is [Segment].Bound.
-func (h *Held) Sum(dev uint64) map[Kind]Total {
-	sum := map[Kind]Total{}
+func (h *Held) Sum(dev uint64) map[Kind]rss.Bytes {
+	sum := map[Kind]rss.Bytes{}
 	for i := range h.Segments {
-		if s := &h.Segments[i]; dev == 0 || s.Dev == dev {
-			t := sum[s.Kind]
-			sum[s.Kind] = Total{t.Files + 1, t.Size + s.Size}
+		if s := &h.Segments[i]; s.Dev == dev {
+			sum[s.Kind] += s.Size
 		}
 	}
 	return sum
 }
 
+// mostRead is how many descriptors and mappings are read in all.
+var mostRead = 400_000
+
 // Segments finds what processes hold, by the links of /proc/PID/fd
-// (proc_pid_fd(5)) and the lines of /proc/PID/maps (proc_pid_maps(5)). At most
-// most descriptors and mappings are read in all, some 1 us each; 0 means 400,000.
+// (proc_pid_fd(5)) and the lines of /proc/PID/maps (proc_pid_maps(5)). They
+// are some 1 us each, and bounded.
 // A Python worker with torch has some 1,500 mappings. /proc/PID/map_files has the size of
 // what is mapped and not open, with CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN; without it the
 // size is only bounded.
 //
 // The error says that there is no procfs. What a process holds that cannot be read is
 // not in it.
-func Segments(proc string, pids []int, most int) (Held, error) {
-	if most <= 0 {
-		most = 400_000
-	}
+func Segments(proc string, pids []int) (Held, error) {
 	if _, err := os.Stat(proc); err != nil {
 		return Held{}, err
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	began := procfile.ThreadTime()
-	r := reading{left: most, found: map[key]*Segment{}, buf: bufio.NewReaderSize(nil, 16<<10)}
+	r := reading{left: mostRead, found: map[key]*Segment{}, buf: bufio.NewReaderSize(nil, 16<<10)}
 	var h Held
 	failed := make([]bool, len(pids))
 	// Descriptors of all come first: they are few, and tell sizes exactly.
@@ -269,12 +268,6 @@ func nameOf(link string) (name string, k Kind, ok bool) {
 	}
 	name = name[i+len(below):]
 	return name, kind(name[strings.LastIndexByte(name, '/')+1:]), true
-}
-
-// Total is how many files there are and what they take.
-type Total struct {
-	Files int
-	Size  rss.Bytes
 }
 
 // parseMapping reads a line of /proc/PID/maps, as the segment that it bounds; ok where that

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +92,7 @@ func TestSegmentsOfText(t *testing.T) {
 		must(t, os.Mkdir(fs.Path("proc/"+pid+"/fd"), 0o755))
 	}
 	must(t, os.Symlink("/dev/shm/torch_gone_long_ago (deleted)", fs.Path("proc/8/fd/3")))
-	h, err := Segments(fs.Proc, []int{8, 7, 9}, 0)
+	h, err := Segments(fs.Proc, []int{8, 7, 9})
 	if err != nil || len(h.Segments) != 2 || h.Cost <= 0 {
 		t.Fatalf("%+v, %v", h, err)
 	}
@@ -101,16 +100,18 @@ func TestSegmentsOfText(t *testing.T) {
 	if s.Size != 2*rss.MiB || !s.Bound || !s.Deleted || s.Kind != Torch || len(s.Holders) != 2 || s.Holders[0] != 7 {
 		t.Errorf("%+v", s)
 	}
-	if sum := h.Sum(unix.Mkdev(0, 0x1a)); sum[Torch] != (Total{1, 2 * rss.MiB}) || sum[Semaphore] != (Total{1, 4 * rss.KiB}) || len(sum) != 2 {
+	if sum := h.Sum(unix.Mkdev(0, 0x1a)); sum[Torch] != 2*rss.MiB || sum[Semaphore] != 4*rss.KiB || len(sum) != 2 {
 		t.Errorf("%+v", sum)
 	}
 	if sum := h.Sum(99); len(sum) != 0 {
 		t.Errorf("of another file system: %+v", sum)
 	}
-	if h, err := Segments(fs.Proc, []int{7, 8}, 3); err != nil || len(h.Segments) != 1 {
+	defer func(was int) { mostRead = was }(mostRead)
+	mostRead = 3
+	if h, err := Segments(fs.Proc, []int{7, 8}); err != nil || len(h.Segments) != 1 {
 		t.Errorf("three lines at most: %+v, %v", h, err)
 	}
-	if _, err := Segments(fs.Path("nowhere"), nil, 0); err == nil {
+	if _, err := Segments(fs.Path("nowhere"), nil); err == nil {
 		t.Error("no error without procfs")
 	}
 }
@@ -194,22 +195,17 @@ var held *os.File
 // other starts such a process; it ends with the test.
 func other(t *testing.T) int {
 	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a mount namespace")
+	}
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), "ROLE=own")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	in, err := c.StdinPipe()
-	must(t, err)
-	out, err := c.StdoutPipe()
-	must(t, err)
-	if err := c.Start(); err != nil {
-		t.Skip("cannot make a mount namespace:", err)
-	}
-	t.Cleanup(func() { in.Close(); _ = c.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || line != "ready\n" {
+	child := rsstest.StartChild(t, c)
+	if line, err := child.Line(); line != "ready" {
 		t.Skip("cannot mount a tmpfs: ", line, err)
 	}
-	return c.Process.Pid
+	return child.PID
 }
 
 func TestOwnShm(t *testing.T) {
@@ -226,9 +222,9 @@ func TestOwnShm(t *testing.T) {
 		t.Errorf("not the same as before: %+v, %v", again, err)
 	}
 
-	h, err := Segments("/proc", []int{pid, pid}, 0)
+	h, err := Segments("/proc", []int{pid, pid})
 	sum := h.Sum(u.Dev)
-	if err != nil || len(sum) != 1 || sum[Torch].Files != 2 {
+	if err != nil || len(sum) != 1 || sum[Torch] != 3*rss.MiB {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	for _, s := range h.Segments {
@@ -237,7 +233,7 @@ func TestOwnShm(t *testing.T) {
 			t.Errorf("%+v, want %v", s, want)
 		}
 	}
-	if got := sum[Torch].Size + 3*rss.MiB; got != u.Used {
+	if got := sum[Torch] + 3*rss.MiB; got != u.Used {
 		t.Errorf("held and named %v, used %v", got, u.Used)
 	}
 	if _, err := Usage("/proc", 1<<30); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "process 1073741824") {

@@ -24,11 +24,10 @@ type Shared struct {
 	path *cgroup.Path   // nil where none is
 	list []cgroup.Tasks // its room is kept
 
-	meminfo  *proctree.Node
+	node     *proctree.Node
 	strict   bool          // vm.overcommit_memory is 2
 	strictAt time.Duration // when that was read
 
-	node    *proctree.Tasks
 	counter *proctree.Counter
 	user    proctree.TaskUser
 	userOK  bool
@@ -43,7 +42,7 @@ type Shared struct {
 
 // NewShared reads for the cgroup and the user of a process: the command, or one of a job.
 func NewShared(proc, sys string, pid int) *Shared {
-	s := &Shared{proc: proc, pid: pid, meminfo: proctree.NewNode(proc), strictAt: -rlimitHolds, node: proctree.NewTasks(proc), counter: proctree.NewCounter(proc)}
+	s := &Shared{proc: proc, pid: pid, node: proctree.NewNode(proc), strictAt: -rlimitHolds, counter: proctree.NewCounter(proc)}
 	if p, err := cgroup.OpenTasks(proc, sys, pid); err == nil {
 		s.path = p
 	}
@@ -54,7 +53,6 @@ func NewShared(proc, sys string, pid int) *Shared {
 
 func (s *Shared) Close() {
 	s.path.Close()
-	s.meminfo.Close()
 	s.node.Close()
 	s.counter.Close()
 }
@@ -97,7 +95,7 @@ func (s *Shared) commit(now time.Duration) (event.Limit, bool) {
 	if !s.strict {
 		return event.Limit{}, false
 	}
-	m, err := s.meminfo.Read()
+	m, err := s.node.Read()
 	if err != nil || m.CommitLimit == 0 {
 		return event.Limit{}, false
 	}
@@ -164,7 +162,7 @@ func (s *Shared) tasks(now time.Duration, all bool) []event.Limit {
 			}
 		}
 	}
-	node, err := s.node.Read()
+	node, err := s.node.Tasks()
 	if err == nil && node.Kernel {
 		most, source := node.ThreadsMax, "kernel.threads-max"
 		if node.PIDMax < most {

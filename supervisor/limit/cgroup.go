@@ -221,12 +221,6 @@ func (s *cgroups) killLimit(l *level, lim cgroup.Limits, now time.Duration) (eve
 	return e, true
 }
 
-// holds says that b is this level or one below it.
-func (l *level) holds(b *level) bool { return l.Dir == b.Dir || strings.HasPrefix(b.Dir, l.Dir+"/") }
-
-// holdsOwn says that the cgroup of Config.PID is this level or below it.
-func (s *cgroups) holdsOwn(l *level) bool { return len(s.levels) > 0 && l.holds(s.levels[0]) }
-
 // swap returns how much swap the level has, how much it could have in all, and the
 // file that says so. Swap must be allowed by the level and by each above it.
 func (s *cgroups) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, from string) {
@@ -246,7 +240,7 @@ func (s *cgroups) swap(l *level, lim cgroup.Limits) (swapped, room rss.Bytes, fr
 		// mem_cgroup_get_nr_swap_pages in mm/memcontrol.c. What the command may not swap
 		// out, no level above it can have swapped out.
 		if a.Version == 1 || a.gone || !a.known || a.last.Swap == cgroup.Unlimited ||
-			!a.holds(l) && !(l.holds(a) && s.holdsOwn(a)) {
+			!inside(l.Dir, a.Dir) && !(inside(a.Dir, l.Dir) && len(s.levels) > 0 && inside(s.levels[0].Dir, a.Dir)) {
 			continue
 		}
 		if used, err := a.SwapUsage(); err == nil && a.last.Swap.Sub(used) < left {

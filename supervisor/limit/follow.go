@@ -163,6 +163,7 @@ func (s *cgroups) hasMoved(l *cgroup.Level) bool {
 	return slices.ContainsFunc(s.moved, func(o *level) bool { return o.Level == l })
 }
 
+// inside says that a directory is top or below it.
 func inside(dir, top string) bool {
 	return dir == top || strings.HasPrefix(dir, strings.TrimSuffix(top, "/")+"/")
 }

@@ -314,7 +314,7 @@ func (n *Node) forecast(g *group, now time.Time) {
 		}
 	}
 	g.trend.Add(at, u.Used)
-	u.PerSecond, _, _, u.Growing = g.trend.Slope()
+	u.PerSecond, u.Growing = g.trend.Slope()
 	var most time.Duration
 	u.ETA, _, most, u.Forecast = g.trend.ETA(u.Limit)
 	u.Forecast = u.Forecast && most < rss.Never // else growth may flatten before

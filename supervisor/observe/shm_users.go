@@ -65,15 +65,15 @@ func (a *shmQuestion) read() string {
 	if err != nil {
 		return ""
 	}
-	held, err := shm.Segments(a.proc, a.all, 0)
+	held, err := shm.Segments(a.proc, a.all)
 	if err != nil {
 		return ""
 	}
 	var parts []string
 	sums := held.Sum(space.Dev)
-	for _, kind := range slices.SortedFunc(maps.Keys(sums), func(a, b shm.Kind) int { return cmp.Compare(sums[b].Size, sums[a].Size) }) {
-		if total := sums[kind]; total.Size >= rss.MiB {
-			parts = append(parts, fmt.Sprintf("%s %v (%s)", kind, total.Size, a.segments(&held, space.Dev, kind)))
+	for _, kind := range slices.SortedFunc(maps.Keys(sums), func(a, b shm.Kind) int { return cmp.Compare(sums[b], sums[a]) }) {
+		if total := sums[kind]; total >= rss.MiB {
+			parts = append(parts, fmt.Sprintf("%s %v (%s)", kind, total, a.segments(&held, space.Dev, kind)))
 		}
 	}
 	text := "in /dev/shm this job holds "

@@ -141,7 +141,7 @@ func (a *smapsQuestion) segments(proc string, r *smapsAnswer) {
 	if r.whole {
 		return
 	}
-	held, err := shm.Segments(proc, a.all, 0)
+	held, err := shm.Segments(proc, a.all)
 	if r.cost = held.Cost; err != nil {
 		return
 	}

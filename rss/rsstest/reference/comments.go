@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,7 +83,7 @@ func (c *Comments) fields(name string, body *ast.StructType) {
 		}
 		for _, n := range f.Names {
 			text := says(f.Doc, f.Comment)
-			if f.Doc == nil && f.Comment == nil && hasWord(above, n.Name) {
+			if f.Doc == nil && f.Comment == nil && slices.Contains(words.FindAllString(above, -1), n.Name) {
 				text = above
 			}
 			c.Fields[name+"."+n.Name] = text
@@ -99,40 +101,15 @@ func says(groups ...*ast.CommentGroup) string {
 	return strings.Join(all, " ")
 }
 
-func hasWord(text, word string) bool {
-	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return !isLetter(r) }) {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
-
-func isLetter(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_'
-}
+var words = regexp.MustCompile(`[A-Za-z0-9_]+`)
 
 // Renamed puts other names into a text, for whole words: those that a reader of JSON
 // knows in the place of Go's. PID, RSS and the like are words of their own, and stay.
 func Renamed(text string, names map[string]string) string {
-	var b strings.Builder
-	for text != "" {
-		i := strings.IndexFunc(text, isLetter)
-		if i < 0 {
-			i = len(text)
+	return words.ReplaceAllStringFunc(text, func(word string) string {
+		if names[word] != "" && word != strings.ToUpper(word) {
+			return "`" + names[word] + "`"
 		}
-		b.WriteString(text[:i])
-		text = text[i:]
-		n := strings.IndexFunc(text, func(r rune) bool { return !isLetter(r) })
-		if n < 0 {
-			n = len(text)
-		}
-		if word := text[:n]; names[word] != "" && word != strings.ToUpper(word) {
-			b.WriteString("`" + names[word] + "`")
-		} else {
-			b.WriteString(word)
-		}
-		text = text[n:]
-	}
-	return b.String()
+		return word
+	})
 }
