@@ -323,17 +323,14 @@ func (s *cgroups) hiddenLimit(visible rss.Bytes, now time.Duration) (event.Limit
 	return e, true
 }
 
-// limiting returns the level with the least limit, else the leaf.
-func (s *cgroups) limiting() *level {
-	var best *level
-	least := cgroup.Unlimited
-	for _, l := range s.levels {
-		if lim, err := l.Limits(); err == nil && lim.Max < least {
-			best, least = l, lim.Max
+// limiting returns the level with the least limit, and that; the leaf and Unlimited without one.
+func (s *cgroups) limiting() (best *level, least rss.Bytes) {
+	least = cgroup.Unlimited
+	for i, l := range s.levels {
+		if lim, err := l.Limits(); i == 0 || err == nil && lim.Max < least {
+			best = l
+			least = min(least, lim.Max)
 		}
 	}
-	if best == nil && len(s.levels) > 0 {
-		best = s.levels[0]
-	}
-	return best
+	return best, least
 }

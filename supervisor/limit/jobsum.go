@@ -40,8 +40,8 @@ type jobSum struct {
 
 // otherStep is a step of the job beside ours, as it was last read.
 type otherStep struct {
-	procs              []rss.Proc
-	low, high, charged rss.Bytes // of jobacct_gather/cgroup
+	procs []rss.Proc
+	charge
 }
 
 const (
@@ -195,7 +195,7 @@ func (j *jobSum) look(s *step, acc event.Accounting, now time.Duration) {
 		}
 		var o otherStep
 		if acc == event.AccountingCgroup {
-			o.low, o.high, o.charged, _ = s.tasksCharge(dir, j.version)
+			o.charge, _ = s.tasksCharge(dir, j.version)
 		} else if o.procs, err = j.counted(s.cfg.Proc, dir); err != nil {
 			return // short of descriptors or memory: a part is no sum
 		}

@@ -81,6 +81,7 @@ func (s *step) stepSum(sample *rss.Sample, e *event.Limit) {
 		}
 	}
 	sum.put(e, sample.Mono)
+	e.UsedSource = sumSource[e.Accounting]
 }
 
 // counted walks up the parents. Where the way to slurmstepd is broken, because

@@ -166,42 +166,36 @@ func (s *step) limits(sample *rss.Sample) []event.Limit {
 		e.Note += "; no slurmstepd found above us, it may not count us at all"
 	}
 	if e.Accounting == event.AccountingCgroup {
-		var ok bool
-		e.Used, e.UsedMax, e.Charged, e.UsedSource, ok = s.taskCharge()
+		c, from, ok := s.taskCharge()
 		if !ok {
 			if s.cgroups.path == nil || !ended(s.cgroups.path.Levels[0], fs.ErrNotExist) {
 				s.warn("slurm", "slurmstepd sums the tasks' cgroups, and they cannot be read")
 			}
 			return nil
 		}
-		return s.withJob(sample, e, 1, nil)
+		e.Used, e.UsedMax, e.Charged, e.UsedSource = c.low, c.high, c.charged, from
+		return s.withJob(sample, e)
 	}
 	s.stepSum(sample, &e)
-	e.UsedSource = sumSource[e.Accounting]
-	out := s.withJob(sample, e, 1, nil)
+	out := s.withJob(sample, e)
 	if s.rules.VSizeFactor > 0 {
 		e.Accounting = event.AccountingVirtual
 		s.stepSum(sample, &e)
-		e.UsedSource = sumSource[e.Accounting]
-		out = s.withJob(sample, e, float64(s.rules.VSizeFactor)/100, out)
+		for _, l := range s.withJob(sample, e) {
+			l.Limit = l.Limit.Scale(float64(s.rules.VSizeFactor) / 100)
+			l.LimitSource += fmt.Sprintf(" times VSizeFactor=%d %%", s.rules.VSizeFactor)
+			out = append(out, l)
+		}
 	}
 	return out
 }
 
-// withJob adds the limit of the step, and that of the whole job where there is one. Each is
-// factor times the memory that was given.
-func (s *step) withJob(sample *rss.Sample, step event.Limit, factor float64, out []event.Limit) []event.Limit {
-	both := []event.Limit{step}
+// withJob is the limit of the step, and that of the whole job where there is one.
+func (s *step) withJob(sample *rss.Sample, step event.Limit) []event.Limit {
 	if job, ok := s.readJob(step, sample); ok {
-		both = append(both, job)
+		return []event.Limit{step, job}
 	}
-	for i := range both {
-		if e := &both[i]; factor != 1 {
-			e.Limit = e.Limit.Scale(factor)
-			e.LimitSource += fmt.Sprintf(" times VSizeFactor=%d %%", s.rules.VSizeFactor)
-		}
-	}
-	return append(out, both...)
+	return []event.Limit{step}
 }
 
 var sumSource = map[event.Accounting]string{
@@ -211,27 +205,31 @@ var sumSource = map[event.Accounting]string{
 	event.AccountingVirtual:  "VmSize of /proc/PID/status, summed over the processes",
 }
 
+// charge is what jobacct_gather/cgroup counts of tasks, between low and high, and their whole
+// charge.
+type charge struct{ low, high, charged rss.Bytes }
+
 // taskCharge adds up what jobacct_gather/cgroup reads in the task directories
 // of the step.
-func (s *step) taskCharge() (low, high, charged rss.Bytes, from string, ok bool) {
+func (s *step) taskCharge() (c charge, from string, ok bool) {
 	if s.cgroups.path == nil {
-		return 0, 0, 0, "", false
+		return c, "", false
 	}
 	for _, l := range s.cgroups.path.Levels {
 		if ofTask(l) {
 			step := filepath.Dir(l.Dir)
-			low, high, charged, ok = s.tasksCharge(step, l.Version)
-			return low, high, charged, filepath.Join(step, "task_*", "memory.stat"), ok
+			c, ok = s.tasksCharge(step, l.Version)
+			return c, filepath.Join(step, "task_*", "memory.stat"), ok
 		}
 	}
-	return 0, 0, 0, "", false
+	return c, "", false
 }
 
 // tasksCharge is taskCharge of one step's directory.
-func (s *step) tasksCharge(step string, version int) (low, high, charged rss.Bytes, ok bool) {
+func (s *step) tasksCharge(step string, version int) (c charge, ok bool) {
 	entries, err := os.ReadDir(step)
 	if err != nil {
-		return 0, 0, 0, false
+		return c, false
 	}
 	for _, d := range entries {
 		if !d.IsDir() || !strings.HasPrefix(d.Name(), "task_") {
@@ -244,10 +242,10 @@ func (s *step) tasksCharge(step string, version int) (low, high, charged rss.Byt
 			// The directory of a task that has just ended.
 			continue
 		}
-		a, b := s.gathered(m, version)
-		low, high, charged, ok = low+a, high+b, charged+m.Charged, true
+		low, high := s.gathered(m, version)
+		c, ok = charge{c.low + low, c.high + high, c.charged + m.Charged}, true
 	}
-	return low, high, charged, ok
+	return c, ok
 }
 
 // gathered is what jobacct_gather/cgroup counts of one task (Slurm's

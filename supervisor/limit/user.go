@@ -34,8 +34,7 @@ func (s *Set) findUser() {
 	if acc != event.AccountingCgroup {
 		return
 	}
-	s.user.level = s.limiting()
-	if s.user.level == nil {
+	if s.user.level, _ = s.limiting(); s.user.level == nil {
 		s.warn("user", "--accounting=cgroup, and there is no memory cgroup: the tree's summed rss is used")
 		s.user.accounting = event.AccountingRSS
 	}
@@ -44,12 +43,8 @@ func (s *Set) findUser() {
 // least returns the least limit that is enforced on the job, and the
 // accounting of it: Slurm's where both are equal, since its sum is the larger.
 func (s *Set) least() (rss.Bytes, event.Accounting, bool) {
-	limit, acc := cgroup.Unlimited, event.AccountingCgroup
-	for _, l := range s.levels {
-		if lim, err := l.Limits(); err == nil {
-			limit = min(limit, lim.Max)
-		}
-	}
+	acc := event.AccountingCgroup
+	_, limit := s.limiting()
 	if sums, _ := s.sums(0); sums != "" && len(s.given) > 0 && rss.Bytes(s.given[0].Bytes) <= limit {
 		limit, acc = rss.Bytes(s.given[0].Bytes), sums
 	}

@@ -12,18 +12,13 @@ import (
 
 // Diagnosis finds out what fills memory, with reads of its own.
 type Diagnosis struct {
-	State  *diagnosis.State // nil until NewDiagnosis
+	State  *diagnosis.State // nil until Open
 	reader *Smaps
 	at     time.Duration
 }
 
 // diagnoseEvery is how often, as a recorded sample: a diagnosis is about minutes.
 const diagnoseEvery = time.Second
-
-// NewDiagnosis reads below proc.
-func NewDiagnosis(proc string) Diagnosis {
-	return Diagnosis{State: diagnosis.New(), reader: NewSmaps(proc)}
-}
 
 // Busy says that something is being read for it.
 func (d *Diagnosis) Busy() bool { return d.reader.Busy() }

@@ -78,9 +78,15 @@ func reached(v *view.View, fresh []event.Limit, ladder Ladder) bool {
 }
 
 // AskSHMUsers asks who holds what in /dev/shm; level is the cgroup that is charged, empty
-// for none.
+// for none. It wakes nothing, and does nothing while an answer is open.
 func (o *Observer) AskSHMUsers(v *view.View, level string) {
-	if pids := counts.Sharers(v.Sample.Procs, o.Pop.Command.PID); len(pids) > 0 {
-		o.SHMUsers.AskOf(pids[0], v.Sample.Procs, level)
+	pids := counts.Sharers(v.Sample.Procs, o.Pop.Command.PID)
+	if len(pids) == 0 {
+		return
 	}
+	ask := shmQuestion{proc: o.SHMUsers.proc, pid: pids[0], level: level}
+	for i := range v.Sample.Procs {
+		ask.all = append(ask.all, v.Sample.Procs[i].ID.PID)
+	}
+	o.SHMUsers.Ask(ask, false)
 }

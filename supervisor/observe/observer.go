@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
+	"github.com/rsswarden/rsswarden/supervisor/diagnosis"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
@@ -113,7 +114,7 @@ func (o *Observer) Open(holder, command int, step string) (news view.News) {
 	o.enforced(&news)
 	news.Fault("pressure", opt.Bell.Stalls(opt.Stalled, opt.Proc))
 	o.Counts = counts.New(opt.Probes, opt.Proc, opt.Sys, command)
-	o.Diagnosis = NewDiagnosis(opt.Proc)
+	o.Diagnosis = Diagnosis{State: diagnosis.New(), reader: NewSmaps(opt.Proc)}
 	warn(warnings, &news)
 	return news
 }

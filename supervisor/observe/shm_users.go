@@ -40,17 +40,6 @@ func NewSHMUsers(set *probe.Set, proc string) *SHMUsers {
 	})}
 }
 
-// AskOf asks about the /dev/shm of a process and what these processes hold in it; level is
-// the cgroup that is charged, empty for none. It wakes nothing, and does nothing while an
-// answer is open.
-func (u *SHMUsers) AskOf(pid int, procs []rss.Proc, level string) {
-	ask := shmQuestion{proc: u.proc, pid: pid, level: level}
-	for i := range procs {
-		ask.all = append(ask.all, procs[i].ID.PID)
-	}
-	u.Ask(ask, false)
-}
-
 // Told is what was found since the last call, empty for nothing.
 func (u *SHMUsers) Told() string {
 	text, _ := u.Take()
