@@ -309,26 +309,4 @@ func TestThen(t *testing.T) {
 			}
 		})
 	}
-	t.Run("one after the other", func(t *testing.T) {
-		f := &fakeTracer{}
-		a := Then(Trim(&fakeLoader{}, []int{14}, 0), func(World) Running {
-			return Trace(f, tracees(11), Goal{Used: 900 * mib, Below: 850 * mib}, 0)
-		})
-		w := read(1, 900*mib)
-		follow(t, a, []look{{w: w}})
-		if len(f.planned) != 0 {
-			t.Fatal("the second was begun before the first has ended")
-		}
-		answered := w
-		answered.Said = []Said{said(event.LoaderTrimmed, 7, 14, 0)}
-		follow(t, a, []look{
-			{w: answered},
-			{w: w.with(0, planOf(11, 60*mib), nil)},
-			{w: w.with(0, nil, gave(1, 0))},
-		})
-		if !Awaits(a) {
-			t.Error("no reading is asked for")
-		}
-		follow(t, a, []look{{w: read(2, 840*mib), done: true, want: event.ReasonDone}})
-	})
 }
