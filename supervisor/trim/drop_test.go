@@ -2,19 +2,14 @@ package trim
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // dropFile is a clean file of 8 MiB, all of it in the page cache, as a mapping
@@ -103,129 +98,3 @@ func TestDropOfEnded(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
-
-// memoryGroup is a memory cgroup of the test's own, on cgroup v1.
-type memoryGroup struct {
-	rsstest.Group
-	t    *testing.T
-	home string // the test's
-}
-
-func newMemoryGroup(t *testing.T) memoryGroup {
-	t.Helper()
-	g := memoryGroup{Group: rsstest.NewGroup(t, rss.TiB), t: t}
-	if g.Version != 1 {
-		t.Skip("no cgroup v1 with a memory controller")
-	}
-	b, err := os.ReadFile("/proc/self/cgroup")
-	must(t, err)
-	for line := range strings.Lines(string(b)) {
-		if _, path, ok := strings.Cut(line, ":memory:"); ok {
-			g.home = filepath.Join("/sys/fs/cgroup/memory", strings.TrimSpace(path))
-		}
-	}
-	return g
-}
-
-// inside has whatever start starts begin in the cgroup: v1 moves single threads,
-// and a child is where its parent's thread is.
-func (g memoryGroup) inside(start func()) {
-	g.t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	move := func(dir string) {
-		must(g.t, os.WriteFile(filepath.Join(dir, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0))
-	}
-	move(g.Dir)
-	defer move(g.home)
-	start()
-}
-
-// charge is what the cgroup is charged for, and what of it is mapped from files.
-func (g memoryGroup) charge() (usage, mapped rss.Bytes) {
-	g.t.Helper()
-	read := func(name string) string {
-		b, err := os.ReadFile(filepath.Join(g.Dir, name))
-		must(g.t, err)
-		return strings.TrimSpace(string(b))
-	}
-	n, err := strconv.ParseUint(read("memory.usage_in_bytes"), 10, 64)
-	must(g.t, err)
-	_, rest, _ := strings.Cut(read("memory.stat"), "\ntotal_mapped_file ")
-	if _, err := fmt.Sscan(rest, &mapped); err != nil {
-		g.t.Fatal(err)
-	}
-	return rss.Bytes(n), mapped
-}
-
-// TestCharge: what a cgroup is charged for falls when all that map a file were
-// trimmed and it was dropped, and by nothing less.
-func TestCharge(t *testing.T) {
-	const size = 256 * rss.MiB
-	g := newMemoryGroup(t)
-	data := dataFile(t, int(size))
-	var fs unix.Statfs_t
-	if err := unix.Statfs(data, &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
-		t.Skip("a file of tmpfs cannot leave the page cache")
-	}
-	f, err := os.Open(data)
-	must(t, err)
-	defer f.Close()
-	inCache := func() rss.Bytes {
-		n, ok := cached(f)
-		if !ok {
-			t.Skip("the kernel has no cachestat")
-		}
-		return n
-	}
-	// It was written from outside, and is charged there.
-	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil || inCache() > size/32 {
-		t.Fatalf("%v of it are in the page cache: %v", inCache(), err)
-	}
-	var both [2]*tracee
-	g.inside(func() {
-		for i := range both {
-			both[i] = startReaders(t, int(size), 0, 0, "futex", -1, false)
-		}
-	})
-
-	// The statistics of a cgroup come within seconds.
-	stands := func(when string, usage, mapped [2]rss.Bytes) {
-		t.Helper()
-		var u, m rss.Bytes
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-			u, m = g.charge()
-			if u >= usage[0] && u < usage[1] && m >= mapped[0] && m < mapped[1] {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("%s: want a charge within %v and mapped files within %v", when, usage, mapped)
-				break
-			}
-		}
-		t.Logf("%-26s charge %v, mapped from files %v, the file in the page cache %v", when, u, m, inCache())
-	}
-	whole, none := [2]rss.Bytes{size, size + 64*rss.MiB}, [2]rss.Bytes{0, 16 * rss.MiB}
-	stands("both mapped", whole, whole)
-	if _, err := Drop("/proc", both[0].pid, data, dev(both[0]), both[0].pieces()[0].Inode); err != nil {
-		t.Fatal(err)
-	}
-	stands("dropped while mapped", whole, whole)
-	tr, y := newTracer(t), tally{}
-	y.all(t, tr, both[0].pieces())
-	stands("the first trimmed", whole, whole)
-	y.all(t, tr, both[1].pieces())
-	stands("both trimmed", whole, none)
-	d, err := Drop("/proc", both[0].pid, data, dev(both[0]), both[0].pieces()[0].Inode)
-	if err != nil || !d.Measured || d.Before != size || d.After > size/32 || inCache() > size/32 {
-		t.Errorf("%+v, %v", d, err)
-	}
-	stands("both trimmed and dropped", [2]rss.Bytes{0, 32 * rss.MiB}, none)
-	t.Log(&y)
-	for _, p := range both {
-		neverWoken(t, p)
-	}
-}
-
-// dev is the device of the data file as its mappings show it.
-func dev(p *tracee) uint64 { return p.pieces()[0].Dev }
