@@ -20,7 +20,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The processes of quiet: we are an ancestor of the one that is looked at.
@@ -227,7 +226,6 @@ func TestRefusalOf(t *testing.T) {
 func init() {
 	modes["idle"] = idleMode
 	modes["check"] = checkMode
-	modes["seize"] = seizeMode
 }
 
 // plainUser is an account that the machine does not have.
@@ -288,19 +286,6 @@ func checkMode(args []string) int {
 	return 0
 }
 
-// seizeMode traces a process until its input ends.
-func seizeMode(args []string) int {
-	runtime.LockOSThread()
-	pid, _ := strconv.Atoi(args[0])
-	if e := ptrace(unix.PTRACE_SEIZE, pid, 0, 0); e != 0 {
-		fmt.Println("cannot seize:", e)
-		return 1
-	}
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return 0
-}
-
 // idle starts an idleMode, and skips the test where it cannot be.
 func idle(t *testing.T, uid int, what string) *helper {
 	t.Helper()
@@ -328,8 +313,6 @@ func refusedTo(t *testing.T, uid int, h *helper, more ...string) (r Refusal, det
 	}
 	return Refusal(n), detail
 }
-
-func checkHere(id rss.ProcID) (Refusal, string) { return Check(CheckOptions{Proc: "/proc", ID: id}) }
 
 // needsYama skips where every process is refused for another reason first.
 func needsYama(t *testing.T) {
@@ -376,40 +359,6 @@ func TestCheckReal(t *testing.T) {
 			t.Log(r.Reason(), detail)
 		})
 	}
-}
-
-func TestCheckStoppedAndTraced(t *testing.T) {
-	needsYama(t)
-	h := idle(t, 0, "plain")
-	must(t, unix.Kill(h.id.PID, unix.SIGSTOP))
-	t.Cleanup(func() { _ = unix.Kill(h.id.PID, unix.SIGCONT) })
-	comesTo(t, h, Stopped)
-	must(t, unix.Kill(h.id.PID, unix.SIGCONT))
-	comesTo(t, h, None)
-	tracer := startHelper(t, 0, "seize", strconv.Itoa(h.id.PID))
-	if tracer.said != "ready" {
-		t.Skip(tracer.said)
-	}
-	if r, detail := checkHere(h.id); r != Traced || !strings.Contains(detail, strconv.Itoa(tracer.id.PID)) {
-		t.Errorf("%v: %s", r, detail)
-	}
-	tracer.End()
-	comesTo(t, h, None)
-	h.End()
-	if r, detail := checkHere(h.id); r != Vanished {
-		t.Errorf("%v: %s", r, detail)
-	}
-}
-
-func comesTo(t *testing.T, h *helper, want Refusal) {
-	t.Helper()
-	var r Refusal
-	var detail string
-	wardentest.Until(t, string(want.Reason()), func() bool {
-		r, detail = checkHere(h.id)
-		return r == want
-	})
-	t.Logf("%s %s", r.Reason(), detail)
 }
 
 // Test32Bit: the tracer sees what a program is only when it stands, and lets it go.
