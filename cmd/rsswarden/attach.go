@@ -168,7 +168,15 @@ func attach(p process, t *target) error {
 	tell.NameRun(&t.settings, t.env.Lookup)
 	told := make(chan syscall.Signal, 1)
 	stop := interrupts() // before a line of ours says that it watches
-	go t.endOnSignal(stop, told)
+	go func() {
+		// At the end of a job Slurm sends TERM to our own step: where the target has ended, the
+		// first signal is ignored. The second ends us.
+		if s := (<-stop).(syscall.Signal); !t.process.Ended() {
+			told <- s
+			t.process.Leave()
+		}
+		dieBy((<-stop).(syscall.Signal))
+	}()
 	err := t.watch(log)
 	closeLog(500 * time.Millisecond)
 	select {
@@ -195,16 +203,6 @@ func (t *target) watch(log logger) (err error) {
 	}
 	supervisor.Watch(o)
 	return nil
-}
-
-// endOnSignal ends the watch at the first signal and dies by the second. If the target
-// has ended the signal is ignored: at the end of a job Slurm sends TERM to our own step.
-func (t *target) endOnSignal(stop <-chan os.Signal, told chan<- syscall.Signal) {
-	if s := (<-stop).(syscall.Signal); !t.process.Ended() {
-		told <- s
-		t.process.Leave()
-	}
-	dieBy((<-stop).(syscall.Signal))
 }
 
 // cannotDo says what cannot be done to a process that we did not start, and why.

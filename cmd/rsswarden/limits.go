@@ -151,34 +151,17 @@ func countedBy(set *limit.Set, proc string, pid int) (*rss.Sample, error) {
 	return s, nil
 }
 
-// sidePatience is how long the counting may take: maps waits for the process's
-// mmap_lock, and a /dev/shm may hang.
-const (
-	sidePatience = 3 * time.Second
-	sideGrace    = 10 * time.Millisecond
-)
-
 // sides are the limits that are not on summed memory, as far as they can be read in
-// time.
+// time: maps waits for the process's mmap_lock, and a /dev/shm may hang.
 func sides(proc, sys string, pid int, procs []rss.Proc) []event.Limit {
-	each, shared := make(chan []event.Limit, 1), make(chan []event.Limit, 1)
-	go func() { each <- counts.OfProcesses(proc, procs) }()
-	go func() {
+	const patience = 2 * time.Second
+	each, _ := within(patience, func() []event.Limit { return counts.OfProcesses(proc, procs) })
+	shared, _ := within(patience, func() []event.Limit {
 		s := counts.NewShared(proc, sys, pid)
 		defer s.Close()
-		shared <- s.Read(0, []int{pid}, true)
-	}()
-	deadline := time.After(sidePatience)
-	var all []event.Limit
-	for _, c := range []chan []event.Limit{each, shared} {
-		select {
-		case limits := <-c:
-			all = append(all, limits...)
-		case <-deadline:
-			deadline = time.After(sideGrace) // what is there is taken
-		}
-	}
-	return all
+		return s.Read(0, []int{pid}, true)
+	})
+	return append(each, shared...)
 }
 
 // print is for people. Users choose the names of cgroups in it: any byte but slash and

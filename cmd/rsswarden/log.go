@@ -32,10 +32,7 @@ func (l logger) Summary(draw func(text.Style) []string, brief any) {
 		return
 	}
 	if l.json {
-		e := zapcore.Entry{Level: zapcore.InfoLevel, Time: time.Now(), Message: "ended"}
-		if c := l.core.Check(e, nil); c != nil {
-			c.Write(zapcore.Field{Key: "summary", Type: zapcore.ReflectType, Interface: brief})
-		}
+		l.write(zapcore.InfoLevel, "ended", zapcore.Field{Key: "summary", Type: zapcore.ReflectType, Interface: brief})
 		return
 	}
 	for _, line := range draw(l.style) {
@@ -43,10 +40,10 @@ func (l logger) Summary(draw func(text.Style) []string, brief any) {
 	}
 }
 
-func (l logger) write(level zapcore.Level, line string) {
+func (l logger) write(level zapcore.Level, line string, more ...zapcore.Field) {
 	e := zapcore.Entry{Level: level, Time: time.Now(), Message: line}
 	if c := l.core.Check(e, nil); c != nil {
-		c.Write()
+		c.Write(more...)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -78,25 +77,27 @@ const (
 // readRuns reads each of them, the record and the journal.
 func readRuns(found []record.Found) ([]*record.Run, error) {
 	runs, errs := make([]*record.Run, len(found)), make([]error, len(found))
-	var next, size, others atomic.Int64
+	var size, others int64
 	var all sync.WaitGroup
-	for range min(readAtOnce, len(found)) {
+	turns := make(chan struct{}, readAtOnce)
+	for i, f := range found {
+		n, mine := f.Size()
+		if size += n; !mine {
+			others += n
+		}
+		switch {
+		case f.Journal != "" && size > maxRecordBytes:
+			f.Record = ""
+			errs[i] = fmt.Errorf("the records are larger than %v together: of %s only the journal is read", rss.Bytes(maxRecordBytes), f.ID)
+		case !mine && others > maxOthersBytes:
+			f.Record = ""
+			errs[i] = fmt.Errorf("the records of other users are larger than %v together: of %s at most the journal is read", rss.Bytes(maxOthersBytes), f.ID)
+		}
+		turns <- struct{}{}
 		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(found); i = int(next.Add(1)) - 1 {
-				f := found[i]
-				n, mine := f.Size()
-				switch {
-				case f.Journal != "" && size.Add(n) > maxRecordBytes:
-					f.Record = ""
-					errs[i] = fmt.Errorf("the records are larger than %v together: of %s only the journal is read", rss.Bytes(maxRecordBytes), f.ID)
-				case !mine && others.Add(n) > maxOthersBytes:
-					f.Record = ""
-					errs[i] = fmt.Errorf("the records of other users are larger than %v together: of %s at most the journal is read", rss.Bytes(maxOthersBytes), f.ID)
-				}
-				var err error
-				runs[i], err = readRun(f, errs[i] == nil)
-				errs[i] = errors.Join(errs[i], err)
-			}
+			run, err := readRun(f, errs[i] == nil)
+			runs[i], errs[i] = run, errors.Join(errs[i], err)
+			<-turns
 		})
 	}
 	all.Wait()
@@ -148,13 +149,10 @@ func newestCluster(runs []*record.Run) ([]*record.Run, error) {
 		}
 		return r.Meta.Job.Cluster
 	}
-	var newest *record.Run
-	for _, r := range runs {
-		if newest == nil || r.Meta.Start.After(newest.Meta.Start) {
-			newest = r
-		}
+	if len(runs) == 0 {
+		return nil, nil
 	}
-	all := len(runs)
+	newest, all := slices.MaxFunc(runs, func(a, b *record.Run) int { return a.Meta.Start.Compare(b.Meta.Start) }), len(runs)
 	runs = slices.DeleteFunc(runs, func(r *record.Run) bool {
 		return cluster(r) != "" && cluster(newest) != "" && cluster(r) != cluster(newest)
 	})

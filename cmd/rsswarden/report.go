@@ -180,18 +180,17 @@ func slurmSays(runs []*record.Run, no bool) *slurm.EndedJob {
 
 // lacksNodes says that the job's last attempt had more nodes than left records.
 func lacksNodes(runs []*record.Run) bool {
-	attempt := 0
+	attempt, most, nodes := 0, 0, map[string]bool{}
 	for _, r := range runs {
-		if r.Meta.Job != nil {
-			attempt = max(attempt, r.Meta.Job.Restarts)
+		j := r.Meta.Job
+		if j == nil || j.Restarts < attempt {
+			continue
 		}
-	}
-	nodes, most := map[string]bool{}, 0
-	for _, r := range runs {
-		if j := r.Meta.Job; j != nil && j.Restarts == attempt {
-			nodes[r.Meta.Node] = true
-			most = max(most, j.Nodes)
+		if j.Restarts > attempt {
+			attempt, most, nodes = j.Restarts, 0, map[string]bool{}
 		}
+		nodes[r.Meta.Node] = true
+		most = max(most, j.Nodes)
 	}
 	return most > len(nodes)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -72,15 +73,9 @@ func (src *valueSources) pairWorkerOptions(picked map[string]sourcedValue, s *se
 	}
 	v := picked[lonely]
 	if v.user() && picked[missing].origin != originLocked {
-		written := missing
-		switch v.origin {
-		case originFlag:
-			written = "--" + missing
-		case originEnvironment:
-			written = variableOf(missing)
-		}
+		written := map[string]string{originFlag: "--" + missing, originEnvironment: variableOf(missing)}[v.origin]
 		return usagef("rsswarden run --worker-signal TERM --worker-match 'my_pool worker' -- COMMAND",
-			"%s needs %s", v.name, written)
+			"%s needs %s", v.name, cmp.Or(written, missing))
 	}
 	src.warnf("%s is not used: it needs %s", v.name, missing)
 	s.WorkerSignal, s.WorkerMatch = 0, ""

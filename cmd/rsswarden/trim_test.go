@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/trim/once"
 )
@@ -33,21 +34,7 @@ func TestTrimReport(t *testing.T) {
 	}
 	var b strings.Builder
 	r.forPeople(&b)
-	const want = `PID  COMMAND    MAPPED, RESIDENT  GAVE BACK  LONGEST STOP  NOTE
-11   �[31m x y  2.00 GiB          1.00 GiB   1.2 ms        not all of it: its threads did not stop in time
-12   b          1.00 GiB          -          0.0 ms        not all of it: process has ended; 2 pieces of it were mapped otherwise by then
-13   c          -                 -          -             not a descendant, and Yama allows no other (ptrace_scope 1) (of 7)
-14   d          1.00 GiB          -          -
-1.00 GiB given back in all
-2.00 GiB of /a  left the page cache and will be read again from disk
-1.00 GiB of /b left the page cache and will be read again from disk; 1.00 GiB stay: mapped elsewhere, or not written back
-/c was dropped from the page cache, except for mapped pages; how much left is not measured (the kernel tells its owner, since Linux 6.5)
-cannot drop /d: no such file
-a signal ended it before all was done
-`
-	if got := b.String(); got != want {
-		t.Errorf("printed\n%s\nwant\n%s", got, want)
-	}
+	golden.Check(t, "testdata/trim.txt", b.String())
 	if hint := r.hint(); !strings.Contains(hint, "rsswarden run --trim ptrace") {
 		t.Errorf("hint %q", hint)
 	}

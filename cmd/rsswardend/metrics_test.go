@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -103,22 +102,5 @@ func TestKilledIsTold(t *testing.T) {
 		if got := look(c.after, c.alive, c.kills); got != c.want {
 			t.Errorf("after %v: %q, want %q", c.after, got, c.want)
 		}
-	}
-}
-
-// BenchmarkScrape is a scrape of 1,000 jobs of two steps.
-func BenchmarkScrape(b *testing.B) {
-	s := scene()
-	job := s.Jobs[0]
-	s.Jobs = nil
-	for i := range 1000 {
-		j := job
-		j.ID = fmt.Sprint(i)
-		j.Steps = append([]nodejobs.Step{}, job.Steps...)
-		s.Jobs = append(s.Jobs, j)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		textOf(s, nil)
 	}
 }

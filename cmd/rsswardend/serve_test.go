@@ -1,37 +1,26 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // webConfig writes a --web.config.file with TLS and one user, and returns it with the
 // pool that trusts its certificate.
 func webConfig(t *testing.T) (file string, pool *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	// A certificate for 127.0.0.1 that is made already.
+	made := httptest.NewTLSServer(nil)
+	made.Close()
+	secret, err := x509.MarshalPKCS8PrivateKey(made.TLS.Certificates[0].PrivateKey)
 	must(t, err)
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: programName}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
-	must(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate().Raw})
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{
 		"cert.pem": public,

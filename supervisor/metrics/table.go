@@ -186,14 +186,6 @@ var near = slices.Concat(OfJob.of(), OfStep.of(), Former.of())
 var All = append(slices.Clone(near),
 	&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &OOMUnheard, &Ranks, &Runs, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
 
-// OfNode lists those that rsswardend tells of all jobs of a node, OfRun those that a run
-// tells of itself.
-var (
-	OfNode = append(slices.Clone(near), &Processes, &MemoryRSS, &OOMKills, &OOMUnheard, &LastLook, &BuildInfo)
-	OfRun  = append(slices.Clone(near),
-		&JobPeak, &StepPeak, &Processes, &MemoryRSS, &Actions, &MemoryFreed, &PagesDropped, &OOMKills, &Ranks, &Runs, &SelfMemory, &SelfCPU, &LastLook, &BuildInfo)
-)
-
 // Unit is what its values are in, by its name, which ends in it as Prometheus's all do.
 func (m *Metric) Unit() string {
 	switch name := strings.TrimSuffix(m.Name, "_total"); {

@@ -68,6 +68,10 @@ func TestClosedLists(t *testing.T) {
 	}
 }
 
+// ofNode are those that rsswardend tells of all jobs of a node; a run tells of itself all but
+// OOMUnheard.
+var ofNode = append(slices.Clone(near), &Processes, &MemoryRSS, &OOMKills, &OOMUnheard, &LastLook, &BuildInfo)
+
 // TestReference: the tables of docs/reference are this package's.
 func TestReference(t *testing.T) {
 	p := reference.New("Metrics", "What a run writes by `--textfile` ([metrics of a run](../metrics.md)), and what\n"+
@@ -83,10 +87,10 @@ func TestReference(t *testing.T) {
 			name := strings.TrimPrefix(m.Name, "rsswarden_")
 			help = fmt.Sprintf("Former name of `rsswarden_job_%s` and `rsswarden_step_%s`, for one release: a sum over it counts a job and its steps.", name, name)
 		}
-		if slices.Contains(OfRun, m) {
+		if m != &OOMUnheard {
 			by = append(by, "run")
 		}
-		if slices.Contains(OfNode, m) {
+		if slices.Contains(ofNode, m) {
 			by = append(by, "rsswardend")
 		}
 		rows = append(rows, []string{"`" + m.Name + "`", string(m.Type), m.Unit(), strings.Join(labels, ", "), strings.Join(by, ", "), help})

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/rsswarden/rsswarden/slurm"
@@ -29,8 +30,9 @@ type Outcome struct {
 
 // Ask finds the leaders and asks them. Each answer goes to each as it comes, errors too.
 func Ask(c Caller, t Target, q Request, each func(Answer)) (Outcome, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var ended atomic.Int32 // the signal that did
 	asked := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) { // nohup
@@ -41,7 +43,8 @@ func Ask(c Caller, t Target, q Request, each func(Answer)) (Outcome, error) {
 	go func() {
 		select {
 		case s := <-asked:
-			cancel(interrupted(s.(syscall.Signal)))
+			ended.Store(int32(s.(syscall.Signal)))
+			cancel()
 		case <-ctx.Done():
 		}
 	}()
@@ -57,17 +60,11 @@ func Ask(c Caller, t Target, q Request, each func(Answer)) (Outcome, error) {
 		each(a)
 	})
 	o.Nodes = nodes
-	var stop interrupted
-	if errors.As(context.Cause(ctx), &stop) {
-		o.Signal, err = syscall.Signal(stop), nil
+	if o.Signal = syscall.Signal(ended.Load()); o.Signal != 0 {
+		err = nil
 	}
 	return o, err
 }
-
-// interrupted is a signal that ends the waiting.
-type interrupted syscall.Signal
-
-func (i interrupted) Error() string { return syscall.Signal(i).String() }
 
 // Here says whether any run of this user leads on this node.
 func Here(ctx context.Context, c Caller) bool { return len(Target{}.askLocal(ctx, c, "")) > 0 }
