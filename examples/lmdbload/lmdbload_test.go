@@ -8,13 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestMain is also lmdbload: its workers and what makes the LMDB start the
@@ -51,31 +51,23 @@ var small = []string{"-records", "240", "-bytes", "100000"}
 func lmdbload(t *testing.T, options ...string) string {
 	t.Helper()
 	status, stdout, stderr := inProcess(t, append(slices.Clone(small), options...)...)
-	if status != 0 {
-		t.Fatalf("lmdbload %v: status %d\n%s%s", options, status, stdout, stderr)
+	sum := wardentest.Checksum(stdout)
+	if status != 0 || len(sum) != 32 {
+		t.Fatalf("lmdbload %v: status %d, checksum %s\n%s%s", options, status, sum, stdout, stderr)
 	}
-	return checksumOf(t, stdout)
+	return sum
 }
 
 func inProcess(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer f.Close()
 	var out bytes.Buffer
 	status = run(args, nil, &out, f)
 	b, err := os.ReadFile(f.Name())
-	must(t, err)
+	wardentest.NoError(t, err)
 	return status, out.String(), string(b)
-}
-
-func checksumOf(t *testing.T, out string) string {
-	t.Helper()
-	m := regexp.MustCompile(`(?m)^checksum ([0-9a-f]{32})$`).FindStringSubmatch(out)
-	if m == nil {
-		t.Fatalf("no checksum in:\n%s", out)
-	}
-	return m[1]
 }
 
 func TestChecksum(t *testing.T) {
@@ -125,7 +117,7 @@ func TestBatchesCoverEachRecordOnce(t *testing.T) {
 func testPool(t *testing.T, n int, path string) *pool {
 	t.Helper()
 	p, err := newPool(n, workerCommand(path, io.Discard), io.Discard)
-	must(t, err)
+	wardentest.NoError(t, err)
 	t.Cleanup(p.close)
 	return p
 }
@@ -135,7 +127,7 @@ func digests(t *testing.T, records []int) []digest {
 	t.Helper()
 	p := testPool(t, 1, path)
 	d, err := p.read(records)
-	must(t, err)
+	wardentest.NoError(t, err)
 	return d
 }
 
@@ -156,7 +148,7 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 				syscall.Kill(pid, syscall.SIGSTOP)
 				until(t, "a stop", func() bool {
 					b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-					must(t, err)
+					wardentest.NoError(t, err)
 					return bytes.Contains(b, []byte(") T "))
 				})
 				// The others answer all that they have; the batch then waits for the
@@ -166,13 +158,13 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 					syscall.Kill(pid, syscall.SIGCONT)
 				})
 				got, err := p.read(records)
-				must(t, err)
+				wardentest.NoError(t, err)
 				if !slices.Equal(got, want) {
 					t.Fatalf("batch %d: wrong content after %v", batch, sig)
 				}
 				// SIGTERM is seen after the last record, or between two.
 				until(t, "another worker", func() bool {
-					must(t, p.wait(time.Millisecond))
+					wardentest.NoError(t, p.wait(time.Millisecond))
 					return p.replaced > ends
 				})
 				ends = p.replaced
@@ -187,7 +179,7 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 // until waits for a condition.
 func until(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !met(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}
@@ -202,8 +194,8 @@ func TestKilledFromOutside(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, cmd.Start())
 	// One worker after each epoch, while the next one runs.
 	var out strings.Builder
 	signals := 0
@@ -220,7 +212,7 @@ func TestKilledFromOutside(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
-	if got := checksumOf(t, out.String()); got != want {
+	if got := wardentest.Checksum(out.String()); got != want {
 		t.Errorf("checksum %s, undisturbed it is %s\n%s", got, want, &stderr)
 	}
 	if n := strings.Count(stderr.String(), "replaced by"); n < 5 {
@@ -230,21 +222,9 @@ func TestKilledFromOutside(t *testing.T) {
 
 // children returns the PIDs of the workers below parent, by their command line.
 func children(parent int) []int {
-	var pids []int
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		stat, _ := os.ReadFile(path)
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if fields := strings.Fields(rest); len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
-			continue
-		}
-		cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if strings.HasPrefix(string(cmdline), "lmdbload\x00worker\x00") {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return slices.DeleteFunc(wardentest.Children(parent), func(pid int) bool {
+		return !strings.HasPrefix(wardentest.Read(fmt.Sprintf("/proc/%d/cmdline", pid)), "lmdbload\x00worker\x00")
+	})
 }
 
 func TestWorkersGrowWithWhatTheyRead(t *testing.T) {
@@ -253,7 +233,7 @@ func TestWorkersGrowWithWhatTheyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh, err := readRSS(p.workers[0].pid())
-	must(t, err)
+	wardentest.NoError(t, err)
 	if fresh > 32<<20 {
 		t.Errorf("a worker that read one record has %d MiB", fresh>>20)
 	}
@@ -263,7 +243,7 @@ func TestWorkersGrowWithWhatTheyRead(t *testing.T) {
 		}
 	}
 	all, err := readRSS(p.workers[0].pid())
-	must(t, err)
+	wardentest.NoError(t, err)
 	// 24 MB of records, all of them in the map now.
 	if all < 24_000_000 || all-min(all, fresh) < 10<<20 {
 		t.Errorf("RSS %d MiB after one record, %d MiB after all of 24 MB", fresh>>20, all>>20)
@@ -272,17 +252,14 @@ func TestWorkersGrowWithWhatTheyRead(t *testing.T) {
 
 func TestWorkersEndWithTheirParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0], append([]string{"lmdbload", "-data", path, "-epochs", "1000000"}, small...)...)
-	must(t, cmd.Start())
+	wardentest.NoError(t, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	var pids []int
 	until(t, "4 workers", func() bool { pids = children(cmd.Process.Pid); return len(pids) >= 4 })
 	cmd.Process.Kill()
 	until(t, "the end of workers without a parent", func() bool {
-		pids = slices.DeleteFunc(pids, func(pid int) bool {
-			cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			return err != nil || len(cmdline) == 0 // gone, or a zombie
-		})
+		pids = slices.DeleteFunc(pids, wardentest.Ended)
 		return len(pids) == 0
 	})
 }
@@ -344,12 +321,4 @@ func FuzzParseStatm(f *testing.F) {
 			t.Errorf("took %q", b)
 		}
 	})
-}
-
-// must ends the test where there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

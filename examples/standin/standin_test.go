@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestMain is also the stand-in, "TEST standin ARG...", and the command under
@@ -123,21 +125,7 @@ func TestKillsTheTreeAboveTheLimit(t *testing.T) {
 	}
 	for _, e := range entries {
 		pid, _ := strconv.Atoi(e.Name())
-		waitGone(t, pid)
-	}
-}
-
-// waitGone waits until pid is gone, or a zombie that its new parent has yet to reap.
-func waitGone(t *testing.T, pid int) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || bytes.Contains(b, []byte(") Z ")) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d lives on:\n%s", pid, b)
-		}
+		wardentest.Until(t, "the end of "+e.Name(), func() bool { return wardentest.Ended(pid) })
 	}
 }
 
