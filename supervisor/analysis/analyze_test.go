@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -29,39 +28,6 @@ func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
 		if rep := Analyze(Input{Runs: []*record.Run{r}, Now: scenetest.Noon, Timeline: true}); len(rep.Timeline.Runs) != 1 {
 			b.Fatal(rep.Verdict)
-		}
-	}
-}
-
-// TestFormerVersions: a record whose run had options, rules and faults that no run
-// has today is reported as any other.
-func TestFormerVersions(t *testing.T) {
-	r := scenetest.Scene{
-		Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Rising(scenetest.Minutes, scenetest.Mem, 0.2, 0.7),
-		Events: []record.Entry{
-			{Name: event.NameFault, Value: &event.Fault{Part: "guard-cgroup", Error: "cannot guard: the memory controller is cgroup v2"}},
-			scenetest.Cure(0, event.RemedyArenas, true, 0, 2, ""),
-			{At: time.Minute, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: "60%:trim+drop", Limit: event.LimitCgroup, Action: event.ActionTrimDrop, Used: scenetest.Mem.Scale(0.6), LimitSize: scenetest.Mem}},
-			{At: 2 * time.Minute, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Reason: event.ReasonDone, Freed: rss.GiB}},
-			{At: 3 * time.Minute, Name: event.NameDecision, Value: &event.Decision{ID: 2, Rule: "65%:trim", Limit: event.LimitCgroup, Action: event.ActionTrim, Used: scenetest.Mem.Scale(0.65), LimitSize: scenetest.Mem}},
-			{At: 4 * time.Minute, Name: event.NameOutcome, Value: &event.Outcome{Decision: 2, OK: true, Reason: event.ReasonDone, Freed: rss.MiB}},
-			scenetest.Exits(scenetest.Minutes, "", 0),
-		},
-	}.Run()
-	for kind, run := range map[string]*record.Run{"record": r, "journal": scenetest.AsJournal(t, r)} {
-		rep := build([]*record.Run{run}, nil, scenetest.Noon)
-		var did []event.Action
-		for _, a := range rep.Actions {
-			did = append(did, a.Action)
-			if a.Fired != 1 || a.Worked != 1 || a.Freed == 0 {
-				t.Errorf("%s: %+v", kind, a)
-			}
-		}
-		if want := []event.Action{event.ActionTrim, event.ActionTrimDrop}; !slices.Equal(did, want) {
-			t.Errorf("%s: actions %q, want %q", kind, did, want)
-		}
-		if len(rep.Cures) != 1 || rep.Cures[0].Remedy != event.RemedyArenas {
-			t.Errorf("%s: cures %+v", kind, rep.Cures)
 		}
 	}
 }

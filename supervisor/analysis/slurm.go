@@ -47,6 +47,9 @@ func causeOf(s *SlurmSays, step *StepSays) event.Cause {
 	return jobCauses[s.State]
 }
 
+// openStates are those of a job that has not ended.
+var openStates = []string{"RUNNING", "COMPLETING", "PENDING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"}
+
 // stepCauses and jobCauses are what the states of a step and of a job stand for.
 var (
 	stepCauses = map[string]event.Cause{
@@ -139,7 +142,7 @@ func (q *Case) slurmHint(f Ending) Ending {
 		return Ending{Kind: kind, Cause: cause, Certainty: Slurm, Limit: -1}
 	}
 	switch {
-	case slices.Contains([]string{"RUNNING", "COMPLETING", "PENDING", "SUSPENDED", "REQUEUED", "CONFIGURING"}, q.Said.State):
+	case slices.Contains(openStates, q.Said.State):
 		if unknown {
 			f.Slurm = SlurmState
 		}

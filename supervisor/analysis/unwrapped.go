@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -46,22 +47,19 @@ func (u *Unwrapped) Took() time.Duration {
 	return max(0, u.Slurm.End.Sub(u.Slurm.Start))
 }
 
+// stateOutcome is what the state of a job says of its outcome.
 func stateOutcome(job *slurm.EndedJob) event.RunOutcome {
-	switch job.State {
-	case "OUT_OF_MEMORY":
-		return event.RunOOM
-	case "TIMEOUT", "DEADLINE":
-		return event.RunTimeout
-	case "CANCELLED":
-		return event.RunCancelled
-	case "COMPLETED":
+	cause := causeOf(job, nil)
+	switch {
+	case cause == event.CauseEnded:
 		return event.RunOK
-	case "PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD":
+	case cause != "":
+		return causeRows[cause].outcome
+	case slices.Contains(openStates, job.State):
 		return event.RunRunning
-	case "FAILED":
-		if job.KilledBySlurmstepd(nil) {
-			return event.RunSlurmKill
-		}
+	case job.State == "FAILED" && job.KilledBySlurmstepd(nil):
+		return event.RunSlurmKill
+	case job.State == "FAILED":
 		return event.RunFailed
 	}
 	return event.RunUnknown

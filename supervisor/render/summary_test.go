@@ -81,7 +81,11 @@ func TestSummaries(t *testing.T) {
 			if f.Ends = f.Peak; f.Peak != nil && f.Peak.Name == event.LimitUser {
 				f.Ends = nil
 			}
-			b := analysis.Brief{Brief: f.Brief(2*time.Hour + 5*time.Minute), Peak: f.Peak, Command: []string{"python", "train.py"}, Job: "4711", Recorded: true, Most: gib(1.2)}
+			b := analysis.Brief{
+				Brief: f.Brief(2*time.Hour + 5*time.Minute), Peak: f.Peak, Command: []string{"python", "train.py"}, Job: "4711", Recorded: true,
+				Most: gib(1.2), At: time.Date(2026, 11, 20, 17, 55, 16, 0, time.UTC),
+			}
+			b.Rule, b.Cancelled = "95%:rule", f.Signal
 			switch {
 			case f.Signal != "":
 				b.Signal = &f.Signal
@@ -91,17 +95,8 @@ func TestSummaries(t *testing.T) {
 			if memory.name == oomKill {
 				b.Kills = 1
 			}
-			switch b.Outcome {
-			case event.RunStopped:
-				b.Rule = "95%:stop"
-			case event.RunRequeued:
-				b.Rule = "97%:requeue"
-			case event.RunCancelled:
-				b.Cancelled = f.Signal
-			case event.RunExhausted:
+			if b.Outcome == event.RunExhausted {
 				b.Lacked, b.LackedLimit = event.LimitFDs, &event.Limit{Name: event.LimitFDs, Used: 1019, Limit: 1024}
-			case event.RunUnknown:
-				b.At = time.Date(2026, 11, 20, 17, 55, 16, 0, time.UTC)
 			}
 			fmt.Fprintf(&all, "== %s, memory %s: %s\n", end.name, memory.name, b.Outcome)
 			lines := Summary(&b, values.Style{})

@@ -50,6 +50,15 @@ func wholes(t *testing.T) []whole {
 		Share: func(time.Duration) float64 { return 0.25 }, Exit: recordtest.Ended(0, "", event.RunOK),
 	}.Run()
 	live := find(t, "running").scene.Run()
+	// A run of a former version had options, rules and faults that no run has today.
+	former := scenetest.Using(0.2, 0.7,
+		record.Entry{Name: event.NameFault, Value: &event.Fault{Part: "guard-cgroup", Error: "cannot guard: the memory controller is cgroup v2"}},
+		scenetest.Cure(0, event.RemedyArenas, true, 0, 2, ""),
+		record.Entry{At: time.Minute, Name: event.NameDecision, Value: &event.Decision{
+			ID: 1, Rule: "60%:trim+drop", Limit: event.LimitCgroup, Action: event.ActionTrimDrop, Used: scenetest.Mem.Scale(0.6), LimitSize: scenetest.Mem,
+		}},
+		record.Entry{At: 2 * time.Minute, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Reason: event.ReasonDone, Freed: rss.GiB}},
+		scenetest.Exits(scenetest.Minutes, "", 0)).Run()
 	just := func(r *record.Run) []*record.Run { return []*record.Run{r} }
 	return []whole{
 		{"carried", just(scenetest.CarriedRun()), nil, one},
@@ -74,6 +83,8 @@ func wholes(t *testing.T) []whole {
 		{"led-twice", []*record.Run{twice, between}, nil, one},
 		{"two-leaders", []*record.Run{twice, between, third}, nil, one},
 		{"live", just(live), nil, one},
+		{"former", just(former), nil, one},
+		{"former-journal", just(scenetest.AsJournal(t, former)), nil, one},
 		{"long", just(scenetest.DrawnRun{Node: "node7", Length: 5 * time.Hour, Every: time.Second, Workers: 5, Limit: 4 << 30, From: 0.45, To: 0.97, Oom: true}.Build()), nil, scenetest.Dawn.Add(8 * time.Hour)},
 	}
 }
