@@ -74,8 +74,11 @@ type RunScan struct {
 	Faults    []string
 	Unreached []string      // why the loader hook did not reach a process
 	first     time.Duration // the first sample, -1 where there is none
+	rankScan
+}
 
-	// The other ranks of the node.
+// rankScan are the ranks of the node, and the records of those that led it before and after.
+type rankScan struct {
 	Ranks   RanksSeen
 	Line    *record.Run // that of the first of the leaders that followed each other, nil for one without followers
 	Follows bool        // what was before it is in another record
@@ -92,7 +95,7 @@ type SignalSeen struct {
 }
 
 func newRunScan(r *record.Run) *RunScan {
-	k := &RunScan{Run: r, inner: -1, first: -1, Ranks: ranksOf(r), limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
+	k := &RunScan{Run: r, inner: -1, first: -1, rankScan: rankScan{Ranks: ranksOf(r)}, limitScans: limitScans{Limits: make([]LimitScan, len(r.Limits))}, treeScan: newTreeScan(r)}
 	k.Recorded = r.Exit()
 	for i := range k.Limits {
 		k.Limits[i].Limit = &r.Limits[i]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/chart"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
@@ -84,39 +85,19 @@ func (q *caseText) signalLines() (out []string) {
 		list = slices.Concat(list[:mostSignals/2], list[n-mostSignals/2:])
 	}
 	for _, s := range list {
-		line := fmt.Sprintf("%s: %s reached rsswarden", q.stamp(s.At), s.Signal.Signal)
-		if s.Comm != "" {
-			line += fmt.Sprintf(" from %s (process %d)", values.Plain(s.Comm), s.Sender)
-		}
-		if s.Forwarded {
-			line += ", which passed it on"
-		} else {
-			line += ", the command had it already"
-		}
-		out = append(out, line)
+		out = append(out, q.stamp(s.At)+": "+values.Plain(chart.Happened(&analysis.Mark{Event: s.Signal})))
 	}
 	return out
 }
 
 // deedLine tells the last that a rule did.
 func (q *caseText) deedLine(d *event.Decision) string {
-	line := fmt.Sprintf("%s: rule %s fired, limit %s", q.clockOf(q.Actions.LastAt), values.Plain(d.Rule), d.Limit)
-	if d.Asked() {
-		line = fmt.Sprintf("%s: %s requested by process %d, limit %s", q.clockOf(q.Actions.LastAt), d.Action, d.By, d.Limit)
+	m := analysis.Mark{Event: d}
+	if o := q.Actions.Outcome; o != nil {
+		m.Outcomes = append(m.Outcomes, o)
 	}
-	if d.LimitSize > 0 {
-		line += " at " + phrase.Fill(d.Limit, d.Used, d.LimitSize)
-	}
-	o := q.Actions.Outcome
-	switch {
-	case o == nil:
-		return line + "; its result is not recorded"
-	case !o.OK:
-		return line + "; " + string(d.Action) + " did not work: " + values.Plain(string(o.Reason))
-	case o.Freed > 0:
-		return line + fmt.Sprintf("; %s freed %v", d.Action, o.Freed)
-	}
-	return line + "; " + string(d.Action) + " was done"
+	result := cmp.Or(chart.CameOf(&m), "its result is not recorded")
+	return q.clockOf(q.Actions.LastAt) + ": " + values.Plain(chart.Happened(&m)+"; "+result)
 }
 
 func (q *caseText) exitLine() string {
