@@ -1,7 +1,6 @@
 package integrations_test
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,8 +60,6 @@ func TestApptainer(t *testing.T) {
 	}
 }
 
-var checksum = regexp.MustCompile(`(?m)^checksum ([0-9a-f]{32})$`)
-
 // TestApptainerTrains: a training in a container gets the data that it gets without
 // rsswarden, although by the hook its workers are trimmed and replaced, or, where PID
 // numbers of its own keep the hook out, trimmed by ptrace from outside.
@@ -72,8 +69,8 @@ func TestApptainerTrains(t *testing.T) {
 	training := []string{image, python, "train.py", "--data", p.file("lmdb"), "--records", "2000", "--record-bytes", "65536",
 		"--workers", "2", "--persistent", "--epochs", "2", "--step-ms", "10"}
 	bare := p.start(p.asPlainUser(slices.Concat([]string{"apptainer", "exec"}, training)...)...)
-	want := checksum.FindStringSubmatch(bare.trained(t))
-	if want == nil {
+	want := wardentest.Checksum(bare.trained(t))
+	if want == "" {
 		t.Fatalf("%s", &bare.stdout)
 	}
 	for name, c := range map[string]struct {
@@ -90,7 +87,7 @@ func TestApptainerTrains(t *testing.T) {
 			p := newPlace(t, "../train/train.py", "../train/data.py")
 			r := p.start(p.asPlainUser(slices.Concat([]string{"rsswarden", "run", "--limit", "1200M", "--record", "none", "--at", "none"}, c.rules,
 				[]string{"--", "apptainer", "exec"}, c.options, training, []string{"--leak-worker", c.leak})...)...)
-			if got := checksum.FindStringSubmatch(r.trained(t)); got == nil || got[1] != want[1] {
+			if got := wardentest.Checksum(r.trained(t)); got != want {
 				t.Errorf("checksum %v, bare %v\n%s", got, want, &r.stderr)
 			}
 			t.Logf("%s", &r.stderr)

@@ -58,7 +58,7 @@ while not os.path.exists("work/enough") and time.monotonic() < end:
 // PYTHONPATH behind rsswarden, a line says so.
 func TestConda(t *testing.T) {
 	t.Parallel()
-	need(t, nil, "torch")
+	wardentest.NeedTorch(t)
 	const keeps, overwrites = "export PYTHONNOUSERSITE=1 PYTHONPATH=@dir/mine${PYTHONPATH:+:$PYTHONPATH}\n", "export PYTHONPATH=@dir/mine\n"
 	for _, c := range []struct {
 		name, activate string

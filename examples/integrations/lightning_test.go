@@ -14,7 +14,7 @@ import (
 // to, and goes on to its end; without rsswarden the same program saves none.
 func TestLightning(t *testing.T) {
 	t.Parallel()
-	need(t, nil, "torch")
+	wardentest.NeedTorch(t)
 	for _, c := range []struct {
 		name  string
 		words []string

@@ -18,7 +18,7 @@ var given = regexp.MustCompile(`mem_mb=(\d+)`)
 // with what rsswarden advised.
 func TestSnakemake(t *testing.T) {
 	t.Parallel()
-	need(t, []string{python})
+	wardentest.NeedPython(t)
 	modules, err := exec.Command("../../.ci/snakemake").Output()
 	if err != nil {
 		t.Skipf("no Snakemake: %v", err)

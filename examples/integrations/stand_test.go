@@ -4,7 +4,6 @@
 package integrations_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,21 +29,6 @@ func TestMain(m *testing.M) {
 	}
 	bin = filepath.Dir(program)
 	os.Exit(m.Run())
-}
-
-// need skips where a program or a module of Python is missing.
-func need(t *testing.T, programs []string, modules ...string) {
-	t.Helper()
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skip(err)
-		}
-	}
-	for _, name := range modules {
-		if out, err := exec.Command(python, "-W", "ignore", "-c", "import "+name).CombinedOutput(); err != nil {
-			t.Skipf("%s lacks %s: %s", python, name, bytes.TrimSpace(out))
-		}
-	}
 }
 
 // place is a folder of one test, and the environment of what runs there.

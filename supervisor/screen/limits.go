@@ -78,23 +78,17 @@ func (n *node) label(l *event.Limit) string {
 	return name + " " + string(l.Scope)
 }
 
-// uses is what is used of a limit, in the limit's unit: a range where it is known to lie
+// uses is what is used of a limit, in the unit of its size: a range where it is known to lie
 // between two values.
-func uses(l *event.Limit) string {
+func uses(l *event.Limit) (used, size string) {
 	if l.Limit == 0 {
-		return "-"
+		return "-", ""
 	}
-	low, of, _ := strings.Cut(phrase.Use(l.Name, l.Used, l.Limit), " of ")
-	if most, _, _ := strings.Cut(phrase.Use(l.Name, max(l.Used, l.UsedMax), l.Limit), " of "); most != low {
-		low += "-" + most
+	used, size, _ = strings.Cut(phrase.Use(l.Name, l.Used, l.Limit), " of ")
+	if most, _, _ := strings.Cut(phrase.Use(l.Name, max(l.Used, l.UsedMax), l.Limit), " of "); most != used {
+		used += "-" + most
 	}
-	return low + " of " + of
-}
-
-// usedOnly is [uses] without the limit.
-func usedOnly(l *event.Limit) string {
-	used, _, _ := strings.Cut(uses(l), " of ")
-	return used
+	return used, size
 }
 
 // newer is a reading of what is used that is newer than the sample, empty without one.
@@ -104,7 +98,8 @@ func newer(l *control.Limit) string {
 	}
 	then := l.Limit
 	then.Used, then.UsedMax = *l.Now, *l.Now
-	if now := usedOnly(&then); now != usedOnly(&l.Limit) {
+	was, _ := uses(&l.Limit)
+	if now, _ := uses(&then); now != was {
 		return "now " + now
 	}
 	return ""
@@ -193,7 +188,11 @@ func (d *drawing) limits(n int) {
 	rows := make([][]string, len(list))
 	for i, r := range list {
 		l := &r.Limit.Limit
-		rows[i] = []string{"", r.node.label(l), "", percent(l), uses(l), newer(r.Limit), Trend(r.Limit), ends(l)}
+		used, size := uses(l)
+		if size != "" {
+			used += " of " + size
+		}
+		rows[i] = []string{"", r.node.label(l), "", percent(l), used, newer(r.Limit), Trend(r.Limit), ends(l)}
 		if len(d.m.nodes) > 1 {
 			rows[i][0] = r.node.name
 		}

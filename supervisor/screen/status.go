@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
@@ -124,8 +123,8 @@ func (n *node) line(look text.Style) []string {
 	line := []string{look.Glyph("…"), cmp.Or(n.Job, "-"), n.Node, n.rankNumbers(), "none found", "-", "", "-", "-", "-"}
 	if rows := limitRows([]node{*n}); len(rows) > 0 {
 		l := rows[0].Limit
-		_, size, _ := strings.Cut(uses(&l.Limit), " of ")
-		copy(line[4:], []string{n.label(&l.Limit) + " " + size, usedOnly(&l.Limit), percent(&l.Limit), n.peak(), Trend(l)})
+		used, size := uses(&l.Limit)
+		copy(line[4:], []string{n.label(&l.Limit) + " " + size, used, percent(&l.Limit), n.peak(), Trend(l)})
 	}
 	switch {
 	case n.Action != nil:
