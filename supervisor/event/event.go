@@ -330,15 +330,9 @@ type Sharing struct {
 	Before int `json:"fds_limit_before,omitempty"`
 }
 
-// Near says that sending takes half of a limit or more, TooMuch that one will not
-// hold it.
+// Near says that sending takes half of a limit or more.
 func (s *Sharing) Near() bool {
 	return 2*s.Maps >= s.MaxMaps && s.MaxMaps > 0 || 2*s.FDs >= s.MaxFDs && s.MaxFDs > 0 || 2*s.Sent >= s.MaxSent && s.MaxSent > 0
-}
-
-// TooMuch: see [Sharing.Near].
-func (s *Sharing) TooMuch() bool {
-	return s.Maps > s.MaxMaps && s.MaxMaps > 0 || s.FDs > s.MaxFDs && s.MaxFDs > 0 || s.Sent > s.MaxSent && s.MaxSent > 0
 }
 
 // ByPtrace is the value of [LoaderSaid.By] for ptrace(2).

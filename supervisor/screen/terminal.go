@@ -170,10 +170,7 @@ func (p *painter) draw(f *Frame) []byte {
 }
 
 func (p *painter) drawLine(y int, old, new []cell, look text.Style) {
-	end := len(new) // from here on all is blank
-	for end > 0 && new[end-1] == blank {
-		end--
-	}
+	end := written(new)
 	at := -1 // where the cursor is in this line, -1 for elsewhere
 	for x := 0; x < end; x++ {
 		if old[x] == new[x] {
@@ -204,6 +201,15 @@ func (p *painter) drawLine(y int, old, new []cell, look text.Style) {
 			return
 		}
 	}
+}
+
+// written is how many columns of a line have something; from there on all is blank.
+func written(line []cell) int {
+	end := len(line)
+	for end > 0 && line[end-1] == blank {
+		end--
+	}
+	return end
 }
 
 // cell writes one character and returns how many columns it took. Terminals
@@ -264,11 +270,7 @@ func (f *Frame) Styled() string {
 	p := painter{}
 	for y := range f.H {
 		line := f.line(y)
-		end := len(line)
-		for end > 0 && line[end-1] == blank {
-			end--
-		}
-		for _, c := range line[:end] {
+		for _, c := range line[:written(line)] {
 			if c.r != 0 {
 				p.setStyle(c.style, f.look)
 				p.buf = utf8.AppendRune(p.buf, c.r)

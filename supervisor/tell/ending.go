@@ -177,10 +177,7 @@ func (s *Summary) timeUp(e *Ending) bool {
 // lackedSomething says that the command failed by itself with none left of something else
 // than memory.
 func (s *Summary) lackedSomething(e *Ending) bool {
-	if !failed(e.Code, e.Signal) {
-		return false
-	}
-	return s.exhausted(e.Read, e.Now) != nil || s.sentTooMuch(e.Now)
+	return failed(e.Code, e.Signal) && s.exhausted(e.Read, e.Now) != nil
 }
 
 // withoutActions is at most what each limit would have counted without actions: its peak

@@ -129,23 +129,20 @@ func (s *Summary) exhausted(read, now time.Duration) *event.Limit {
 			return &l
 		}
 	}
-	if !s.sentTooMuch(now) {
+	p := s.sharing.what
+	if p == nil || now-s.sharing.at > sentWithin {
 		return nil
 	}
-	p := s.sharing.what
-	switch {
-	case p.Sent > p.MaxSent && p.MaxSent > 0: // in one message to the fork server
-		return &event.Limit{Name: event.LimitFDs, Used: rss.Bytes(p.Sent), Limit: rss.Bytes(p.MaxSent)}
-	case p.Maps > p.MaxMaps && p.MaxMaps > 0:
-		return &event.Limit{Name: event.LimitMaps, Used: rss.Bytes(p.Maps), Limit: rss.Bytes(p.MaxMaps)}
+	// A DataLoader was about to send more tensors than a limit holds.
+	for _, c := range []struct {
+		name      event.LimitName
+		used, has int
+	}{{event.LimitFDs, p.Sent, p.MaxSent}, {event.LimitMaps, p.Maps, p.MaxMaps}, {event.LimitFDs, p.FDs, p.MaxFDs}} {
+		if c.used > c.has && c.has > 0 {
+			return &event.Limit{Name: c.name, Used: rss.Bytes(c.used), Limit: rss.Bytes(c.has)}
+		}
 	}
-	return &event.Limit{Name: event.LimitFDs, Used: rss.Bytes(p.FDs), Limit: rss.Bytes(p.MaxFDs)}
-}
-
-// sentTooMuch says that a DataLoader was about to send more tensors than a limit holds.
-func (s *Summary) sentTooMuch(now time.Duration) bool {
-	p := &s.sharing
-	return p.what != nil && p.what.TooMuch() && now-p.at <= sentWithin
+	return nil
 }
 
 // failed says that the command ended badly by itself: one that a signal ended has not run
