@@ -40,26 +40,16 @@ func (f *forecaster) update(now time.Duration, l *event.Limit) {
 		return
 	}
 	f.made, f.at, f.limit = true, now, l.Limit
+	f.eta, f.outlook = nil, event.Outlook{}
 	switch c, ok := f.trend.Forecast(l.Limit); {
 	case ok && c.Reaches:
-		f.reaches(c.ETA, c.Low, c.High)
+		s := [...]float64{c.ETA.Seconds(), c.Low.Seconds(), c.High.Seconds()}
+		f.eta, f.outlook.ETALow = &s[0], &s[1]
+		if c.High < rss.Never { // else growth may flatten before
+			f.outlook.ETAHigh = &s[2]
+		}
 	case ok && c.Level > 0 && c.Level < l.Limit:
-		f.none()
 		f.outlook.Flattens = max(c.Level, l.Used)
-	default:
-		f.none()
-	}
-}
-
-func (f *forecaster) none() { f.eta, f.outlook = nil, event.Outlook{} }
-
-// reaches keeps a forecast; high is [rss.Never] where growth may flatten before.
-func (f *forecaster) reaches(eta, low, high time.Duration) {
-	f.none()
-	s := [...]float64{eta.Seconds(), low.Seconds(), high.Seconds()}
-	f.eta, f.outlook.ETALow = &s[0], &s[1]
-	if high < rss.Never {
-		f.outlook.ETAHigh = &s[2]
 	}
 }
 
