@@ -81,7 +81,7 @@ func (k *leaks) judge(s *State, role rss.Role) {
 	if role == rss.RoleWorker {
 		finding, advice = event.FindingWorkerLeak, workerAdvice(s)
 	}
-	s.tell(g.leak(finding, confidence, role, evidence, advice...))
+	s.tell(g.endless(finding, confidence, role, evidence, advice...))
 }
 
 // kept finds batches that a trainer keeps in the shared memory in which workers sent them.
@@ -98,7 +98,7 @@ func (k *leaks) kept(s *State, role rss.Role) {
 	if g.n == 0 || g.sum < s.matters() {
 		return
 	}
-	s.tell(g.leak(event.FindingTrainerLeak, event.Likely, role, []string{
+	s.tell(g.endless(event.FindingTrainerLeak, event.Likely, role, []string{
 		g.grows("RssShmem", role),
 		"with it grew what /dev/shm holds: batches as workers sent them (statvfs of /dev/shm, mappings of the trainer)",
 	}, "a batch that is kept keeps its shared memory: append x.clone() or x.item(), not x, to lists that outlive the step, and del what is not needed"))
@@ -110,11 +110,16 @@ func (g *group) grows(what string, role rss.Role) string {
 		what, text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(g))
 }
 
-func (g *group) leak(f event.Finding, c event.Confidence, role rss.Role, evidence []string, advice ...string) event.Diagnosis {
-	return event.Diagnosis{
-		Finding: f, Confidence: c, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Rate: g.bytesPerSecond(),
-		Evidence: evidence, Advice: advice,
-	}
+// finding is one about these processes.
+func (g *group) finding(f event.Finding, c event.Confidence, role rss.Role, evidence []string, advice ...string) event.Diagnosis {
+	return event.Diagnosis{Finding: f, Confidence: c, Role: role, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n, Evidence: evidence, Advice: advice}
+}
+
+// endless is a finding that they grow.
+func (g *group) endless(f event.Finding, c event.Confidence, role rss.Role, evidence []string, advice ...string) event.Diagnosis {
+	d := g.finding(f, c, role, evidence, advice...)
+	d.Rate = g.bytesPerSecond()
+	return d
 }
 
 // given is what malloc_trim(3) gave back in one process, the last time.

@@ -146,15 +146,12 @@ func (h *sharedMemory) pin(s *State) {
 			continue
 		}
 		grew := fmt.Sprintf("%s of %s grew by %v in %s (status of %s)", c.what, text.Count(c.g.n, "trainer"), c.g.sum, text.About(c.g.over.Seconds()), whose(c.g))
-		s.tell(event.Diagnosis{
-			Finding: event.FindingPinned, Confidence: c.confidence, Role: rss.RoleTrainer, PID: c.g.most.id.PID, Bytes: c.g.sum, Procs: c.g.n,
-			Evidence: []string{grew, c.why}, Advice: []string{
-				"pin_memory=False in the DataLoader: page-locked buffers are kept for reuse and rounded up to powers of two",
-				"a lower prefetch_factor and batch_size pin less",
-				"tensors that were made with .pin_memory() are not given back while they are referred to: reuse one buffer and copy_ into it",
-				"it counts in full in RSS and in the cgroup, and nothing can reclaim it: add it to --mem",
-			},
-		})
+		s.tell(c.g.finding(event.FindingPinned, c.confidence, rss.RoleTrainer, []string{grew, c.why},
+			"pin_memory=False in the DataLoader: page-locked buffers are kept for reuse and rounded up to powers of two",
+			"a lower prefetch_factor and batch_size pin less",
+			"tensors that were made with .pin_memory() are not given back while they are referred to: reuse one buffer and copy_ into it",
+			"it counts in full in RSS and in the cgroup, and nothing can reclaim it: add it to --mem",
+		))
 		return
 	}
 }
@@ -185,14 +182,11 @@ func managers(s *State) {
 	if g.n == 0 || g.sum < s.matters() {
 		return
 	}
-	s.tell(event.Diagnosis{
-		Finding: event.FindingShmManagers, Confidence: event.Certain, Role: rss.RoleShmManager, PID: g.most.id.PID, Bytes: g.sum, Procs: g.n,
-		Evidence: []string{fmt.Sprintf("%s of torch_shm_manager have an RSS of %v, %v of it anonymous (status of %s): the file_system strategy starts one for each process that shares tensors",
+	s.tell(g.finding(event.FindingShmManagers, event.Certain, rss.RoleShmManager,
+		[]string{fmt.Sprintf("%s of torch_shm_manager have an RSS of %v, %v of it anonymous (status of %s): the file_system strategy starts one for each process that shares tensors",
 			text.Count(g.n, "process"), g.sum, own, whose(&g))},
-		Advice: []string{
-			`torch.multiprocessing.set_sharing_strategy("file_descriptor"), the default on Linux, needs no managers; give it descriptors with ulimit -n, or --nofile`,
-			"fewer workers (num_workers) have fewer managers",
-			"most of a manager's pages are shared with the others: where sites count PSS (JobAcctGatherParams=UsePss) or by cgroup they cost little",
-		},
-	})
+		`torch.multiprocessing.set_sharing_strategy("file_descriptor"), the default on Linux, needs no managers; give it descriptors with ulimit -n, or --nofile`,
+		"fewer workers (num_workers) have fewer managers",
+		"most of a manager's pages are shared with the others: where sites count PSS (JobAcctGatherParams=UsePss) or by cgroup they cost little",
+	))
 }

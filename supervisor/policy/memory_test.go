@@ -62,23 +62,6 @@ func TestHandOverForecast(t *testing.T) {
 	}
 }
 
-// TestOlderMemory: what older versions wrote is read. Of their rungs that have not
-// fired only the pauses between warnings have an effect.
-func TestOlderMemory(t *testing.T) {
-	const slurmStep = `"limit":"slurm","scope":"step","accounting":"rss","fired_at_ns":359998000000000,`
-	m, err := ParseMemory([]byte(`{"v":1,"at_ns":360000000000000,"rungs":[
-		{"rule":"80%:warn",` + slurmStep + `"gap_ns":60000000000},
-		{"rule":"81%:gc",` + slurmStep + `"ahead_ns":360010000000000,"told":["no trainer"]},
-		{"rule":"85%:signal=USR2",` + slurmStep + `"fired":true,"gap_ns":60000000000,"told":["no trainer"]},
-		{"rule":"85%:gc",` + slurmStep + `"fired":true,"next_ns":360020000000000,"wait_ns":60000000000,"ahead_ns":360010000000000}]}`))
-	wardentest.NoError(t, err)
-	h := newScript(t, "80%:warn\n85%:signal=USR2\n85%:gc")
-	h.s.Restore(m, 0, ahead, "")
-	h.want(h.at(second, slurm(86)))
-	h.want(h.at(10*second, slurm(86)))
-	h.want(h.at(20*second, slurm(86)), "85%:gc")
-}
-
 // TestChanges: nothing is written where nothing has changed.
 func TestChanges(t *testing.T) {
 	c := newScript(t, "80%:warn\n85%:trim")

@@ -189,22 +189,6 @@ func TestFirstID(t *testing.T) {
 	}
 }
 
-func BenchmarkStep(b *testing.B) {
-	for name, used := range map[string]float64{"idle": 40, "carried": 84} {
-		b.Run(name, func(b *testing.B) {
-			s := New(Default(), 1)
-			limits := []event.Limit{slurm(used), slurm(used / 2), slurm(used / 3)}
-			limits[1].Name, limits[2].Name = event.LimitCgroup, event.LimitNode
-			now := time.Duration(0)
-			b.ReportAllocs()
-			for b.Loop() {
-				now += time.Second
-				step(s, reading{Now: now, Limits: limits, Can: canAll})
-			}
-		})
-	}
-}
-
 // A job that the ladder carries goes up and down through its rungs.
 func TestWarningsThin(t *testing.T) {
 	c := newScript(t, "80%:warn")
