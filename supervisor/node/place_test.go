@@ -538,13 +538,7 @@ func TestLateJoinIsGivenUp(t *testing.T) {
 		p.falls()
 	}
 	file := <-joined
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Lstat(file); err != nil {
-			return
-		} else if time.Now().After(end) {
-			t.Fatal("it is still there")
-		}
-	}
+	wardentest.Until(t, "it is gone", func() bool { _, err := os.Lstat(file); return err != nil })
 }
 
 // TestEndsOfOthers: ranks that end together with ours are reported once.

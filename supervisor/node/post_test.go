@@ -121,13 +121,7 @@ func TestLeadOfTheKilled(t *testing.T) {
 	ready, cmd := filepath.Join(dir, "ready"), exec.Command(os.Args[0], "-test.run=^TestHelperLeads$")
 	cmd.Env = append(os.Environ(), "LEADER_TEST_DIR="+dir, "LEADER_TEST_READY="+ready)
 	wardentest.NoError(t, cmd.Start())
-	deadline := time.Now().Add(20 * time.Second)
-	for _, err := os.Stat(ready); err != nil; _, err = os.Stat(ready) {
-		if time.Now().After(deadline) {
-			t.Fatal("the other does not lead")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	wardentest.Until(t, "the other leads", func() bool { _, err := os.Stat(ready); return err == nil })
 	if led, err := p.TryLead(); led || err != nil {
 		t.Fatalf("two lead: %v", err)
 	}
@@ -364,16 +358,11 @@ func awaitLock(t *testing.T, path string) {
 	info, err := os.Stat(path)
 	wardentest.NoError(t, err)
 	waits := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .* %d [^ ]*:%d `, os.Getpid(), info.Sys().(*syscall.Stat_t).Ino))
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	wardentest.Until(t, "something of ours waits for "+path, func() bool {
 		locks, err := os.ReadFile("/proc/locks")
 		wardentest.NoError(t, err)
-		if waits.Match(locks) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("nothing of ours waits for %s:\n%s", path, locks)
-		}
-	}
+		return waits.Match(locks)
+	})
 }
 
 // TestRenewTouches: a cleaner removes what has not been touched for days.

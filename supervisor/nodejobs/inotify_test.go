@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // real is a node of real cgroups of v1, that no Slurm knows.
@@ -67,11 +68,7 @@ func (r *real) hit(task string, up int) {
 		r.t.Fatal("nothing was killed")
 	}
 	for dir := task; up > 0; up, dir = up-1, filepath.Dir(dir) {
-		for deadline := time.Now().Add(10 * time.Second); os.Remove(dir) != nil; {
-			if time.Now().After(deadline) {
-				r.t.Fatalf("%s is not empty", dir)
-			}
-		}
+		removed(r.t, dir)
 	}
 }
 
@@ -80,16 +77,20 @@ func (r *real) armed(task string) { armed(r.t, r.Node, filepath.Dir(task)) }
 
 func armed(t *testing.T, n *Node, step string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	wardentest.Until(t, "a notification for "+step, func() bool {
 		n.notices.mu.Lock()
+		defer n.notices.mu.Unlock()
 		job := n.notices.jobAt(filepath.Dir(step))
-		ok := job != nil && job.kids[filepath.Base(step)] != nil && job.kids[filepath.Base(step)].ooms.armed
-		n.notices.mu.Unlock()
-		if ok {
-			return
-		}
+		return job != nil && job.kids[filepath.Base(step)] != nil && job.kids[filepath.Base(step)].ooms.armed
+	})
+}
+
+// removed removes a directory at the moment at which the kernel allows it.
+func removed(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); os.Remove(dir) != nil; {
 		if time.Now().After(deadline) {
-			t.Fatalf("no notification for %s", step)
+			t.Fatalf("%s is not empty", dir)
 		}
 	}
 }
@@ -225,22 +226,17 @@ func TestRealNoticesOfTheInnocent(t *testing.T) {
 			}
 		}
 	}
-	held := func() int {
+	wardentest.Until(t, "no eventfds and tries are left", func() bool {
 		r.notices.mu.Lock()
 		defer r.notices.mu.Unlock()
-		count := len(r.notices.due)
+		held := len(r.notices.due)
 		for _, e := range r.notices.events {
 			if e.node == r.name {
-				count++
+				held++
 			}
 		}
-		return count
-	}
-	for deadline := time.Now().Add(10 * time.Second); held() > 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d eventfds and tries are left", held())
-		}
-	}
+		return held == 0
+	})
 	for _, e := range r.look().Ended {
 		if e.Node == r.name && e.OOMKills > 0 {
 			t.Errorf("%+v", e)
@@ -275,14 +271,10 @@ func TestRealNoticesRefused(t *testing.T) {
 	r.notices.most = 0
 	r.notices.mu.Unlock()
 	task := r.job(2, 30*rss.MiB)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		// A step that just came is unheard of too, without a reason yet.
-		if snap := r.look(); snap.Unheard > 0 && snap.Why != nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal("never said")
-		}
-	}
+	wardentest.Until(t, "it is said", func() bool {
+		snap := r.look()
+		return snap.Unheard > 0 && snap.Why != nil // a step that just came is unheard of too, without a reason yet
+	})
 	// What the counter says is seen as ever.
 	r.hit(task, 0)
 	if !r.Killed() {

@@ -104,13 +104,7 @@ func TestRealV2(t *testing.T) {
 	}
 	other.End()
 	for _, dir := range []string{"/step_0/user/task_1", "/step_0/user/task_0", "/step_0/user", "/step_0/slurm", "/step_0", ""} {
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if err := os.Remove(scope + "/job_5" + dir); err == nil {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
+		removed(t, scope+"/job_5"+dir)
 		if snap := look(); dir == "/step_0" && (len(snap.Jobs[0].Steps) != 0 || snap.Jobs[0].OOMKills == 0) {
 			t.Errorf("%+v", snap)
 		} else if dir == "" && (len(snap.Jobs) != 0 || len(snap.Ended) != 1 || snap.Ended[0].OOMKills == 0) {
@@ -127,11 +121,7 @@ func TestRealV2(t *testing.T) {
 		t.Fatal("nothing was killed")
 	}
 	for dir := task; dir != scope; dir = filepath.Dir(dir) {
-		for deadline := time.Now().Add(10 * time.Second); os.Remove(dir) != nil; {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not empty", dir)
-			}
-		}
+		removed(t, dir)
 	}
 	for deadline := time.After(10 * time.Second); ; {
 		select {

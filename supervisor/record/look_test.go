@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestForkStorm: of a job that starts thousands of processes a second for hours
@@ -57,10 +58,4 @@ func TestForkStorm(t *testing.T) {
 	}
 }
 
-// must ends the test where a step of its own preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = wardentest.NoError

@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/replay"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // carried is a record of four workers that map 4 MiB a second each, of a file of
@@ -253,10 +254,4 @@ func TestReplayPSS(t *testing.T) {
 	}
 }
 
-// must ends the test where a step of its own preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = wardentest.NoError

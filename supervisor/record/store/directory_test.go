@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestPruneLeavesTheLiving: a record that is written is not removed, also where its watcher
@@ -22,14 +23,12 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 	must(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	var live string
-	for end := time.Now().Add(20 * time.Second); live == "" || !answersAt(live); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no record")
-		}
+	wardentest.Until(t, "a record", func() bool {
 		if found := record.Find(place); len(found) == 1 {
 			live = found[0].Record
 		}
-	}
+		return live != "" && answersAt(live)
+	})
 	must(t, cmd.Process.Signal(unix.SIGSTOP))
 	old := filepath.Join(place, "20200101T000000Z-run-node-1")
 	must(t, os.Mkdir(old, 0o700))

@@ -15,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The test binary is the child that opens records, and the writer that is killed.
@@ -265,10 +266,4 @@ func use(r *record.Run) {
 	_ = r.Exit()
 }
 
-// must ends the test where a step of its own preparation failed.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = wardentest.NoError

@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestRecordReadBack: what a recorder is given is read back whole, over several blocks,
@@ -288,9 +289,7 @@ func TestManyProcesses(t *testing.T) {
 		r.Sample(look(time.Duration(n)*time.Second, n, procs))
 	}
 	r.Sample(look(quiet, 30, procs))
-	for end := time.Now().Add(20 * time.Second); !exists(filepath.Join(place, m.ID, record.DataFile))() && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	wardentest.Until(t, "the file of the record", exists(filepath.Join(place, m.ID, record.DataFile)))
 	time.Sleep(time.Second)
 	r.Sample(look(quiet+time.Second, 31, procs))
 	r.Close(20 * time.Second)
