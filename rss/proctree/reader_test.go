@@ -135,8 +135,8 @@ func TestNoDescriptorLeft(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorForOthers: nor that those beside the tree, or a user's tasks, are
-// fewer, or that a process whose first thread has ended has no memory.
+// TestNoDescriptorForOthers: nor that one of the tree has become smaller, that those beside the
+// tree, or a user's tasks, are fewer, or that a process whose first thread has ended has no memory.
 func TestNoDescriptorForOthers(t *testing.T) {
 	fs := rsstest.Empty(t)
 	fs.Put(rsstest.Process{PID: 10, Parent: 1, Comm: "command", Anon: rss.MiB})
@@ -149,11 +149,16 @@ func TestNoDescriptorForOthers(t *testing.T) {
 	if _, err := c.UserTasks(os.Geteuid()); err != nil {
 		t.Fatal(err)
 	}
+	of := reader(t, fs.Proc)
+	if procs, _, err := of.Tree(rss.ProcID{PID: 10}); len(procs) != 1 || err != nil {
+		t.Fatal(procs, err)
+	}
 	var procs []rss.Proc
-	var err, tasks, thread error
+	var err, member, tasks, thread error
 	var forks bool
 	rsstest.WithoutDescriptors(t, func() {
 		procs, _, err = r.Group([]int{10})
+		_, member = of.members(&rss.Gaps{})
 		_, tasks = c.userTasks(os.Geteuid())
 		_, thread = r.liveThread(10, status{})
 		forks = r.forks.happened(r.f)
@@ -161,31 +166,12 @@ func TestNoDescriptorForOthers(t *testing.T) {
 	if !errors.Is(err, unix.EMFILE) || procs != nil {
 		t.Errorf("others: %v, %v", procs, err)
 	}
-	if !errors.Is(tasks, unix.EMFILE) {
-		t.Errorf("tasks: %v", tasks)
-	}
-	if !errors.Is(thread, unix.EMFILE) {
-		t.Errorf("a thread: %v", thread)
+	for what, err := range map[string]error{"a member": member, "tasks": tasks, "a thread": thread} {
+		if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	if !forks || r.forks.fd < 0 {
 		t.Errorf("forks happened: %v, and loadavg is not asked again: %d", forks, r.forks.fd)
-	}
-}
-
-// TestNoDescriptorForAMember: nor is it that one of them has become smaller.
-func TestNoDescriptorForAMember(t *testing.T) {
-	fs := rsstest.Empty(t)
-	fs.Put(rsstest.Process{PID: 10, Parent: 1, Comm: "command", Anon: rss.MiB})
-	r := New(fs.Proc)
-	t.Cleanup(r.Close)
-	if procs, _, err := r.Tree(rss.ProcID{PID: 10}); len(procs) != 1 || err != nil {
-		t.Fatal(procs, err)
-	}
-	var err error
-	rsstest.WithoutDescriptors(t, func() {
-		_, err = r.members(&rss.Gaps{})
-	})
-	if !errors.Is(err, unix.EMFILE) {
-		t.Error(err)
 	}
 }

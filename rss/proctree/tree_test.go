@@ -32,6 +32,21 @@ func tree(t *testing.T, r *Reader, root int) ([]int, []rss.Proc, rss.Gaps) {
 	return pids, procs, gaps
 }
 
+// put puts processes, each with its parent.
+func put(fs rsstest.Tree, pairs ...int) {
+	for i := 0; i < len(pairs); i += 2 {
+		fs.Put(rsstest.Process{PID: pairs[i], Parent: pairs[i+1]})
+	}
+}
+
+// same wants these PIDs.
+func same(t *testing.T, what string, got []int, want ...int) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
 func reader(t *testing.T, proc string) *Reader {
 	r := New(proc)
 	t.Cleanup(r.Close)
@@ -103,56 +118,36 @@ func TestChainOfNewProcesses(t *testing.T) {
 
 func TestOrphansStay(t *testing.T) {
 	fs := rsstest.Empty(t)
-	fs.Put(rsstest.Process{PID: 1, Comm: "init", Start: 1})
-	fs.Put(rsstest.Process{PID: 10, Parent: 1, Comm: "command"})
-	fs.Put(rsstest.Process{PID: 11, Parent: 10, Comm: "middle"})
-	fs.Put(rsstest.Process{PID: 12, Parent: 11, Comm: "daemon", Anon: rss.MiB})
+	put(fs, 1, 0, 10, 1, 11, 10, 12, 11)
 	r := reader(t, fs.Proc)
 	tree(t, r, 10)
-
 	fs.End(11)
-	fs.Put(rsstest.Process{PID: 12, Parent: 1, Comm: "daemon", Anon: rss.MiB})
-	fs.Put(rsstest.Process{PID: 13, Parent: 12, Comm: "child"})
-	fs.Put(rsstest.Process{PID: 14, Parent: 1, Comm: "stranger"})
+	put(fs, 12, 1, 13, 12, 14, 1)
 	pids, procs, _ := tree(t, r, 10)
-	if want := []int{10, 12, 13}; !slices.Equal(pids, want) {
-		t.Fatalf("tree %v, want %v", pids, want)
+	same(t, "without the one in the middle", pids, 10, 12, 13)
+	if p := find(procs, 12); !p.Orphan || p.Parent != 1 || find(procs, 13).Orphan {
+		t.Errorf("daemon %+v, its child %+v", p, find(procs, 13))
 	}
-	if p := find(procs, 12); !p.Orphan || p.Parent != 1 {
-		t.Errorf("daemon %+v", p)
+	fs.End(10)
+	pids, _, gaps := tree(t, r, 10)
+	if same(t, "the root has ended", pids, 12, 13); gaps.Vanished != 0 {
+		t.Errorf("gaps %+v", gaps)
 	}
-	if find(procs, 13).Orphan {
-		t.Error("the orphan's child has its parent")
-	}
-
-	t.Run("root ends", func(t *testing.T) {
-		fs.End(10)
-		pids, _, gaps := tree(t, r, 10)
-		if want := []int{12, 13}; !slices.Equal(pids, want) || gaps.Vanished != 0 {
-			t.Errorf("tree %v, want %v; gaps %+v", pids, want, gaps)
-		}
-	})
-	t.Run("a new root forgets", func(t *testing.T) {
-		pids, _, _ := tree(t, r, 14)
-		if want := []int{14}; !slices.Equal(pids, want) {
-			t.Errorf("tree %v, want %v", pids, want)
-		}
-	})
+	pids, _, _ = tree(t, r, 14)
+	same(t, "a new root forgets", pids, 14)
 }
 
 // A process forked and orphaned between two readings still shows its dead
 // parent while it is read: it belongs to the tree.
 func TestParentEndsWhileRead(t *testing.T) {
 	fs := rsstest.Empty(t)
-	fs.Put(rsstest.Process{PID: 10, Parent: 1, Comm: "command"})
-	fs.Put(rsstest.Process{PID: 11, Parent: 10, Comm: "middle"})
+	put(fs, 10, 1, 11, 10)
 	r := reader(t, fs.Proc)
 	tree(t, r, 10)
 	fs.End(11)
-	fs.Put(rsstest.Process{PID: 12, Parent: 11, Comm: "late"})
-	if pids, _, _ := tree(t, r, 10); !slices.Equal(pids, []int{10, 12}) {
-		t.Errorf("tree %v", pids)
-	}
+	put(fs, 12, 11)
+	pids, _, _ := tree(t, r, 10)
+	same(t, "tree", pids, 10, 12)
 }
 
 func TestReusedPID(t *testing.T) {
@@ -356,7 +351,7 @@ func trees(t *testing.T, r *Reader, roots ...int) []int {
 	t.Helper()
 	var ids []rss.ProcID
 	for _, pid := range roots {
-		ids = append(ids, rss.ProcID{PID: pid, Start: uint64(pid)})
+		ids = append(ids, rss.ProcID{PID: pid, Start: 1000 + uint64(pid)})
 	}
 	procs, _, err := r.Trees(ids)
 	must(t, err)
@@ -373,94 +368,63 @@ func trees(t *testing.T, r *Reader, roots ...int) []int {
 // TestTrees: several roots, one below another, that come and go.
 func TestTrees(t *testing.T) {
 	fs := rsstest.Empty(t)
-	put := func(pid, parent int) { fs.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid)}) }
-	put(10, 1)
-	put(11, 10)
-	put(12, 11)
-	put(20, 1)
-	put(21, 20)
-	put(30, 1)
-	put(31, 30)
+	put(fs, 10, 1, 11, 10, 12, 11, 20, 1, 21, 20, 30, 1, 31, 30)
 	r := reader(t, fs.Proc)
-	same := func(what string, got []int, want ...int) {
-		t.Helper()
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", what, got, want)
-		}
-	}
-	same("two, the first first", trees(t, r, 20, 10), 20, 10, 11, 12, 21)
-	same("one below another counts once", trees(t, r, 20, 10, 11), 20, 10, 11, 12, 21)
+	same(t, "two, the first first", trees(t, r, 20, 10), 20, 10, 11, 12, 21)
+	same(t, "one below another counts once", trees(t, r, 20, 10, 11), 20, 10, 11, 12, 21)
 	// Seen at every reading so far as none of the tree, with a child.
-	same("a third that was there before", trees(t, r, 20, 30, 10), 20, 10, 11, 12, 21, 30, 31)
-	put(13, 10)
-	put(32, 31)
-	same("children of them", trees(t, r, 20, 30, 10), 20, 10, 11, 12, 13, 21, 30, 31, 32)
-	put(11, 1) // its parent has ended
+	same(t, "a third that was there before", trees(t, r, 20, 30, 10), 20, 10, 11, 12, 21, 30, 31)
+	put(fs, 13, 10, 32, 31)
+	same(t, "children of them", trees(t, r, 20, 30, 10), 20, 10, 11, 12, 13, 21, 30, 31, 32)
+	put(fs, 11, 1) // its parent has ended
 	fs.End(10)
-	same("without its parent", trees(t, r, 20, 30), 20, 11, 12, 13, 21, 30, 31, 32)
-	same("others alone", trees(t, r, 12), 12)
-	put(12, 1)
-	same("again", trees(t, r, 12), 12)
+	same(t, "without its parent", trees(t, r, 20, 30), 20, 11, 12, 13, 21, 30, 31, 32)
+	same(t, "others alone", trees(t, r, 12), 12)
+	put(fs, 12, 1)
+	same(t, "again", trees(t, r, 12), 12)
 }
 
 // TestTreesOfReusedPID: a root is a process, not a PID.
 func TestTreesOfReusedPID(t *testing.T) {
 	fs := rsstest.Empty(t)
-	fs.Put(rsstest.Process{PID: 10, Parent: 1, Start: 10})
+	put(fs, 10, 1)
 	fs.Put(rsstest.Process{PID: 20, Parent: 1, Start: 99})
 	r := reader(t, fs.Proc)
-	if got := trees(t, r, 10, 20); !slices.Equal(got, []int{10}) {
-		t.Errorf("with the start time of another process: %v", got)
-	}
-	fs.Put(rsstest.Process{PID: 20, Parent: 1, Start: 20})
+	same(t, "with the start time of another process", trees(t, r, 10, 20), 10)
+	put(fs, 20, 1)
 	for range 40 { // a PID that was read is looked at again after some readings
 		trees(t, r, 10, 20)
 	}
-	if got := trees(t, r, 10, 20); !slices.Equal(got, []int{10, 20}) {
-		t.Errorf("once it is the one that was meant: %v", got)
-	}
+	same(t, "once it is the one that was meant", trees(t, r, 10, 20), 10, 20)
 }
 
 // TestAdopted: what the subreaper above the root has adopted is of the tree, with its
 // children, and what the subreaper has for other reasons is not.
 func TestAdopted(t *testing.T) {
 	fs := rsstest.Empty(t)
-	put := func(pid, parent int) { fs.Put(rsstest.Process{PID: pid, Parent: parent, Start: uint64(pid)}) }
-	put(5, 1)   // the subreaper
-	put(8, 5)   // came by exec
-	put(10, 5)  // the root
-	put(11, 5)  // the subreaper's own
-	put(12, 11) // … and its child
-	put(20, 5)  // an orphan
-	put(21, 20) // … and its child
-	put(30, 1)  // another's
+	// 5 is the subreaper: 8 came by exec, 10 is the root, 11 the subreaper's own with a child, 20
+	// an orphan with a child; 30 is another's.
+	put(fs, 5, 1, 8, 5, 10, 5, 11, 5, 12, 11, 20, 5, 21, 20, 30, 1)
 	r := reader(t, fs.Proc)
-	same := func(what string, want ...int) {
-		t.Helper()
-		if got := trees(t, r, 10); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", what, got, want)
-		}
-	}
-	same("without an adopter", 10)
+	same(t, "without an adopter", trees(t, r, 10), 10)
 	r = reader(t, fs.Proc)
-	r.Adopt(Adopter{PID: 5, Root: rss.ProcID{PID: 10, Start: 10}, Own: 11})
-	same("orphans that were there first", 10, 20, 21)
-	put(40, 5)
-	put(41, 40)
-	same("orphans that come later", 10, 20, 21, 40, 41)
-	put(12, 5) // 11 has ended
+	r.Adopt(Adopter{PID: 5, Root: rss.ProcID{PID: 10, Start: 1010}, Own: 11})
+	same(t, "orphans that were there first", trees(t, r, 10), 10, 20, 21)
+	put(fs, 40, 5, 41, 40)
+	same(t, "orphans that come later", trees(t, r, 10), 10, 20, 21, 40, 41)
+	put(fs, 12, 5) // 11 has ended
 	fs.End(11)
-	put(50, 5)
+	put(fs, 50, 5)
 	for range 40 { // until every PID outside is read again
-		put(60, 1)
-		same("what another left behind", 10, 20, 21, 40, 41, 50)
+		put(fs, 60, 1)
+		same(t, "what another left behind", trees(t, r, 10), 10, 20, 21, 40, 41, 50)
 		fs.End(60)
 	}
-	put(41, 5)
+	put(fs, 41, 5)
 	fs.End(40)
-	same("a member's child is adopted", 10, 20, 21, 41, 50)
+	same(t, "a member's child is adopted", trees(t, r, 10), 10, 20, 21, 41, 50)
 	fs.End(10)
-	same("the root has ended", 20, 21, 41, 50)
+	same(t, "the root has ended", trees(t, r, 10), 20, 21, 41, 50)
 }
 
 // TestRSSFalls: what is read is what is resident now, and falls with it. VmHWM and
