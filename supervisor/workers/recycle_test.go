@@ -82,8 +82,7 @@ func TestLeakByPSS(t *testing.T) {
 	needsTen(f, 11)
 	trainer, worker := proc(1, 400, 120), proc(11, 450, 20)
 	trainer.PSS, worker.PSS = &rss.PSS{PSS: 320, RSS: 520}, &rss.PSS{PSS: 255, RSS: 470}
-	s := &rss.Sample{Procs: []rss.Proc{trainer, worker}}
-	f.Update(s, nil)
+	f.see(trainer, worker)
 	if list := f.Recyclable(event.AccountingPSS); len(list) != 1 || list[0].Counted != 40 {
 		t.Errorf("%+v, want one that gives back 40", list)
 	}
@@ -94,8 +93,7 @@ func TestLeakByPSS(t *testing.T) {
 func TestSpawnedWorker(t *testing.T) {
 	f := staffed(11)
 	f.see(proc(1, 400, 0), proc(11, 5, 0))
-	s := &rss.Sample{Procs: []rss.Proc{proc(1, 400, 0), proc(11, 390, 0)}}
-	f.Update(s, nil)
+	f.see(proc(1, 400, 0), proc(11, 390, 0))
 	if got := f.fresh(f.staff[11], event.AccountingCgroup); got != 400 {
 		t.Errorf("a fresh worker counts %d, want what the trainer has", got)
 	}

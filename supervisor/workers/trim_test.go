@@ -63,8 +63,7 @@ func TestTrimmable(t *testing.T) {
 func TestTrimmableByPSS(t *testing.T) {
 	f := staffed(11, 12, 13)
 	libs := func(pid int) rss.Proc { return proc(pid, 1000*rss.MiB, 20*rss.MiB) }
-	s := &rss.Sample{Procs: []rss.Proc{proc(1, 1000*rss.MiB, 100*rss.MiB), libs(11), libs(12), libs(13)}}
-	f.Update(s, nil)
+	f.see(proc(1, 1000*rss.MiB, 100*rss.MiB), libs(11), libs(12), libs(13))
 	for _, c := range []struct {
 		what          string
 		data, counted rss.Bytes // MiB, of each worker, and of that at the last reading
