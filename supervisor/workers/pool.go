@@ -16,11 +16,16 @@ type pendingRespawn struct {
 	lasts  bool          // no other took its place in time: the pool does not respawn
 }
 
-// Pools are the pools of workers that are no loader's.
+// Pools are the pools of workers that are no loader's: which processes of the tree are their
+// workers is told by --worker-match and the command lines, as of the last sample.
 type Pools struct {
-	matcher *poolMatcher // nil where no pools are looked for
-	pending map[rss.ProcID]*pendingRespawn
-	last    *rss.Sample
+	*programReader[commandLine] // nil where no pools are looked for
+
+	last     *rss.Sample
+	programs map[rss.ProcID]bool // the command, a task, or what a starter of those started
+	owners   map[rss.ProcID]bool // had a child that matches: fork keeps the command line
+	doubts   map[rss.ProcID]bool // they or their parents may be owners: a moment will tell
+	pending  map[rss.ProcID]*pendingRespawn
 }
 
 // Match takes processes whose command lines match the pattern for workers of pools. It reads
@@ -30,24 +35,17 @@ func (l *Pools) Match(pattern, proc string) error {
 		return nil
 	}
 	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return err
+	if err == nil {
+		l.programReader = newCommandLines(re, proc)
 	}
-	l.matcher = newPoolMatcher(re, proc)
-	return nil
+	return err
 }
 
 // Workers returns the workers of all pools of which that is certain.
 func (l *Pools) Workers() []rss.ProcID {
-	sure, _ := l.matcher.workers(l.last)
+	sure, _ := l.split()
 	return sure
 }
-
-// Owner returns the process that replaces a worker.
-func (l *Pools) Owner(p *rss.Proc) rss.ProcID { return l.matcher.ownerOf(l.last, p) }
-
-// Members returns the workers of one pool, also those in doubt.
-func (l *Pools) Members(owner rss.ProcID) []rss.ProcID { return l.matcher.members(l.last, owner) }
 
 // Signalled notes that a worker of a pool was signalled and is to be replaced within a time.
 func (l *Pools) Signalled(owner, worker rss.ProcID, size int, within time.Duration) {

@@ -12,15 +12,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
-// poolMatcher tells which processes of the tree are workers of pools, by --worker-match and
-// their command lines. A nil poolMatcher matches nothing.
-type poolMatcher struct {
-	*programReader[commandLine]
-	programs map[rss.ProcID]bool // the command, a task, or what a starter of those started
-	owners   map[rss.ProcID]bool // had a child that matches: fork keeps the command line
-	doubts   map[rss.ProcID]bool // they or their parents may be owners: a moment will tell
-}
-
 type commandLine struct {
 	matches bool
 	starter bool // it is one of starters: a script bears its own name
@@ -41,29 +32,30 @@ var starters = func() map[string]bool {
 // isStarter tells a starter by the name that the kernel has for it.
 func isStarter(comm string) bool { return starters[comm] || strings.HasSuffix(comm, ".sh") }
 
-func newPoolMatcher(re *regexp.Regexp, proc string) *poolMatcher {
-	return &poolMatcher{programReader: newProgramReader("match", commandLine{}, func(of program) commandLine {
+func newCommandLines(re *regexp.Regexp, proc string) *programReader[commandLine] {
+	return newProgramReader("match", commandLine{}, func(of program) commandLine {
 		b, err := procfile.Read(fmt.Sprintf("%s/%d/cmdline", proc, of.id.PID), procfile.Cmdline)
 		first, _, _ := bytes.Cut(b, []byte{0})
 		line := bytes.ReplaceAll(bytes.TrimRight(b, "\x00"), []byte{0}, []byte{' '})
 		return commandLine{matches: err == nil && re.Match(line), starter: starters[strings.TrimPrefix(path.Base(string(first)), "-")]}
-	})}
+	})
 }
 
 // update takes in what was read, asks about processes that are new, and judges
 // who is a worker. tops are the command and, of a job, its tasks.
-func (m *poolMatcher) update(s *rss.Sample, tops []rss.ProcID) {
-	if m != nil {
-		m.programReader.update(s)
-		m.judge(s, tops)
+func (l *Pools) update(s *rss.Sample, tops []rss.ProcID) {
+	if l.last = s; l.programReader != nil {
+		l.programReader.update(s)
+		l.judge(tops)
 	}
 }
 
 // judge says of those that match who must not be signalled: the programs that the
 // user started, and the owners of pools, which match as their workers do.
-func (m *poolMatcher) judge(s *rss.Sample, tops []rss.ProcID) {
-	owned := m.owners
-	m.programs, m.owners, m.doubts = map[rss.ProcID]bool{}, map[rss.ProcID]bool{}, map[rss.ProcID]bool{}
+func (l *Pools) judge(tops []rss.ProcID) {
+	s := l.last
+	owned := l.owners
+	l.programs, l.owners, l.doubts = map[rss.ProcID]bool{}, map[rss.ProcID]bool{}, map[rss.ProcID]bool{}
 	children := map[int][]*rss.Proc{}
 	for i := range s.Procs {
 		if p := &s.Procs[i]; living(p) {
@@ -74,11 +66,11 @@ func (m *poolMatcher) judge(s *rss.Sample, tops []rss.ProcID) {
 	// something beside it: not only the command is the user's.
 	var markProgram func(*rss.Proc)
 	markProgram = func(p *rss.Proc) {
-		if p == nil || m.programs[p.ID] {
+		if p == nil || l.programs[p.ID] {
 			return
 		}
-		m.programs[p.ID] = true
-		if m.starts(p) {
+		l.programs[p.ID] = true
+		if l.starts(p) {
 			for _, c := range children[p.ID.PID] {
 				markProgram(c)
 			}
@@ -92,48 +84,48 @@ func (m *poolMatcher) judge(s *rss.Sample, tops []rss.ProcID) {
 	for i := range s.Procs {
 		p := &s.Procs[i]
 		owner := owned[p.ID]
-		if m.at(p).fact.matches && !m.programs[p.ID] {
+		if l.at(p).fact.matches && !l.programs[p.ID] {
 			var matching []rss.ProcID
 			for _, c := range children[p.ID.PID] {
-				e := m.at(c)
+				e := l.at(c)
 				if e.fact.matches {
 					matching = append(matching, c.ID)
 					owner = owner || e.known && e.final && !e.asked // it will not be read again
 				}
 				if e.fact.matches || !e.known {
-					m.doubts[p.ID] = true
+					l.doubts[p.ID] = true
 				}
 			}
 			for _, id := range matching {
-				m.doubts[id] = m.doubts[id] || !owner
+				l.doubts[id] = l.doubts[id] || !owner
 			}
 		}
 		if owner {
-			m.owners[p.ID] = true
+			l.owners[p.ID] = true
 		}
 	}
 }
 
 // starts says that a process is a starter, by its name or its command line.
-func (m *poolMatcher) starts(p *rss.Proc) bool { return isStarter(p.Comm) || m.at(p).fact.starter }
+func (l *Pools) starts(p *rss.Proc) bool { return isStarter(p.Comm) || l.at(p).fact.starter }
 
 // candidate says whether a process is, or may turn out to be, a worker: it matches, lives,
 // and has a parent that could replace it.
-func (m *poolMatcher) candidate(s *rss.Sample, p *rss.Proc) bool {
-	return m.at(p).fact.matches && !m.programs[p.ID] && !m.owners[p.ID] && living(p) && s.Find(p.Parent) != nil
+func (l *Pools) candidate(p *rss.Proc) bool {
+	return l.at(p).fact.matches && !l.programs[p.ID] && !l.owners[p.ID] && living(p) && l.last.Find(p.Parent) != nil
 }
 
-// workers returns the workers of the sample. Those of which that is not certain
+// split returns the workers of the sample. Those of which that is not certain
 // yet are in doubt.
-func (m *poolMatcher) workers(s *rss.Sample) (sure, doubt []rss.ProcID) {
-	if m == nil {
+func (l *Pools) split() (sure, doubt []rss.ProcID) {
+	if l.programReader == nil {
 		return nil, nil
 	}
-	for i := range s.Procs {
-		p := &s.Procs[i]
+	for i := range l.last.Procs {
+		p := &l.last.Procs[i]
 		switch {
-		case !m.candidate(s, p):
-		case m.doubts[p.ID]:
+		case !l.candidate(p):
+		case l.doubts[p.ID]:
 			doubt = append(doubt, p.ID)
 		default:
 			sure = append(sure, p.ID)
@@ -142,26 +134,26 @@ func (m *poolMatcher) workers(s *rss.Sample) (sure, doubt []rss.ProcID) {
 	return sure, doubt
 }
 
-// ownerOf returns the process that replaces the worker: its parent, or that one's where
+// Owner returns the process that replaces the worker: its parent, or that one's where
 // the parent is a shell around each worker.
-func (m *poolMatcher) ownerOf(s *rss.Sample, p *rss.Proc) rss.ProcID {
-	for _, up := range view.Lineage(s.Procs).Up(p.Parent) {
+func (l *Pools) Owner(p *rss.Proc) rss.ProcID {
+	for _, up := range view.Lineage(l.last.Procs).Up(p.Parent) {
 		if up == nil {
 			break
 		}
 		p = up
-		if m.programs[p.ID] || !m.starts(p) {
+		if l.programs[p.ID] || !l.starts(p) {
 			break
 		}
 	}
 	return p.ID
 }
 
-// members returns the workers of one pool, also those in doubt: one that is missing counts.
-func (m *poolMatcher) members(s *rss.Sample, owner rss.ProcID) []rss.ProcID {
+// Members returns the workers of one pool, also those in doubt: one that is missing counts.
+func (l *Pools) Members(owner rss.ProcID) []rss.ProcID {
 	var ids []rss.ProcID
-	for i := range s.Procs {
-		if p := &s.Procs[i]; m.candidate(s, p) && m.ownerOf(s, p) == owner {
+	for i := range l.last.Procs {
+		if p := &l.last.Procs[i]; l.candidate(p) && l.Owner(p) == owner {
 			ids = append(ids, p.ID)
 		}
 	}

@@ -36,11 +36,11 @@ func sampleAt(mono time.Duration, pids ...int) *rss.Sample {
 }
 
 // matched updates until the matcher has answered as wanted, or fails.
-func matched(t *testing.T, m *poolMatcher, s *rss.Sample, want int) {
+func matched(t *testing.T, m *Pools, s *rss.Sample, want int) {
 	t.Helper()
 	wardentest.Until(t, fmt.Sprint("as many as match: ", want), func() bool {
 		m.update(s, []rss.ProcID{{PID: 10, Start: 1}})
-		sure, _ := m.workers(s)
+		sure, _ := m.split()
 		return len(sure) == want
 	})
 }
@@ -50,7 +50,7 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 	writeCmdline(t, proc, 10, "pool\x00worker\x00")
 	writeCmdline(t, proc, 11, "pool\x00worker\x001\x00")
 	writeCmdline(t, proc, 12, "pool\x00-workers\x004\x00") // forked, not yet exec'ed
-	m := newPoolMatcher(regexp.MustCompile("^pool worker"), proc)
+	m := madeUpPools(regexp.MustCompile("^pool worker"), proc)
 	matched(t, m, sampleAt(0, 10, 11, 12), 1) // the command itself is none
 	writeCmdline(t, proc, 12, "pool\x00worker\x002\x00")
 	matched(t, m, sampleAt(time.Second, 10, 11, 12), 2)
@@ -65,7 +65,7 @@ func TestMatcherReadsAgainAfterExec(t *testing.T) {
 
 func TestNoMatcherMatchesNothing(t *testing.T) {
 	w := New(Options{Proc: "/nowhere"})
-	if err := w.Pools.Match("", w.Proc); err != nil || w.Pools.matcher != nil {
+	if err := w.Pools.Match("", w.Proc); err != nil || w.Pools.programReader != nil {
 		t.Fatal(err)
 	}
 	w.Update(sampleAt(0, 10), nil)
@@ -139,7 +139,7 @@ func TestWhoIsAWorker(t *testing.T) {
 		"in a circle":            {[]int{1}, []process{{1, 2, "sh", yes, no}, {2, 1, "sh", yes, no}, {3, 3, "sh", yes, no}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newPoolMatcher(nil, "")
+			m := madeUpPools(nil, "")
 			s := &rss.Sample{}
 			var tops []rss.ProcID
 			for _, q := range c.procs {
@@ -153,9 +153,9 @@ func TestWhoIsAWorker(t *testing.T) {
 			for _, pid := range c.tops {
 				tops = append(tops, rss.ProcID{PID: pid, Start: 1})
 			}
-			m.judge(s, tops)
+			m.update(s, tops)
 			got := map[int]string{}
-			known, unknown := m.workers(s)
+			known, unknown := m.split()
 			for _, id := range known {
 				got[id.PID] = sure
 			}
@@ -168,7 +168,7 @@ func TestWhoIsAWorker(t *testing.T) {
 				}
 			}
 			if name == "a shell around each" {
-				if pool := m.members(s, s.Procs[1].ID); len(pool) != 2 {
+				if pool := m.Members(s.Procs[1].ID); len(pool) != 2 {
 					t.Errorf("the pool of process 2 is %v", pool)
 				}
 			}
@@ -182,7 +182,7 @@ func TestMatcherReadsShells(t *testing.T) {
 	proc := t.TempDir()
 	writeCmdline(t, proc, 10, "/bin/bash\x00/home/me/job\x00")
 	writeCmdline(t, proc, 11, "pool\x00")
-	m := newPoolMatcher(regexp.MustCompile("^pool"), proc)
+	m := madeUpPools(regexp.MustCompile("^pool"), proc)
 	s := sampleAt(settled, 10, 11)
 	for s.Procs[1].Comm = "pool"; !m.at(&s.Procs[0]).known || !m.at(&s.Procs[1]).known; m.update(s, []rss.ProcID{s.Procs[0].ID}) {
 		time.Sleep(time.Millisecond)
@@ -193,7 +193,11 @@ func TestMatcherReadsShells(t *testing.T) {
 	matched(t, m, s, 1)
 }
 
+func madeUpPools(re *regexp.Regexp, proc string) *Pools {
+	return &Pools{programReader: newCommandLines(re, proc)}
+}
+
 // says has a process match or not, as if its command line had been read.
-func (m *poolMatcher) says(p *rss.Proc, matches bool) {
+func (m *Pools) says(p *rss.Proc, matches bool) {
 	m.seen[programOf(p)] = &programFact[commandLine]{fact: commandLine{matches: matches}, known: true, final: true}
 }

@@ -14,8 +14,7 @@ import (
 func TestRespawns(t *testing.T) {
 	const owner, other = 2, 3
 	f := New(Options{Proc: t.TempDir()})
-	m := newPoolMatcher(nil, "")
-	f.Pools.matcher = m
+	f.Pools = *madeUpPools(nil, "")
 	told := 0
 	look := func(at time.Duration, pids ...int) []int {
 		s := &rss.Sample{Mono: at, Procs: []rss.Proc{{ID: rss.ProcID{PID: 1, Start: 1}}}}
@@ -25,7 +24,7 @@ func TestRespawns(t *testing.T) {
 			if pid > 10 {
 				p.Parent = pid / 10
 			}
-			m.says(&p, pid > 10)
+			f.Pools.says(&p, pid > 10)
 			f.readEnviron(t, &p, "")
 			s.Procs = append(s.Procs, p)
 		}

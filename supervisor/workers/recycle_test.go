@@ -225,15 +225,15 @@ func TestOwnBack(t *testing.T) {
 // one has that took its place, and that one counts as fresh.
 func TestGivenBackByPool(t *testing.T) {
 	f := New(Options{Proc: "/proc"})
-	f.Pools.matcher = newPoolMatcher(nil, "")
+	f.Pools = *madeUpPools(nil, "")
 	see := func(workers ...rss.Proc) {
 		s := &rss.Sample{Procs: []rss.Proc{proc(1, 1, 0)}}
 		for _, p := range workers {
 			p.Parent = 1
-			f.Pools.matcher.says(&p, true)
+			f.Pools.says(&p, true)
 			s.Procs = append(s.Procs, p)
 		}
-		f.Pools.matcher.says(&s.Procs[0], false)
+		f.Pools.says(&s.Procs[0], false)
 		f.Update(s, nil, s.Procs[0].ID)
 	}
 	limit := &event.Limit{Name: event.LimitUser, Accounting: event.AccountingRSS, Used: 600}

@@ -79,8 +79,8 @@ func New(opt Options) *Workers {
 // returns the owners of pools that have been found not to replace their workers. The sample
 // is kept until the next one.
 func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcID) (failed []rss.ProcID) {
-	w.last, w.Pools.last = s, s
-	w.Pools.matcher.update(s, tops)
+	w.last = s
+	w.Pools.update(s, tops)
 	alive := make(map[int]*worker, len(w.staff))
 	join := func(pid, trainer int, able bool, of loaderKey) {
 		p := s.Find(pid)
@@ -113,7 +113,7 @@ func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcI
 		}
 	}
 	failed = w.Pools.respawns()
-	sure, doubt := w.Pools.matcher.workers(s)
+	sure, doubt := w.Pools.split()
 	for _, id := range sure {
 		p := s.Find(id.PID)
 		if _, ok := said[id.PID]; ok || w.roles.begins(s, p) {

@@ -95,11 +95,11 @@ func TestCounted(t *testing.T) {
 // a signal to a worker of PyTorch's ends it.
 func TestTorchWorkerIsNoPoolWorker(t *testing.T) {
 	f := staffed(11)
-	f.Pools.matcher = newPoolMatcher(nil, "")
+	f.Pools = *madeUpPools(nil, "")
 	procs := []rss.Proc{proc(2, 1, 0), proc(1, 10, 0), proc(11, 10, 0), proc(21, 10, 0)}
 	for i, parent := range []int{0, 2, 1, 2} {
 		procs[i].Parent = parent
-		f.Pools.matcher.says(&procs[i], true)
+		f.Pools.says(&procs[i], true)
 		f.readEnviron(t, &procs[i], "")
 	}
 	f.Update(&rss.Sample{Procs: procs}, map[int]rss.Role{1: rss.RoleTrainer, 11: rss.RoleWorker}, procs[0].ID)
