@@ -3,6 +3,7 @@ package tell
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,42 +53,34 @@ func TestRunTime(t *testing.T) {
 // TestPlace: what a run is known by.
 func TestPlace(t *testing.T) {
 	env := func(vars ...string) func(string) (string, bool) {
-		return func(name string) (string, bool) {
-			for _, v := range vars {
-				if value, ok := strings.CutPrefix(v, name+"="); ok {
-					return value, true
-				}
+		return func(name string) (value string, ok bool) {
+			i := slices.IndexFunc(vars, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+			if i < 0 {
+				return "", false
 			}
-			return "", false
+			return strings.CutPrefix(vars[i], name+"=")
 		}
 	}
 	host := slurm.NodeName(env())
 	array := env("SLURM_JOB_ID=48", "SLURM_ARRAY_JOB_ID=46", "SLURM_ARRAY_TASK_ID=2", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1")
 	for name, c := range map[string]struct {
 		lookup   func(string) (string, bool)
-		attached string // to that job, or "PID"
+		holder   int    // 0 where this watcher has attached
+		attached string // … to that job
 		want     metrics.Place
 	}{
-		"outside Slurm":        {env(), "", metrics.Place{Node: host}},
-		"batch script":         {env("SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"), "", metrics.Place{JobID: "46", Step: "batch", Node: "n1"}},
-		"array task":           {array, "", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
-		"attached to a PID":    {array, "PID", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
-		"… outside Slurm":      {env(), "PID", metrics.Place{Node: host}},
-		"attached to a job":    {array, "48", metrics.Place{JobID: "48", Node: "n1"}},
-		"attached to a step":   {array, "48.batch", metrics.Place{JobID: "48", Step: "batch", Node: "n1"}},
-		"attached, no environ": {env(), "48.0", metrics.Place{JobID: "48", Step: "0", Node: host}},
+		"outside Slurm":        {env(), 7, "", metrics.Place{Node: host}},
+		"batch script":         {env("SLURM_JOB_ID=46", "SLURMD_NODENAME=n1"), 7, "", metrics.Place{JobID: "46", Step: "batch", Node: "n1"}},
+		"array task":           {array, 7, "", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"attached to a PID":    {array, 0, "", metrics.Place{JobID: "48", Step: "0", Node: "n1"}},
+		"… outside Slurm":      {env(), 0, "", metrics.Place{Node: host}},
+		"attached to a job":    {array, 0, "48", metrics.Place{JobID: "48", Node: "n1"}},
+		"attached to a step":   {array, 0, "48.batch", metrics.Place{JobID: "48", Step: "batch", Node: "n1"}},
+		"attached, no environ": {env(), 0, "48.0", metrics.Place{JobID: "48", Step: "0", Node: host}},
 	} {
-		r := Run{ID: name, Lookup: c.lookup, Node: slurm.NodeName(c.lookup), Job: JobOf(c.lookup)}
-		attached := ""
-		switch c.attached {
-		case "":
-			r.Holder = 7
-		case "PID":
-		default:
-			attached = c.attached
-		}
+		r := Run{ID: name, Lookup: c.lookup, Node: slurm.NodeName(c.lookup), Job: JobOf(c.lookup), Holder: c.holder}
 		c.want.Run = r.Label()
-		if diff := cmp.Diff(c.want, r.Place(attached)); diff != "" {
+		if diff := cmp.Diff(c.want, r.Place(c.attached)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
