@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -82,50 +82,30 @@ func TestExamplesAreRight(t *testing.T) {
 	}
 }
 
-const example = "../../examples/rsswarden.toml"
-
 // TestExampleWorks: the file that users copy has every option, with its default and a
 // value that works.
 func TestExampleWorks(t *testing.T) {
-	b, err := os.ReadFile(example)
-	wardentest.NoError(t, err)
+	const example = "../../examples/rsswarden.toml"
+	text := string(wardentest.ReadFile(t, example))
 	// As it stands it changes nothing.
-	file, problems := config.Parse(example, b, keys(), true)
+	file, problems := config.Parse(example, []byte(text), keys(), true)
 	if len(problems) > 0 || len(file.Values) > 0 || len(file.Lock) > 0 {
 		t.Errorf("the example sets %v, locks %v: %v", file.Values, file.Lock, problems)
 	}
 	// With every line in force it can be used by a site.
-	var inForce strings.Builder
-	for l := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(l, "#"); ok && !strings.HasPrefix(rest, " ") && rest != "\n" {
-			l = rest
-		}
-		inForce.WriteString(l)
-	}
-	file, problems = config.Parse(example, []byte(inForce.String()), keys(), true)
-	problems = append(problems, unusable(file)...)
-	for _, p := range problems {
+	text = regexp.MustCompile(`(?m)^#([^ \n])`).ReplaceAllString(text, "$1")
+	file, problems = config.Parse(example, []byte(text), keys(), true)
+	for _, p := range append(problems, unusable(file)...) {
 		t.Errorf("%v (%s)", p, p.Hint)
 	}
-	for _, k := range keys() {
-		value, ok := file.Values[k.Name]
-		if !ok {
-			t.Errorf("the example does not show %s", k.Name)
-		}
+	for _, o := range options {
 		var s, other settings.Settings
-		for _, o := range options {
-			if o.name != k.Name {
-				continue
-			}
-			if err := o.apply(&s, o.standard().values); err != nil {
-				t.Errorf("the default of %s: %v", o.name, err)
-			}
-			if err := o.apply(&other, value.Values); err != nil {
-				t.Error(err)
-			}
-			if string(s.Encode()) == string(other.Encode()) && o.name != "accounting" {
-				t.Errorf("the example of %s is its default", o.name)
-			}
+		if value, ok := file.Values[o.name]; !ok {
+			t.Errorf("the example does not show %s", o.name)
+		} else if err := errors.Join(o.apply(&s, o.standard().values), o.apply(&other, value.Values)); err != nil {
+			t.Errorf("%s: %v", o.name, err)
+		} else if string(s.Encode()) == string(other.Encode()) && o.name != "accounting" {
+			t.Errorf("the example of %s is its default", o.name)
 		}
 	}
 	if len(file.Lock) == 0 {

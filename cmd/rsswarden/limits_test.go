@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,9 +29,7 @@ func TestStanding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
 			put := func(pid, file, text string) {
-				path := filepath.Join(proc, pid, file)
-				wardentest.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-				wardentest.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o644))
+				wardentest.Write(t, filepath.Join(proc, pid, file), text+"\n")
 			}
 			put("7", "cgroup", "4:memory:/slurm/job_1/step_0/task_0")
 			parent := 0

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,9 +144,7 @@ func TestSendTLS(t *testing.T) {
 	if a, st := carry(t, q, "SSL_CERT_FILE="+file); a.Taken != 1 || st != 0 || len(r.all) != 1 {
 		t.Errorf("known: %+v, exit status %d, %d requests", a, st, len(r.all))
 	}
-	other := *mustParse(t, r.URL)
-	other.Host = "localhost:" + other.Port()
-	q.URL = other.String()
+	q.URL = strings.Replace(r.URL, "127.0.0.1", "localhost", 1)
 	if a, _ := carry(t, q, "SSL_CERT_FILE="+file); a.Taken != 0 || !strings.Contains(a.Error, "localhost") {
 		t.Errorf("another name: %+v", a)
 	}
@@ -156,13 +153,6 @@ func TestSendTLS(t *testing.T) {
 	if a, _ := carry(t, q, "SSL_CERT_FILE="+file); a.Taken != 0 {
 		t.Errorf("TLS 1.1: %+v", a)
 	}
-}
-
-func mustParse(t *testing.T, text string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(text)
-	must(t, err)
-	return u
 }
 
 // TestSendRedirects: what is posted is posted again at the same host alone.
@@ -236,9 +226,8 @@ func TestSendHidesSecrets(t *testing.T) {
 		user, password, _ := req.BasicAuth()
 		status(500, fmt.Sprint(user, " ", password, " ", req.URL, " ", req.Header))(w, req)
 	})
-	u := mustParse(t, r.URL)
-	u.User, u.Path, u.RawQuery = url.UserPassword("alice", "s3cret"), "/services/T0/h00k-key", "key=t0ken"
-	a, _ := carry(t, request(u.String(), `1`))
+	to := strings.Replace(r.URL, "://", "://alice:s3cret@", 1) + "/services/T0/h00k-key?key=t0ken"
+	a, _ := carry(t, request(to, `1`))
 	for _, secret := range []string{"alice", "s3cret", "t0ken", "h00k-key"} {
 		if strings.Contains(a.Error, secret) {
 			t.Errorf("it says %s: %s", secret, a.Error)

@@ -9,23 +9,18 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// problem is why a request gets no good answer, and the answer it gets.
+// problem is why a request gets no good answer, and the body of the answer it gets.
 type problem struct {
-	status     int
-	text, hint string
-	allow      string       // the methods there are, with 405
-	reason     event.Reason // with 409
-}
+	status int
+	allow  string // the methods there are, with 405
 
-func (p *problem) Error() string { return p.text }
-
-// failure is the body of such an answer.
-type failure struct {
 	V      int          `json:"v"`
-	Error  string       `json:"error"`
+	Text   string       `json:"error"`
 	Hint   string       `json:"hint,omitempty"`
-	Reason event.Reason `json:"reason,omitempty"`
+	Reason event.Reason `json:"reason,omitempty"` // with 409
 }
+
+func (p *problem) Error() string { return p.Text }
 
 var statusText = map[int]string{
 	200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
@@ -51,7 +46,8 @@ func headOf(status int, contentType string, length int, more string) []byte {
 
 // whole is the answer with that problem; a HEAD request gets its head alone.
 func (p *problem) whole(method string) []byte {
-	body, err := json.Marshal(failure{V: Version, Error: p.text, Hint: p.hint, Reason: p.reason})
+	p.V = Version
+	body, err := json.Marshal(p)
 	if err != nil {
 		body = []byte("{}") // strings are always encoded
 	}

@@ -60,7 +60,7 @@ func readHead(r *bufio.Reader) (lines []string, err error) {
 		}
 		switch {
 		case size > maxHead, errors.Is(err, bufio.ErrBufferFull):
-			return nil, &problem{status: 431, text: "request line and headers are longer than 8 KiB"}
+			return nil, &problem{status: 431, Text: "request line and headers are longer than 8 KiB"}
 		case err != nil && size == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, errGone
 		case err != nil:
@@ -77,15 +77,15 @@ func readHead(r *bufio.Reader) (lines []string, err error) {
 func cut(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &problem{status: 408, text: "the request did not come within 5 seconds"}
+		return &problem{status: 408, Text: "the request did not come within 5 seconds"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &problem{status: 400, text: "the request ends early"}
+		return &problem{status: 400, Text: "the request ends early"}
 	}
 	return errGone
 }
 
 func malformed(text string) *problem {
-	return &problem{status: 400, text: text, hint: "curl --unix-socket PATH http://rsswarden/v1/status"}
+	return &problem{status: 400, Text: text, Hint: "curl --unix-socket PATH http://rsswarden/v1/status"}
 }
 
 // parseHead reads request line and headers, and returns the length of the body.
@@ -107,7 +107,7 @@ func (q *request) parseHead(lines []string) (length int, p *problem) {
 		}
 		switch value = strings.Trim(value, " \t"); strings.ToLower(name) {
 		case "transfer-encoding":
-			return 0, &problem{status: 411, text: "the length of the body must be known before it comes", hint: "send Content-Length, and no Transfer-Encoding"}
+			return 0, &problem{status: 411, Text: "the length of the body must be known before it comes", Hint: "send Content-Length, and no Transfer-Encoding"}
 		case "content-length":
 			if value == "" || strings.Trim(value, "0123456789") != "" || digits != "" && value != digits {
 				return 0, malformed("Content-Length is not one number")
@@ -117,7 +117,7 @@ func (q *request) parseHead(lines []string) (length int, p *problem) {
 	}
 	length, err := strconv.Atoi(cmp.Or(digits, "0"))
 	if err != nil || length > maxBody {
-		return 0, &problem{status: 413, text: "the body is longer than 64 KiB"}
+		return 0, &problem{status: 413, Text: "the body is longer than 64 KiB"}
 	}
 	return length, nil
 }
@@ -146,11 +146,11 @@ func pathsHint() string {
 func route(q request) (name string, c Command, p *problem) {
 	version, name, _ := strings.Cut(strings.TrimPrefix(q.path, "/"), "/")
 	if number, ok := strings.CutPrefix(version, "v"); ok && version != "v1" && number != "" && strings.Trim(number, "0123456789") == "" {
-		return name, c, &problem{status: 404, text: "version " + version + " is not spoken here", hint: "the only version is v1"}
+		return name, c, &problem{status: 404, Text: "version " + version + " is not spoken here", Hint: "the only version is v1"}
 	}
 	does, isCommand := commanded(name)
 	if version != "v1" || name != "status" && name != "events" && !isCommand {
-		return name, c, &problem{status: 404, text: "there is no such path", hint: pathsHint()}
+		return name, c, &problem{status: 404, Text: "there is no such path", Hint: pathsHint()}
 	}
 	want := "GET"
 	if isCommand {
@@ -158,7 +158,7 @@ func route(q request) (name string, c Command, p *problem) {
 	}
 	switch {
 	case q.method != want:
-		return name, c, &problem{status: 405, text: fmt.Sprintf("/v1/%s is asked for by %s", name, want), allow: want}
+		return name, c, &problem{status: 405, Text: fmt.Sprintf("/v1/%s is asked for by %s", name, want), allow: want}
 	case !isCommand && len(q.body) > 0:
 		return name, c, malformed("a GET has no body here")
 	case !isCommand:
@@ -166,7 +166,7 @@ func route(q request) (name string, c Command, p *problem) {
 	}
 	c, p = parseCommand(q.body)
 	if p == nil && c.Signal != "" && does != event.ActionSignal {
-		p = &problem{status: 400, text: `"signal" goes with /v1/checkpoint alone`}
+		p = &problem{status: 400, Text: `"signal" goes with /v1/checkpoint alone`}
 	}
 	c.Do = does
 	return name, c, p
@@ -182,7 +182,7 @@ func parseCommand(b []byte) (Command, *problem) {
 		return Command{}, nil
 	}
 	bad := func(format string, args ...any) (Command, *problem) {
-		return Command{}, &problem{status: 400, text: fmt.Sprintf(format, args...), hint: bodyHint}
+		return Command{}, &problem{status: 400, Text: fmt.Sprintf(format, args...), Hint: bodyHint}
 	}
 	if b[0] != '{' {
 		return bad("the body is no JSON object")

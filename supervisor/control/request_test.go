@@ -37,7 +37,7 @@ func FuzzRequest(f *testing.F) {
 		case !errors.Is(err, errGone):
 			t.Errorf("%v", err)
 		}
-		if p != nil && (statusText[p.status] == "" || p.text == "" || !strings.HasPrefix(string(p.whole("GET")), "HTTP/1.1 ")) {
+		if p != nil && (statusText[p.status] == "" || p.Text == "" || !strings.HasPrefix(string(p.whole("GET")), "HTTP/1.1 ")) {
 			t.Errorf("%+v", p)
 		}
 	})

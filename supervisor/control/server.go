@@ -190,12 +190,12 @@ func (s *Server) answer(c *os.File, turned bool) {
 func (s *Server) heard(c *os.File, turned bool) (method string, p *problem) {
 	defer func() {
 		if r := recover(); r != nil {
-			p = &problem{status: 500, text: fmt.Sprintf("internal error: %v", r)}
+			p = &problem{status: 500, Text: fmt.Sprintf("internal error: %v", r)}
 		}
 	}()
 	pid, uid, err := socket.Peer(c)
 	if err != nil || uid != 0 && uid != os.Geteuid() {
-		return "", &problem{status: 403, text: "this is another user's"}
+		return "", &problem{status: 403, Text: "this is another user's"}
 	}
 	patience := readPatience
 	if turned {
@@ -207,7 +207,7 @@ func (s *Server) heard(c *os.File, turned bool) (method string, p *problem) {
 	q, err := readRequest(c)
 	switch {
 	case turned && !errors.Is(err, errGone):
-		return q.method, &problem{status: 503, text: fmt.Sprintf("%d are being answered already", maxServed), hint: "ask again in a moment"}
+		return q.method, &problem{status: 503, Text: fmt.Sprintf("%d are being answered already", maxServed), Hint: "ask again in a moment"}
 	case errors.As(err, &p):
 		return q.method, p
 	case err != nil:
@@ -246,7 +246,7 @@ func (s *Server) serve(c *os.File, name string, command Command) *problem {
 // status writes the state. Lists are never null.
 func (s *Server) status(c *os.File, st *Status) *problem {
 	if st == nil {
-		return &problem{status: 503, text: "nothing has been read yet", hint: "ask again in a moment"}
+		return &problem{status: 503, Text: "nothing has been read yet", Hint: "ask again in a moment"}
 	}
 	out := *st
 	out.V = Version
@@ -254,7 +254,7 @@ func (s *Server) status(c *os.File, st *Status) *problem {
 	out.Rules, out.Last = some(out.Rules), some(out.Last)
 	body, err := json.Marshal(&out)
 	if err != nil {
-		return &problem{status: 500, text: "internal error: " + err.Error()}
+		return &problem{status: 500, Text: "internal error: " + err.Error()}
 	}
 	body = append(text.JSON(body), '\n')
 	_ = s.write(c, append(headOf(200, oneObject, len(body), ""), body...))
@@ -361,18 +361,18 @@ func guarded[T any](ctx context.Context, call func(context.Context) (T, error)) 
 }
 
 func silent() *problem {
-	return &problem{status: 503, text: "the watcher does not answer", hint: "ask again in a moment"}
+	return &problem{status: 503, Text: "the watcher does not answer", Hint: "ask again in a moment"}
 }
 
 func refusal(err error) *problem {
 	var refused *Refused
 	switch {
 	case errors.As(err, &refused):
-		return &problem{status: 409, text: cmp.Or(refused.Detail, string(refused.Reason)), hint: refused.Hint, reason: refused.Reason}
+		return &problem{status: 409, Text: cmp.Or(refused.Detail, string(refused.Reason)), Hint: refused.Hint, Reason: refused.Reason}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return silent()
 	}
-	return &problem{status: 500, text: err.Error()}
+	return &problem{status: 500, Text: err.Error()}
 }
 
 // untilGone reads what the client says on, which is nothing, until it has gone or
@@ -475,15 +475,15 @@ func readAnswer(r *bufio.Reader) (status int, length int64, err error) {
 }
 
 func badAnswer(status int, r io.Reader) error {
-	var f failure
+	var f problem
 	_ = json.NewDecoder(io.LimitReader(r, maxBody)).Decode(&f) // without it the status says enough
 	switch status {
 	case 403:
-		return fmt.Errorf("%w: %s", ErrForeign, f.Error)
+		return fmt.Errorf("%w: %s", ErrForeign, f.Text)
 	case 409:
-		return &Refused{Reason: f.Reason, Detail: f.Error, Hint: f.Hint}
+		return &Refused{Reason: f.Reason, Detail: f.Text, Hint: f.Hint}
 	case 503:
-		return fmt.Errorf("%w: %s", ErrSilent, f.Error)
+		return fmt.Errorf("%w: %s", ErrSilent, f.Text)
 	}
-	return &AnswerError{Status: status, Text: f.Error, Hint: f.Hint}
+	return &AnswerError{Status: status, Text: f.Text, Hint: f.Hint}
 }

@@ -108,8 +108,8 @@ func TestBadRequests(t *testing.T) {
 			if (c.status == 405) != strings.Contains(headers, "\r\nAllow: ") {
 				t.Errorf("Allow goes with 405: %q", headers)
 			}
-			var f failure
-			if err := json.Unmarshal([]byte(body), &f); err != nil || f.V != 1 || f.Error == "" || !strings.Contains(body, c.says) {
+			var f problem
+			if err := json.Unmarshal([]byte(body), &f); err != nil || f.V != 1 || f.Text == "" || !strings.Contains(body, c.says) {
 				t.Errorf("%s (%v) does not say %q", body, err, c.says)
 			}
 		})

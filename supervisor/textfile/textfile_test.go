@@ -32,7 +32,7 @@ func list(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	must(t, err)
-	names := []string{}
+	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

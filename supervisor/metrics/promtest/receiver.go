@@ -17,16 +17,6 @@ type Note struct {
 	At                  time.Time // when it came
 }
 
-// Is says that a note has this status and all of these labels.
-func (n *Note) Is(status string, labels map[string]string) bool {
-	for name, value := range labels {
-		if n.Labels[name] != value {
-			return false
-		}
-	}
-	return n.Status == status
-}
-
 // Receiver is a webhook of an Alertmanager's.
 type Receiver struct {
 	URL string
@@ -68,9 +58,14 @@ func (r *Receiver) Notes(since time.Time) []Note {
 
 // Find returns the first note since a time that is so.
 func (r *Receiver) Find(since time.Time, status string, labels map[string]string) (Note, bool) {
-	all := r.Notes(since)
-	if i := slices.IndexFunc(all, func(n Note) bool { return n.Is(status, labels) }); i >= 0 {
-		return all[i], true
+	for _, n := range r.Notes(since) {
+		is := n.Status == status
+		for name, value := range labels {
+			is = is && n.Labels[name] == value
+		}
+		if is {
+			return n, true
+		}
 	}
 	return Note{}, false
 }
