@@ -15,51 +15,51 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 )
 
-// TestBuildOfRanks: what ended one ends the others, and the report names that one.
-func TestBuildOfRanks(t *testing.T) {
-	runs := scenetest.Ranks()
-	slices.Reverse(runs)
-	rep := told(append(runs, nil, scenetest.AsJournal(t, runs[0])), nil, scenetest.Noon)
-	if len(rep.Runs) != 4 || rep.Runs[0].Node != "n1" || rep.Runs[3].Task != 3 {
-		t.Errorf("runs %+v", rep.Runs)
+// TestVerdicts: what ended one rank ends the others, and the report names that one; Slurm's
+// word is on the step, on all nodes, and of a job that was requeued on the last time that it
+// ran. A trim that a user asked for while there was room kept nothing under a limit.
+func TestVerdicts(t *testing.T) {
+	ranks := scenetest.Ranks()
+	slices.Reverse(ranks)
+	died, ended := ofSlurm("FAILED", "1:0", "", "", ""), ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0")
+	died.Steps = []analysis.StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
+	ended.Start = scenetest.Noon.Add(time.Hour)
+	first, again := find(t, "kernel, watcher and all: memory.oom.group").scene.Run(), find(t, "ended").scene
+	first.Meta.ID = "first"
+	again.Job = scenetest.InJob()
+	again.Job.Restarts = 1
+	second := again.Run()
+	second.Meta.ID, second.Meta.Start = "second", ended.Start
+	trimmed := func(share float64) []*record.Run {
+		exit := scenetest.Exits(scenetest.Minutes, "", 0)
+		return []*record.Run{scenetest.Using(share, share,
+			record.Entry{At: time.Minute, Name: event.NameDecision, Value: &event.Decision{
+				ID: 1, Rule: event.AskedFor, By: 9, Action: event.ActionTrim, Limit: event.LimitCgroup, Used: scenetest.Mem.Scale(share), LimitSize: scenetest.Mem,
+			}},
+			record.Entry{At: time.Minute + time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.GiB}},
+			exit).Run()}
 	}
-	if rep.Cause != event.CauseKernelOOM || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: killed by the kernel") {
-		t.Errorf("%s: %s", rep.Cause, rep.Verdict)
-	}
-	if rep.Peaks.Cgroup.Run != "run3" {
-		t.Errorf("cgroup peak of %s", rep.Peaks.Cgroup.Run)
-	}
-	if rep.Runs[3].JournalOnly {
-		t.Error("the journal was preferred to the record")
-	}
-	// Slurm's word is on the step, on all nodes.
-	said := ofSlurm("FAILED", "1:0", "", "", "")
-	said.Steps = []analysis.StepSays{{ID: "12.0", State: "OUT_OF_MEMORY", ExitCode: "0:125"}}
-	rep = told(runs, said, scenetest.Noon)
-	if rep.Certainty != analysis.Seen || rep.Runs[0].Cause != event.CauseCancelled || !strings.HasPrefix(rep.Verdict, "n2, step 0, task 3: killed by the kernel") {
-		t.Errorf("%s %s: %s", rep.Certainty, rep.Runs[0].Cause, rep.Verdict)
-	}
-	rep = told(runs[1:2], said, scenetest.Noon)
-	if rep.Cause != event.CauseKernelOOM || rep.Certainty != analysis.Slurm {
-		t.Errorf("of one task alone: %s, %s: %s", rep.Cause, rep.Certainty, rep.Verdict)
-	}
-}
-
-// TestKeptByRequest: a trim that a user asked for while there was room kept nothing under a
-// limit.
-func TestKeptByRequest(t *testing.T) {
-	for share, want := range map[float64]event.RunOutcome{0.5: event.RunOK, 0.9: event.RunKept} {
-		code := 0
-		run := scenetest.Scene{Job: scenetest.InJob(), Limits: []event.Limit{scenetest.LimitJob}, Length: scenetest.Minutes, Sizes: []rss.Bytes{scenetest.Mem}, Used: scenetest.Standing([]rss.Bytes{scenetest.Mem}, share), Events: []record.Entry{
-			{At: time.Minute, Name: event.NameDecision, Value: &event.Decision{ID: 1, Rule: event.AskedFor, By: 9, Action: event.ActionTrim, Limit: event.LimitCgroup, Used: scenetest.Mem.Scale(share), LimitSize: scenetest.Mem}},
-			{At: time.Minute + time.Second, Name: event.NameOutcome, Value: &event.Outcome{Decision: 1, OK: true, Freed: rss.GiB}},
-			{At: scenetest.Minutes, Name: event.NameExit, Value: &event.Exit{By: "command", Code: &code, Brief: event.Brief{Outcome: event.RunOK, Watched: event.WatchedAll}}},
-		}}.Run()
-		rep := told([]*record.Run{run}, nil, scenetest.Noon)
-		if rep.Outcome != want {
-			t.Errorf("%v: %s: %s", share, rep.Outcome, rep.Verdict)
+	var b strings.Builder
+	for _, c := range []struct {
+		name string
+		runs []*record.Run
+		said *analysis.SlurmSays
+	}{
+		{"ranks, a journal of one beside its record", append(slices.Clone(ranks), nil, scenetest.AsJournal(t, ranks[0])), nil},
+		{"ranks, and Slurm", ranks, died},
+		{"one rank alone, and Slurm", ranks[1:2], died},
+		{"requeued", []*record.Run{first, second}, ended},
+		{"trimmed by request, with room", trimmed(0.5), nil},
+		{"trimmed by request, where memory was short", trimmed(0.9), nil},
+	} {
+		rep := told(c.runs, c.said, scenetest.Noon)
+		fmt.Fprintf(&b, "== %s\n%s, %s, %s: %s\n", c.name, rep.Outcome, rep.Cause, rep.Certainty, rep.Verdict)
+		for _, r := range rep.Runs {
+			fmt.Fprintf(&b, "    %s on %s, task %d: %s, journal alone %v\n", r.ID, r.Node, r.Task, r.Cause, r.JournalOnly)
 		}
+		fmt.Fprintf(&b, "    cgroup peak of %s\n", rep.Peaks.Cgroup.Run)
 	}
+	golden.Check(t, "testdata/verdicts.txt", b.String())
 }
 
 func ofSlurm(state, code, stepState, by, stepCode string) *analysis.SlurmSays {
@@ -309,21 +309,4 @@ func find(t *testing.T, name string) dying {
 	}
 	t.Fatalf("no death %q", name)
 	return dying{}
-}
-
-// TestBuildOfRequeued: Slurm speaks of the last time that a job ran.
-func TestBuildOfRequeued(t *testing.T) {
-	first := find(t, "kernel, watcher and all: memory.oom.group").scene.Run()
-	first.Meta.ID = "first"
-	s := find(t, "ended").scene
-	s.Job = scenetest.InJob()
-	s.Job.Restarts = 1
-	second := s.Run()
-	second.Meta.ID, second.Meta.Start = "second", scenetest.Noon.Add(time.Hour)
-	said := ofSlurm("COMPLETED", "0:0", "COMPLETED", "", "0:0")
-	said.Start = scenetest.Noon.Add(time.Hour)
-	rep := told([]*record.Run{first, second}, said, scenetest.Noon)
-	if rep.Cause != event.CauseEnded || rep.Runs[0].Cause != event.CauseKernelOOM {
-		t.Errorf("%s, the first time %s: %s", rep.Cause, rep.Runs[0].Cause, rep.Verdict)
-	}
 }
