@@ -236,15 +236,19 @@ func (q *caseText) stepKill(b analysis.LimitState) string {
 	case event.AccountingVirtual:
 		note = ", which VSizeFactor limits"
 	}
-	who := "slurmstepd (OverMemoryKill)"
-	if strings.Contains(b.Enforcer, "perhaps") {
-		who = "slurmstepd, which here may use OverMemoryKill"
-	}
-	text := fmt.Sprintf("killed by %s: the %s of %s was %s %s%s", who, what, q.whose(b), phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), note)
+	text := fmt.Sprintf("killed by %s: the %s of %s was %s %s%s", overMemory("slurmstepd", b), what, q.whose(b), phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), note)
 	if b.Rate > 0 {
 		text += q.grew(b)
 	}
 	return text
+}
+
+// overMemory is who kills by OverMemoryKill.
+func overMemory(who string, b analysis.LimitState) string {
+	if strings.Contains(b.Enforcer, "perhaps") {
+		return who + ", which here may use OverMemoryKill"
+	}
+	return who + " (OverMemoryKill)"
 }
 
 // whose names the step or job that slurmstepd sums.
@@ -268,11 +272,7 @@ func (q *caseText) nodeText(b analysis.LimitState) string {
 }
 
 func (q *caseText) jobKill(b analysis.LimitState) string {
-	who := "slurmd (OverMemoryKill)"
-	if strings.Contains(b.Enforcer, "perhaps") {
-		who = "slurmd, which here may use OverMemoryKill"
-	}
-	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %s together %s (%s)", who, phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), b.Compared())
+	text := fmt.Sprintf("cancelled by %s: the steps of the job on this node had %s together %s (%s)", overMemory("slurmd", b), phrase.Use(b.Name, b.Used, b.Limit.Limit), q.when(b.At), b.Compared())
 	if b.Rate > 0 {
 		text += q.grew(b)
 	}
