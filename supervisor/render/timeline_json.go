@@ -13,19 +13,17 @@ import (
 // timelineJSON is what the page's script reads. Times are in ms since the timeline's start.
 func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 	type run struct {
-		ID      string           `json:"id"`
-		Name    string           `json:"name"`
-		From    int64            `json:"from"`
-		To      int64            `json:"to"`
-		Journal bool             `json:"journal,omitempty"`
-		Live    bool             `json:"live,omitempty"`
-		Roles   []string         `json:"roles"`
-		Stack   []int            `json:"stack"` // the bands of a stack under no limit
-		Limits  []limitJSON      `json:"limits"`
-		Levels  []analysis.Level `json:"levels"`
-		Marks   []markJSON       `json:"marks"`
-		Trims   trimsJSON        `json:"trims"`
-		Procs   []traceJSON      `json:"procs"`
+		ID     string           `json:"id"`
+		Name   string           `json:"name"`
+		From   int64            `json:"from"`
+		To     int64            `json:"to"`
+		Roles  []string         `json:"roles"`
+		Stack  []int            `json:"stack"` // the bands of a stack under no limit
+		Limits []limitJSON      `json:"limits"`
+		Levels []analysis.Level `json:"levels"`
+		Marks  []markJSON       `json:"marks"`
+		Trims  trimsJSON        `json:"trims"`
+		Procs  []traceJSON      `json:"procs"`
 	}
 	_, zone := t.Start.Zone()
 	out := struct {
@@ -40,14 +38,14 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 	}{t.Start.UnixMilli(), zone, t.Length.Milliseconds(), []run{}, zoneName(t.Start), chart.Glyphs, chart.Rungs[:]}
 	for i := range t.Runs {
 		s := &t.Runs[i]
-		r := run{ID: values.Plain(s.ID), Name: s.Name, From: s.From.Milliseconds(), To: s.To.Milliseconds(), Journal: s.JournalOnly, Live: s.Live,
+		r := run{ID: values.Plain(s.ID), Name: s.Name, From: s.From.Milliseconds(), To: s.To.Milliseconds(),
 			Roles: []string{}, Stack: stackOf(s, -1), Limits: []limitJSON{}, Marks: []markJSON{}, Procs: []traceJSON{}, Trims: trimsOf(s), Levels: s.Levels}
 		for _, b := range s.Roles {
 			r.Roles = append(r.Roles, string(b))
 		}
 		for k := range s.Limits {
 			l := &s.Limits[k]
-			r.Limits = append(r.Limits, limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), values.Plain(l.Enforcer), k == s.Primary, stackOf(s, k)})
+			r.Limits = append(r.Limits, limitJSON{values.Plain(chart.LimitTitle(l)), chart.UsedMeans(l), k == s.Primary, stackOf(s, k)})
 		}
 		for k := range s.Marks {
 			m := &s.Marks[k]
@@ -66,11 +64,10 @@ func timelineJSON(t *analysis.Timeline) ([]byte, error) {
 }
 
 type limitJSON struct {
-	Title    string `json:"title"`
-	Means    string `json:"means"`
-	Enforcer string `json:"enforcer"`
-	Primary  bool   `json:"primary,omitempty"`
-	Stack    []int  `json:"stack"` // indices of roles
+	Title   string `json:"title"`
+	Means   string `json:"means"`
+	Primary bool   `json:"primary,omitempty"`
+	Stack   []int  `json:"stack"` // indices of roles
 }
 
 // stackOf is the bands in the stack under a limit, -1 for none.
