@@ -34,7 +34,6 @@ type RunSeries struct {
 	// Name tells the run from the others: "node7", "node7 · task 3".
 	Name     string
 	From, To time.Duration
-	Live     bool       // the run went on when it was read
 	Roles    []rss.Role // the bands of the stack, from the bottom: of package rss, [Beside] or [Own]
 	// Limits are those in bytes that the run was held against: those that are counts are in
 	// tables alone. Primary is the one that is shown first, -1 for none: that which was
@@ -394,7 +393,7 @@ func (o *seriesScan) limit(x *record.Reading) {
 // strand makes what is drawn, on a clock that began offset before the run.
 func (o *seriesScan) strand(offset time.Duration) RunSeries {
 	r := o.run
-	s := RunSeries{ID: r.Meta.ID, From: offset, To: offset + o.end, Live: r.Live}
+	s := RunSeries{ID: r.Meta.ID, From: offset, To: offset + o.end}
 	slices.Sort(o.spacing)
 	slices.Sort(o.late)
 	bands, limits := o.choose(&s)
