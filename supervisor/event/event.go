@@ -440,22 +440,18 @@ func (e *Exit) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// verdicts are what the verdicts of former versions say.
+var verdicts = map[string]Brief{
+	"requeued": {Outcome: RunRequeued}, "stopped": {Outcome: RunStopped}, "oom": {Outcome: RunOOM},
+	"exhausted": {Outcome: RunExhausted}, "killed": {Outcome: RunKilled}, "led": {Watched: WatchedRank},
+	"unwatched": {Watched: WatchedParts}, "carried": {Helped: HelpedYes}, "helpless": {Helped: HelpedRefused},
+}
+
 // upgrade sets the outcome by a verdict of former versions.
 func (e *Exit) upgrade(verdict string) {
-	e.Watched, e.Memory, e.Helped = WatchedAll, MemoryAt(e.Binding), HelpedNo
-	e.Outcome = map[string]RunOutcome{
-		"requeued": RunRequeued, "stopped": RunStopped, "oom": RunOOM, "exhausted": RunExhausted, "killed": RunKilled,
-	}[verdict]
-	switch verdict {
-	case "led":
-		e.Watched = WatchedRank
-	case "unwatched":
-		e.Watched = WatchedParts
-	case "carried":
-		e.Helped = HelpedYes
-	case "helpless":
-		e.Helped = HelpedRefused
-	}
+	is := verdicts[verdict]
+	e.Outcome, e.Memory = is.Outcome, MemoryAt(e.Binding)
+	e.Watched, e.Helped = cmp.Or(is.Watched, WatchedAll), cmp.Or(is.Helped, HelpedNo)
 	if e.Advice > 0 {
 		e.Next = Next{Kind: NextEnough, Option: "--mem", Size: e.Advice}
 	}
