@@ -206,44 +206,41 @@ func TestSignalWhileStarting(t *testing.T) {
 // take the copy of a later signal.
 func TestReportOfUsedEvidence(t *testing.T) {
 	report := message{kind: kindPending, set: bit(harmless)}
-	t.Run("used before", func(t *testing.T) {
-		s := newStand(t)
-		s.pending(bit(harmless))
-		s.arrive()
-		s.holder.ask()
-		s.want(false)
-		s.say(report)
-		s.answer(0)
-		s.holder.receive()
-		s.holder.witness.leftover(s.holder.witness.reported)
-		if m, any := s.holder.witness.request(); any {
-			t.Errorf("asks again: %+v", m)
-		}
-	})
-	t.Run("used after", func(t *testing.T) {
-		s := newStand(t)
-		s.pending(bit(harmless))
-		s.say(report)
-		s.holder.receive()
-		reported := s.holder.witness.reported
-		s.arrive()
-		s.holder.ask()
-		s.want(false)
-		s.answer(0)
-		s.holder.receive()
-		s.holder.witness.leftover(reported)
-		if m, any := s.holder.witness.request(); any {
-			t.Errorf("asks again: %+v", m)
-		}
-	})
-	t.Run("used by none", func(t *testing.T) {
-		s := newStand(t)
-		s.pending(bit(harmless))
-		s.say(report)
-		s.holder.receive()
-		s.holder.witness.leftover(s.holder.witness.reported)
-		if m, any := s.holder.witness.request(); !any || m.set != bit(harmless) {
-			t.Errorf("asks for %+v, want the signal", m)
-		}
-	})
+	for name, do := range map[string]func(s *stand, use func()) (reported signalSet){
+		"used before": func(s *stand, use func()) signalSet {
+			use()
+			s.say(report)
+			s.answer(0)
+			s.holder.receive()
+			return s.holder.witness.reported
+		},
+		"used after": func(s *stand, use func()) signalSet {
+			s.say(report)
+			s.holder.receive()
+			reported := s.holder.witness.reported
+			use()
+			s.answer(0)
+			s.holder.receive()
+			return reported
+		},
+		"used by none": func(s *stand, _ func()) signalSet {
+			s.say(report)
+			s.holder.receive()
+			return s.holder.witness.reported
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t)
+			s.pending(bit(harmless))
+			s.holder.witness.leftover(do(s, func() {
+				s.arrive()
+				s.holder.ask()
+				s.want(false)
+			}))
+			m, any := s.holder.witness.request()
+			if none := name == "used by none"; any != none || none && m.set != bit(harmless) {
+				t.Errorf("asks %v, for %+v", any, m)
+			}
+		})
+	}
 }

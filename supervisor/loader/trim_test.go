@@ -251,29 +251,9 @@ func TestTrimBesideThreads(t *testing.T) {
 // TestPrivateRules holds which entries of smaps may be dropped.
 func TestPrivateRules(t *testing.T) {
 	t.Parallel()
-	const line = "7f0000000000-7f0008000000 r--p 00000000 fe:00 42                         /data/a.arrow"
-	entry := func(changes ...string) string {
-		return strings.NewReplacer(changes...).Replace(line + `
-Size:             131072 kB
-KernelPageSize:        4 kB
-MMUPageSize:           4 kB
-Rss:               70000 kB
-Pss:               70000 kB
-Shared_Clean:          0 kB
-Shared_Dirty:          0 kB
-Private_Clean:     70000 kB
-Private_Dirty:         0 kB
-Referenced:        70000 kB
-Anonymous:             0 kB
-LazyFree:              0 kB
-AnonHugePages:         0 kB
-Swap:                  0 kB
-SwapPss:               0 kB
-Locked:                0 kB
-THPeligible:    0
-VmFlags: rd mr mw me sd 
-`)
-	}
+	smaps := wardentest.Read("testdata/smaps.txt")
+	line, _, _ := strings.Cut(smaps, "\n")
+	entry := func(changes ...string) string { return strings.NewReplacer(changes...).Replace(smaps) }
 	next := strings.NewReplacer("7f0000000000-7f0008000000", "7f0008000000-7f0010000000").Replace
 	bad := entry("Anonymous:             0", "Anonymous:             4")
 	for _, c := range []struct {
