@@ -34,7 +34,7 @@ func SetComment(ctx context.Context, scontrol func(context.Context, ...string) (
 	out, err := scontrol(ctx, "show", "job", job)
 	var was string
 	if err == nil {
-		was, err = ParseComment(out, job)
+		was, err = parseComment(out, job)
 	}
 	var is string
 	if err == nil {
@@ -73,9 +73,9 @@ func withComment(was, text string) (string, error) {
 	return Comment + text, nil
 }
 
-// ParseComment reads the comment from what `scontrol show job ID` prints, where it
+// parseComment reads the comment from what `scontrol show job ID` prints, where it
 // has a line of its own; empty where there is none.
-func ParseComment(b []byte, job string) (string, error) {
+func parseComment(b []byte, job string) (string, error) {
 	if len(b) > maxSaid || strings.Count("\n"+string(b), "\nJobId=") != 1 {
 		return "", errComment // none, or several: a comment that begins like a job is none of ours
 	}

@@ -74,7 +74,7 @@ func TestSetCommentLeaves(t *testing.T) {
 		}
 	}
 	task := strings.Replace(shown("mine"), "JobId=46 ", "JobId=46 ArrayJobId=44 ArrayTaskId=2 ", 1)
-	if got, err := ParseComment([]byte(task), "44_2"); err != nil || got != "mine" {
+	if got, err := parseComment([]byte(task), "44_2"); err != nil || got != "mine" {
 		t.Errorf("an array task: %q, %v", got, err)
 	}
 	if err := SetComment(t.Context(), nil, "46; rm", "x"); err == nil {

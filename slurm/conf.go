@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// Pair is one parameter of a configuration file. For an Include line Key is
+// pair is one parameter of a configuration file. For an Include line Key is
 // "include" and Value the file's name as it is written there.
-type Pair struct {
+type pair struct {
 	Key   string // in lower case
 	Value string
 }
 
-// ParseConf reads a file of the format of slurm.conf(5) and cgroup.conf(5). What Slurm would
+// parseConf reads a file of the format of slurm.conf(5) and cgroup.conf(5). What Slurm would
 // reject is skipped. Of lines that describe a node, a partition and the like only the first
 // pair is kept: their other keys are names of their own.
-func ParseConf(b []byte) []Pair {
-	var pairs []Pair
+func parseConf(b []byte) []pair {
+	var pairs []pair
 	for line := range logicalLines(string(b)) {
 		pairs = appendPairs(pairs, line)
 	}
@@ -70,10 +70,10 @@ var records = map[string]bool{
 	"frontendname": true, "downnodes": true, "switchname": true,
 }
 
-func appendPairs(pairs []Pair, line string) []Pair {
+func appendPairs(pairs []pair, line string) []pair {
 	rest := strings.TrimLeft(line, " \t")
 	if word := strings.Fields(rest); len(word) >= 2 && strings.EqualFold(word[0], "include") {
-		return append(pairs, Pair{"include", strings.ReplaceAll(word[1], `\#`, "#")})
+		return append(pairs, pair{"include", strings.ReplaceAll(word[1], `\#`, "#")})
 	}
 	for rest != "" {
 		key, after, ok := cutKey(rest)
@@ -89,7 +89,7 @@ func appendPairs(pairs []Pair, line string) []Pair {
 		}
 		var value string
 		value, rest = cutValue(after)
-		pairs = append(pairs, Pair{key, strings.ReplaceAll(value, `\#`, "#")})
+		pairs = append(pairs, pair{key, strings.ReplaceAll(value, `\#`, "#")})
 		if records[key] {
 			return pairs
 		}
@@ -133,8 +133,8 @@ func cutValue(s string) (value, rest string) {
 	return s[:n], strings.TrimLeft(s[n:], " \t")
 }
 
-// Conf is a configuration file with all that it includes.
-type Conf struct {
+// confFile is a configuration file with all that it includes.
+type confFile struct {
 	Path string
 	// Missing names the files that are meant to be read with it and could not
 	// be: what they say is not known.
@@ -150,10 +150,10 @@ const (
 	maxFiles    = 256
 )
 
-// ReadConf reads a configuration file and what it includes; the error is that of the file
+// readConf reads a configuration file and what it includes; the error is that of the file
 // itself.
-func ReadConf(path string, readFile func(string) ([]byte, error)) (*Conf, error) {
-	c := &Conf{Path: path, values: make(map[string]string)}
+func readConf(path string, readFile func(string) ([]byte, error)) (*confFile, error) {
+	c := &confFile{Path: path, values: make(map[string]string)}
 	if err := c.read(path, readFile, 0); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -161,18 +161,18 @@ func ReadConf(path string, readFile func(string) ([]byte, error)) (*Conf, error)
 }
 
 // Get returns a parameter by its name in lower case. The last one written wins, as in Slurm.
-func (c *Conf) Get(key string) (string, bool) {
+func (c *confFile) Get(key string) (string, bool) {
 	v, ok := c.values[key]
 	return v, ok
 }
 
-func (c *Conf) read(path string, readFile func(string) ([]byte, error), depth int) error {
+func (c *confFile) read(path string, readFile func(string) ([]byte, error), depth int) error {
 	c.files++
 	b, err := readFile(path)
 	if err != nil {
 		return err
 	}
-	for _, p := range ParseConf(b) {
+	for _, p := range parseConf(b) {
 		if p.Key != "include" {
 			c.values[p.Key] = p.Value
 			continue

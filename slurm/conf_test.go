@@ -15,28 +15,28 @@ import (
 func TestParseConf(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
-		want       []Pair
+		want       []pair
 	}{
 		{"empty", "", nil},
-		{"one", "TaskPlugin=task/cgroup\n", []Pair{{"taskplugin", "task/cgroup"}}},
-		{"no newline at the end", "A=1", []Pair{{"a", "1"}}},
-		{"several a line, any case", "FOO=1 bar=2\tBaz=3", []Pair{{"foo", "1"}, {"bar", "2"}, {"baz", "3"}}},
-		{"blanks around the sign", "  A = 1   B =2", []Pair{{"a", "1"}, {"b", "2"}}},
-		{"comments", "# A=1\nB=2 # C=3\nD=4#5\n", []Pair{{"b", "2"}, {"d", "4"}}},
-		{"escaped hash", `A=x\#y # z`, []Pair{{"a", "x#y"}}},
-		{"quotes", `A="x y" B="" C="z`, []Pair{{"a", "x y"}, {"b", ""}, {"c", `"z`}}},
-		{"continued", "A=1,\\\n2 \\\nB=3\n", []Pair{{"a", "1,2"}, {"b", "3"}}},
-		{"continued at the end", "A=1 \\", []Pair{{"a", "1"}}},
-		{"carriage returns", "A=1\r\nB=2\r\n", []Pair{{"a", "1"}, {"b", "2"}}},
+		{"one", "TaskPlugin=task/cgroup\n", []pair{{"taskplugin", "task/cgroup"}}},
+		{"no newline at the end", "A=1", []pair{{"a", "1"}}},
+		{"several a line, any case", "FOO=1 bar=2\tBaz=3", []pair{{"foo", "1"}, {"bar", "2"}, {"baz", "3"}}},
+		{"blanks around the sign", "  A = 1   B =2", []pair{{"a", "1"}, {"b", "2"}}},
+		{"comments", "# A=1\nB=2 # C=3\nD=4#5\n", []pair{{"b", "2"}, {"d", "4"}}},
+		{"escaped hash", `A=x\#y # z`, []pair{{"a", "x#y"}}},
+		{"quotes", `A="x y" B="" C="z`, []pair{{"a", "x y"}, {"b", ""}, {"c", `"z`}}},
+		{"continued", "A=1,\\\n2 \\\nB=3\n", []pair{{"a", "1,2"}, {"b", "3"}}},
+		{"continued at the end", "A=1 \\", []pair{{"a", "1"}}},
+		{"carriage returns", "A=1\r\nB=2\r\n", []pair{{"a", "1"}, {"b", "2"}}},
 		{"records keep their own names to themselves", "PartitionName=x SelectTypeParameters=CR_Core\nNodeName=n CPUs=2",
-			[]Pair{{"partitionname", "x"}, {"nodename", "n"}}},
-		{"include", "include  /etc/slurm/x.conf # y\nINCLUDE z", []Pair{{"include", "/etc/slurm/x.conf"}, {"include", "z"}}},
-		{"a key called include", "include=1", []Pair{{"include", "1"}}},
-		{"operator", "A+=1", []Pair{{"a", "1"}}},
-		{"junk between", "junk A=1 =2 -- B=3", []Pair{{"a", "1"}, {"b", "3"}}},
+			[]pair{{"partitionname", "x"}, {"nodename", "n"}}},
+		{"include", "include  /etc/slurm/x.conf # y\nINCLUDE z", []pair{{"include", "/etc/slurm/x.conf"}, {"include", "z"}}},
+		{"a key called include", "include=1", []pair{{"include", "1"}}},
+		{"operator", "A+=1", []pair{{"a", "1"}}},
+		{"junk between", "junk A=1 =2 -- B=3", []pair{{"a", "1"}, {"b", "3"}}},
 		{"junk alone", "junk\tjunk\n\x00\xff\n", nil},
 	} {
-		if diff := cmp.Diff(test.want, ParseConf([]byte(test.text))); diff != "" {
+		if diff := cmp.Diff(test.want, parseConf([]byte(test.text))); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 	}
@@ -46,7 +46,7 @@ func FuzzParseConf(f *testing.F) {
 	f.Add("A=1 b = \"x y\" # c\nInclude z\nNodeName=a CPUs=2 \\\n d=3")
 	f.Add("JobAcctGatherParams=OverMemoryKill,UsePss\nJobAcctGatherFrequency=task=30,energy=1\nVSizeFactor=101")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, p := range ParseConf([]byte(text)) {
+		for _, p := range parseConf([]byte(text)) {
 			if p.Key == "" || p.Key != strings.ToLower(p.Key) || strings.ContainsAny(p.Key, " =#\t\n") {
 				t.Errorf("key %q of %q", p.Key, text)
 			}
@@ -55,7 +55,7 @@ func FuzzParseConf(f *testing.F) {
 			}
 		}
 		// Whatever it says, it makes an Enforcement.
-		conf, err := ReadConf("/slurm.conf", files{"/slurm.conf": text}.read)
+		conf, err := readConf("/slurm.conf", files{"/slurm.conf": text}.read)
 		must(t, err)
 		e := enforcement(conf.Get)
 		if e.Interval < 0 || e.VSizeFactor < 0 {
@@ -80,7 +80,7 @@ func (f files) read(name string) ([]byte, error) {
 }
 
 func TestReadConf(t *testing.T) {
-	conf, err := ReadConf("/etc/slurm/slurm.conf", files{
+	conf, err := readConf("/etc/slurm/slurm.conf", files{
 		"/etc/slurm/slurm.conf":  "ClusterName=lab\nA=1\nB=1\ninclude %c.conf\nInclude /abs.conf\nB=4\ninclude gone.conf\ninclude secret.conf",
 		"/etc/slurm/lab.conf":    "A=2\nB=2\nC=2\ninclude deep.conf",
 		"/etc/slurm/deep.conf":   "D=3",
@@ -103,7 +103,7 @@ func TestReadConf(t *testing.T) {
 func TestReadConfThatIncludesItself(t *testing.T) {
 	for _, times := range []int{1, 10} {
 		read := 0
-		conf, err := ReadConf("/s.conf", func(name string) ([]byte, error) {
+		conf, err := readConf("/s.conf", func(name string) ([]byte, error) {
 			if read++; read > maxFiles {
 				t.Fatal("does not end")
 			}
@@ -139,7 +139,7 @@ func TestParseFrequency(t *testing.T) {
 		{"task=0", 0, true}, {"energy=5", 0, false}, {"", 0, false}, {"task=x", 0, false}, {"task=-1", 0, false},
 		{"task=99999999999", 0, false},
 	} {
-		got, ok := ParseFrequency(test.text)
+		got, ok := parseFrequency(test.text)
 		if got != test.want || ok != test.ok {
 			t.Errorf("%q: %v, %v; want %v, %v", test.text, got, ok, test.want, test.ok)
 		}
@@ -149,7 +149,7 @@ func TestParseFrequency(t *testing.T) {
 func FuzzParseFrequency(f *testing.F) {
 	f.Add("task=30,energy=1")
 	f.Fuzz(func(t *testing.T, text string) {
-		if d, ok := ParseFrequency(text); d < 0 || !ok && d != 0 {
+		if d, ok := parseFrequency(text); d < 0 || !ok && d != 0 {
 			t.Errorf("%q: %v, %v", text, d, ok)
 		}
 	})

@@ -99,8 +99,8 @@ var ErrNoJob = errors.New("slurm knows no such job")
 // steps is far below it.
 const maxSaid = 4 << 20
 
-// EndedFormat is the value of sacct's --format that [ParseSacct] reads.
-const EndedFormat = "JobIDRaw,JobID,State,Reason,ExitCode,DerivedExitCode,ReqMem,MaxRSS,Start,End,Timelimit,NodeList,WorkDir,JobName"
+// endedFormat is the value of sacct's --format that [parseSacct] reads.
+const endedFormat = "JobIDRaw,JobID,State,Reason,ExitCode,DerivedExitCode,ReqMem,MaxRSS,Start,End,Timelimit,NodeList,WorkDir,JobName"
 
 // Ask runs a command of Slurm's and returns its stdout; it bounds how long that may take.
 type Ask = func(ctx context.Context, name string, args ...string) ([]byte, error)
@@ -112,9 +112,9 @@ func Ended(ctx context.Context, ask Ask, job string) (EndedJob, error) {
 	if !isJobID(job) && !IsSLUID(job) {
 		return EndedJob{}, fmt.Errorf("cannot ask about job %q: not a job id", job)
 	}
-	return askBoth(ctx, ask, job, "job "+job, []string{"--units=K", "--format=" + EndedFormat},
-		func(out []byte) (EndedJob, error) { return ParseSacct(out, job, time.Local) },
-		func(out []byte) (EndedJob, error) { return ParseShowJob(out, job, time.Local) })
+	return askBoth(ctx, ask, job, "job "+job, []string{"--units=K", "--format=" + endedFormat},
+		func(out []byte) (EndedJob, error) { return parseSacct(out, job, time.Local) },
+		func(out []byte) (EndedJob, error) { return parseShowJob(out, job, time.Local) })
 }
 
 // askBoth asks sacct, and scontrol where sacct does not know.
@@ -177,14 +177,14 @@ func slurmTime(s string, zone *time.Location) time.Time {
 	return t
 }
 
-// ParseSacct reads what sacct prints with --parsable2 --noheader --units=K and
-// [EndedFormat]: a line for the job, then one for each step. Lines of other jobs
+// parseSacct reads what sacct prints with --parsable2 --noheader --units=K and
+// [endedFormat]: a line for the job, then one for each step. Lines of other jobs
 // are passed over: asked for an array, sacct lists all of its tasks.
-func ParseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
+func parseSacct(b []byte, job string, zone *time.Location) (EndedJob, error) {
 	if err := bounded(b); err != nil {
 		return EndedJob{}, err
 	}
-	columns := strings.Count(EndedFormat, ",") + 1
+	columns := strings.Count(endedFormat, ",") + 1
 	j := EndedJob{Source: "sacct"}
 	for line := range strings.Lines(string(b)) {
 		f := strings.SplitN(strings.TrimRight(line, "\n"), "|", columns) // a job's name may have any character
@@ -235,11 +235,11 @@ func sizeOf(s string, alone int) uint64 {
 	return uint64(v)
 }
 
-// ParseShowJob reads what `scontrol show job ID -o` prints: a line for each job,
+// parseShowJob reads what `scontrol show job ID -o` prints: a line for each job,
 // "Name=Value" separated by blanks. A value may hold blanks too, and what looks
 // like a name: the job's name, which comes before all that is read here, is
 // taken out, and of the others the first counts.
-func ParseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
+func parseShowJob(b []byte, job string, zone *time.Location) (EndedJob, error) {
 	f, err := shownOf(b, job)
 	if err != nil {
 		return EndedJob{}, err

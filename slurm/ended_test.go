@@ -39,16 +39,16 @@ func TestParseEnded(t *testing.T) {
 		{"sacctArray", "7_0"}, {"sacctOverMemory", "10"}, {"sacctCancelled", "11"}, {"requeued, the last time it ran", "5"}, {"a name with a bar", "3"},
 		{"sacctArray", "9999"}, {"showFailed", "2"}, {"showOOM", "4"}, {"showArray", "8"}, {"showArray", "6_0"}, {"showTimeout", "9"}, {"showOOM", "5"},
 	} {
-		parse := ParseSacct
+		parse := parseSacct
 		if strings.HasPrefix(c.text, "show") {
-			parse = ParseShowJob
+			parse = parseShowJob
 		}
 		got, err := parse([]byte(texts[c.text]), c.job, time.UTC)
 		is, _ := json.MarshalIndent(got, "", "  ")
 		fmt.Fprintf(&b, "# %s, job %s: ID %q, %v\n%s\n", c.text, c.job, got.ID, err, is)
 	}
 	golden.Check(t, "testdata/ended.golden", b.String())
-	for _, parse := range []func([]byte, string, *time.Location) (EndedJob, error){ParseSacct, ParseShowJob} {
+	for _, parse := range []func([]byte, string, *time.Location) (EndedJob, error){parseSacct, parseShowJob} {
 		if _, err := parse(make([]byte, maxSaid+1), "1", time.UTC); err == nil || errors.Is(err, ErrNoJob) {
 			t.Errorf("an answer without end was read: %v", err)
 		}
@@ -91,7 +91,7 @@ func FuzzParseEnded(f *testing.F) {
 		f.Add([]byte(text), "6")
 	}
 	f.Fuzz(func(t *testing.T, b []byte, job string) {
-		for _, parse := range []func([]byte, string, *time.Location) (EndedJob, error){ParseSacct, ParseShowJob} {
+		for _, parse := range []func([]byte, string, *time.Location) (EndedJob, error){parseSacct, parseShowJob} {
 			j, err := parse(b, job, time.UTC)
 			if err == nil && (j.ID == "" || j.State == "" || strings.ContainsAny(j.State, " \n")) {
 				t.Errorf("%q: no job in %+v", b, j)

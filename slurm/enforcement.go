@@ -149,7 +149,7 @@ func enforcement(get func(key string) (string, bool)) Enforcement {
 		}
 	}
 	e.Gather = strings.TrimPrefix(strings.ToLower(settled("JobAcctGatherType")), "jobacct_gather/")
-	if d, ok := ParseFrequency(value("jobacctgatherfrequency")); ok {
+	if d, ok := parseFrequency(value("jobacctgatherfrequency")); ok {
 		e.Interval = d
 	}
 	e.VSizeFactor = percent(value("vsizefactor"))
@@ -165,9 +165,9 @@ func enforcement(get func(key string) (string, bool)) Enforcement {
 	return e
 }
 
-// ParseFrequency reads the value of JobAcctGatherFrequency and --acctg-freq, "task=30,energy=10"
+// parseFrequency reads the value of JobAcctGatherFrequency and --acctg-freq, "task=30,energy=10"
 // or "30": the time between two polls of the tasks. It reports false where none is named.
-func ParseFrequency(s string) (time.Duration, bool) {
+func parseFrequency(s string) (time.Duration, bool) {
 	found, ok := time.Duration(0), false
 	for part := range strings.SplitSeq(s, ",") {
 		name, value, named := strings.Cut(strings.TrimSpace(part), "=")
@@ -208,10 +208,10 @@ func percent(s string) int {
 	return int(v)
 }
 
-// ConfPaths is where Slurm keeps its configuration when SLURM_CONF does not
+// confPaths is where Slurm keeps its configuration when SLURM_CONF does not
 // say: built-in paths of the distributions, then those that a configless
 // slurmd keeps its copy in.
-var ConfPaths = []string{
+var confPaths = []string{
 	"/etc/slurm/slurm.conf",
 	"/etc/slurm-llnl/slurm.conf",
 	"/run/slurm/conf/slurm.conf",
@@ -224,7 +224,7 @@ const ScontrolTimeout = 10 * time.Second
 // Search says how configuration is found. The zero value reads the real files
 // and never runs scontrol.
 type Search struct {
-	// Paths are tried in order after the job's SLURM_CONF; nil means ConfPaths.
+	// Paths are tried in order after the job's SLURM_CONF; nil means confPaths.
 	Paths []string
 	// ReadFile reads one file; nil means [ReadFile].
 	ReadFile func(name string) ([]byte, error)
@@ -236,9 +236,9 @@ type Search struct {
 	Lookup func(string) (string, bool)
 }
 
-// ErrNoConfig is wrapped by the error of [FindEnforcement] where neither a
+// errNoConfig is wrapped by the error of [FindEnforcement] where neither a
 // file nor scontrol said anything.
-var ErrNoConfig = errors.New("no slurm configuration")
+var errNoConfig = errors.New("no slurm configuration")
 
 // FindEnforcement finds out what slurmstepd does about memory here: from slurm.conf and
 // cgroup.conf, and from scontrol only where they cannot be read or leave open whether and on
@@ -294,17 +294,17 @@ func (s Search) withVersion(ctx context.Context, e Enforcement) Enforcement {
 }
 
 // findConf reads the first slurm.conf there is, with the cgroup.conf beside it.
-func (s Search) findConf(job Job) (*Conf, error) {
+func (s Search) findConf(job Job) (*confFile, error) {
 	paths := s.Paths
 	if paths == nil {
-		paths = ConfPaths
+		paths = confPaths
 	}
 	if job.ConfFile != "" {
 		paths = append([]string{job.ConfFile}, paths...)
 	}
 	var denied error
 	for _, path := range paths {
-		conf, err := ReadConf(path, s.ReadFile)
+		conf, err := readConf(path, s.ReadFile)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -320,9 +320,9 @@ func (s Search) findConf(job Job) (*Conf, error) {
 		return conf, nil
 	}
 	if denied != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoConfig, denied)
+		return nil, fmt.Errorf("%w: %w", errNoConfig, denied)
 	}
-	return nil, fmt.Errorf("%w in %s", ErrNoConfig, strings.Join(paths, ", "))
+	return nil, fmt.Errorf("%w in %s", errNoConfig, strings.Join(paths, ", "))
 }
 
 // override applies what the user asked for by --acctg-freq, which the task
@@ -333,7 +333,7 @@ func (s Search) override(e Enforcement) Enforcement {
 	}
 	for _, name := range []string{"SLURM_ACCTG_FREQ", "SBATCH_ACCTG_FREQ"} {
 		if v, ok := s.Lookup(name); ok {
-			if d, ok := ParseFrequency(v); ok {
+			if d, ok := parseFrequency(v); ok {
 				e.Interval = d
 				break
 			}

@@ -76,7 +76,7 @@ func TestFindEnforcement(t *testing.T) {
 	_, err := FindEnforcement(t.Context(), Job{}, Search{
 		ReadFile: files{}.read, Scontrol: func(context.Context, ...string) ([]byte, error) { return nil, gone },
 	})
-	if !errors.Is(err, ErrNoConfig) || !errors.Is(err, gone) {
+	if !errors.Is(err, errNoConfig) || !errors.Is(err, gone) {
 		t.Errorf("error %v, want both", err)
 	}
 }

@@ -154,7 +154,7 @@ func FindEnd(ctx context.Context, j Job, scontrol func(ctx context.Context, args
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot find the end of job %s: %w", j.ID, err)
 	}
-	ended, err := ParseShowJob(out, j.ID, time.Local)
+	ended, err := parseShowJob(out, j.ID, time.Local)
 	if err == nil && ended.End.IsZero() {
 		err = ErrNoEnd
 	}

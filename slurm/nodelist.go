@@ -13,8 +13,8 @@ import (
 // nodes by far.
 const maxNodes = 1 << 17
 
-// ErrNodeList is wrapped by the error of [ExpandNodes].
-var ErrNodeList = errors.New("not a list of nodes")
+// errNodeList is wrapped by the error of [ExpandNodes].
+var errNodeList = errors.New("not a list of nodes")
 
 // ExpandNodes names each node of a list as Slurm writes it: "n[1-2,05-07],login".
 // In brackets are numbers and ranges, with the zeros in front that
@@ -24,12 +24,12 @@ func ExpandNodes(list string) ([]string, error) {
 	for list != "" {
 		part, rest, err := firstNodes(list)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q", ErrNodeList, list)
+			return nil, fmt.Errorf("%w: %q", errNodeList, list)
 		}
 		list = rest
 		some, err := expandPart(part, maxNodes-len(names))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q", ErrNodeList, part)
+			return nil, fmt.Errorf("%w: %q", errNodeList, part)
 		}
 		names = append(names, some...)
 	}
@@ -44,16 +44,16 @@ func firstNodes(list string) (part, rest string, err error) {
 		case c == '[' && !inside, c == ']' && inside:
 			inside = !inside
 		case c == '[', c == ']', c <= ' ', c == 0x7f:
-			return "", "", ErrNodeList
+			return "", "", errNodeList
 		case c == ',' && !inside:
 			if i == 0 || i == len(list)-1 {
-				return "", "", ErrNodeList
+				return "", "", errNodeList
 			}
 			return list[:i], list[i+1:], nil
 		}
 	}
 	if inside {
-		return "", "", ErrNodeList
+		return "", "", errNodeList
 	}
 	return list, "", nil
 }
@@ -63,7 +63,7 @@ func expandPart(part string, most int) ([]string, error) {
 	front, rest, ok := strings.Cut(part, "[")
 	if !ok {
 		if most < 1 {
-			return nil, ErrNodeList
+			return nil, errNodeList
 		}
 		return []string{part}, nil
 	}
@@ -81,7 +81,7 @@ func expandPart(part string, most int) ([]string, error) {
 		from, e1 := nodeNumber(low)
 		to, e2 := nodeNumber(high)
 		if e1 != nil || e2 != nil || to < from || (to-from+1)*len(tails) > most-len(names) {
-			return nil, ErrNodeList
+			return nil, errNodeList
 		}
 		for n := from; n <= to; n++ {
 			for _, tail := range tails {
@@ -94,7 +94,7 @@ func expandPart(part string, most int) ([]string, error) {
 
 func nodeNumber(s string) (int, error) {
 	if !isDigits(s) {
-		return 0, ErrNodeList
+		return 0, errNodeList
 	}
 	return strconv.Atoi(s)
 }

@@ -32,7 +32,7 @@ func TestExpandNodes(t *testing.T) {
 		got, err := ExpandNodes(list)
 		text := strings.Join(got, " ")
 		if err != nil {
-			if text = "error"; !errors.Is(err, ErrNodeList) {
+			if text = "error"; !errors.Is(err, errNodeList) {
 				t.Errorf("%q: %v", list, err)
 			}
 		}

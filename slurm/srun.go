@@ -34,7 +34,7 @@ func FindRunning(ctx context.Context, scontrol func(ctx context.Context, args ..
 	out, err := scontrol(ctx, "show", "job", job, "-o")
 	var r Running
 	if err == nil {
-		r, err = ParseRunning(out, job)
+		r, err = parseRunning(out, job)
 	} else if strings.Contains(err.Error(), "Invalid job id") {
 		err = ErrNoJob
 	}
@@ -44,8 +44,8 @@ func FindRunning(ctx context.Context, scontrol func(ctx context.Context, args ..
 	return r, nil
 }
 
-// ParseRunning reads what `scontrol show job ID -o` prints.
-func ParseRunning(b []byte, job string) (Running, error) {
+// parseRunning reads what `scontrol show job ID -o` prints.
+func parseRunning(b []byte, job string) (Running, error) {
 	for f := range shownJobs(b) {
 		if f["ArrayJobId"] == job && f["ArrayTaskId"] != "" { // its number is also that of its last task
 			return Running{}, ErrArray

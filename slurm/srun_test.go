@@ -25,14 +25,14 @@ func TestParseRunning(t *testing.T) {
 		{"suspended", "46", "JobId=46 JobState=SUSPENDED NodeList=n1\n", []string{"n1"}, nil},
 		{"a task of an array", "46_3", "JobId=49 ArrayJobId=46 ArrayTaskId=3 JobState=RUNNING NodeList=n7\n", []string{"n7"}, nil},
 		{"an array", "46", "JobId=46 ArrayJobId=46 ArrayTaskId=4 JobState=RUNNING NodeList=n1\nJobId=49 ArrayJobId=46 ArrayTaskId=3 JobState=RUNNING NodeList=n7\n", nil, ErrArray},
-		{"not a list", "46", "JobId=46 JobState=RUNNING NodeList=n[1-\n", nil, ErrNodeList},
+		{"not a list", "46", "JobId=46 JobState=RUNNING NodeList=n[1-\n", nil, errNodeList},
 	} {
-		r, err := ParseRunning([]byte(c.text), c.job)
+		r, err := parseRunning([]byte(c.text), c.job)
 		if !errors.Is(err, c.err) || err == nil && !slices.Equal(r.Nodes, c.nodes) {
 			t.Errorf("%s: %+v, %v", c.name, r, err)
 		}
 	}
-	if _, err := ParseRunning(make([]byte, maxSaid+1), "46"); err == nil {
+	if _, err := parseRunning(make([]byte, maxSaid+1), "46"); err == nil {
 		t.Error("an answer without end was read")
 	}
 }
@@ -109,7 +109,7 @@ func FuzzParseRunning(f *testing.F) {
 	f.Add([]byte(runningJob), "46")
 	f.Add([]byte("JobId=49 ArrayJobId=46 ArrayTaskId=3 JobState=RUNNING NodeList=n7\n"), "46_3")
 	f.Fuzz(func(t *testing.T, b []byte, job string) {
-		if r, err := ParseRunning(b, job); err == nil && (r.ID == "" || len(r.Nodes) == 0) {
+		if r, err := parseRunning(b, job); err == nil && (r.ID == "" || len(r.Nodes) == 0) {
 			t.Errorf("%+v", r)
 		}
 	})

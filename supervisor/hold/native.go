@@ -184,17 +184,18 @@ func execInPlace(paths, args, env []string) syscall.Errno {
 	return syscall.Errno(C.hold_exec(c.c))
 }
 
-func installHandler(mode, fd int) error {
-	if e := C.hold_install(C.int(mode), C.int(fd)); e != 0 {
+// installHandler has the holder's handler write to a descriptor; the watcher's, where it is -1,
+// writes nowhere.
+func installHandler(fd int) error {
+	mode := C.int(C.HOLD_HANDLER_HOLDER)
+	if fd < 0 {
+		mode = C.HOLD_HANDLER_WATCHER
+	}
+	if e := C.hold_install(mode, C.int(fd)); e != 0 {
 		return syscall.Errno(e)
 	}
 	return nil
 }
-
-const (
-	handlerHolder  = C.HOLD_HANDLER_HOLDER
-	handlerWatcher = C.HOLD_HANDLER_WATCHER
-)
 
 // stopSelf stops this process by sig if the command is stopped, and returns
 // once it is continued.

@@ -163,7 +163,7 @@ func init() {
 	case active():
 		installed = source.open()
 	case len(os.Args) > 0 && (os.Args[0] == watcherName || os.Args[0] == ioHelperName):
-		installed = installHandler(handlerWatcher, -1)
+		installed = installHandler(-1)
 	}
 	if installed != nil {
 		installed = fmt.Errorf("cannot install signal handler: %w", installed)
@@ -179,7 +179,7 @@ func (s *signalSource) open() (err error) {
 	if s.noted, s.wake, err = pipe(); err != nil {
 		return err
 	}
-	return installHandler(handlerHolder, s.wake)
+	return installHandler(s.wake)
 }
 
 const flushed = "\x00"

@@ -19,7 +19,6 @@ import (
 type Control struct {
 	dirs   []*runDir
 	turn   int // which of them was looked into last
-	proc   string
 	opened time.Time
 
 	trainers map[rss.ProcID]*trainer
@@ -63,7 +62,6 @@ type runDir struct {
 // is read again by the first Poll.
 func Open(dir string) (*Control, error) {
 	c := &Control{
-		proc:     "/proc",
 		opened:   time.Now(),
 		trainers: make(map[rss.ProcID]*trainer),
 		pending:  make(map[uint64]*request),
@@ -142,7 +140,7 @@ func (c *Control) Poll(told bool) []Said {
 	for _, id := range slices.Clone(c.order) {
 		t := c.trainers[id]
 		if check && !t.gone {
-			t.gone = !proctree.Lives(c.proc, id)
+			t.gone = !proctree.Lives("/proc", id)
 		}
 		before := t.log.offset
 		said = append(said, c.read(t)...)
