@@ -1,13 +1,10 @@
 package workers
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // rankedProc is a process of a made-up training.
@@ -245,32 +242,5 @@ func TestWhoStartedRanks(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestRolesByEnvironment has the roles of a made-up /proc.
-func TestRolesByEnvironment(t *testing.T) {
-	fs := rsstest.Empty(t)
-	w := New(Options{Proc: fs.Proc})
-	const agent, zero, one, helper = 1, 2, 3, 4
-	s := &rss.Sample{}
-	for i, parent := range []int{0, agent, agent, zero} {
-		pid := i + 1 // a sample is in the order of these
-		s.Procs = append(s.Procs, rss.Proc{ID: rss.ProcID{PID: pid, Start: 1}, Parent: parent, State: 'S'})
-		fs.Write(fmt.Sprintf("proc/%d/environ", pid), map[int]string{zero: "HOME=/\x00LOCAL_RANK=0\x00RANK=0\x00", one: "LOCAL_RANK=1\x00", helper: "LOCAL_RANK=0\x00"}[pid])
-	}
-	want := map[int]rss.Role{agent: rss.RoleAgent, zero: rss.RoleTrainer, one: rss.RoleTrainer, helper: ""}
-	wardentest.Until(t, "environments are read", func() bool {
-		for i := range s.Procs {
-			s.Procs[i].Role = ""
-		}
-		w.Update(s, nil)
-		s.Mono += time.Second
-		return !w.Unread()
-	})
-	for _, p := range s.Procs {
-		if p.Role != want[p.ID.PID] {
-			t.Errorf("process %d is %q, want %q", p.ID.PID, p.Role, want[p.ID.PID])
-		}
 	}
 }
