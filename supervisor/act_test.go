@@ -247,9 +247,7 @@ func TestStopThatCannotBe(t *testing.T) {
 			if s.acts.Ladder.Stopped() || s.acts.Ladder.InFlight() != 0 || s.acts.InFlight() != nil {
 				t.Error("the ladder waits")
 			}
-			if o := named(s.events(), event.NameOutcome); len(o) == 0 || o[len(o)-1]["reason"] != string(event.ReasonVanished) {
-				t.Errorf("outcomes %v", o)
-			}
+			has(t, s.last(event.NameOutcome), "reason", string(event.ReasonVanished))
 		})
 	}
 }
@@ -259,10 +257,7 @@ func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = append(o.Settings.Rules, mustRules("free<500G:warn")...) })
 	s.told("can never be free")
 	s.end(&hold.Exit{})
-	all := s.events()
-	if v := all[len(all)-1]["helped"]; v != "no" {
-		t.Errorf("helped %v", v)
-	}
+	has(t, s.last(event.NameExit), "helped", "no")
 }
 
 func TestWarningOfTheJobsEnd(t *testing.T) {

@@ -20,10 +20,7 @@ func TestDeferredIsNoFailure(t *testing.T) {
 	const why = `,"why":"put off to the loader's next epoch"`
 	s.log(id, `"what":"accepted","id":1,"n":1,"worker":5000012`+why)
 	s.full()
-	o := named(s.events(), event.NameOutcome)
-	if last := len(o) - 1; last < 0 || o[last]["ok"] != false || o[last]["reason"] != string(event.ReasonDeferred) || o[last]["freed_bytes"] != 0.0 {
-		t.Fatalf("outcomes %v, want one that was put off and freed nothing", o)
-	}
+	has(t, s.last(event.NameOutcome), "ok", false, "reason", string(event.ReasonDeferred), "freed_bytes", 0.0)
 	s.told("92 %: recycle worker 5000012: waits for the loader's next epoch\n")
 	s.times(0, "failed")
 	s.full()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
@@ -43,8 +44,7 @@ func TestSuccessorKills(t *testing.T) {
 	if !running(third) {
 		t.Error("another rank was ended")
 	}
-	all := s.events()
-	has(t, all[len(all)-1], "by", "rsswarden", "code", 137.0)
+	has(t, s.last(event.NameExit), "by", "rsswarden", "code", 137.0)
 }
 
 // TestSuccessorStopsAgain: where use is above the rung still the successor stops the ranks that

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,9 +60,8 @@ func TestCancelledBySlurmd(t *testing.T) {
 			s.full()
 			s.tellSignal(hold.Signal{Signal: int(unix.SIGTERM), Sender: 4711, Forwarded: true})
 			s.end(&hold.Exit{Signal: int(unix.SIGTERM)})
-			if got := named(s.events(), event.NameExit)[0]["outcome"]; got != string(c.outcome) || !strings.Contains(s.stderr(), c.says) {
-				t.Errorf("%v, want %s and %q\n%s", got, c.outcome, c.says, s.stderr())
-			}
+			has(t, s.last(event.NameExit), "outcome", string(c.outcome))
+			s.told(c.says)
 		})
 	}
 }

@@ -47,10 +47,8 @@ var layers = map[string][]string{
 		"rss", "rss/procfile", "rss/proctree", "rss/cgroup", "rss/shm", "slurm", "golang.org/x/sys",
 		"supervisor/settings", "supervisor/view", "supervisor/population", "supervisor/attach",
 		"supervisor/event", "supervisor/limit", "supervisor/policy", "supervisor/action",
-		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/diagnosis",
-		"supervisor/cadence", "supervisor/counts", "supervisor/node", "supervisor/observe", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
 		"supervisor/loader", "supervisor/hold", "supervisor/trim", "supervisor/record", "supervisor/record/store", "supervisor/diagnosis",
-		"supervisor/cadence", "supervisor/counts", "supervisor/node", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
+		"supervisor/cadence", "supervisor/counts", "supervisor/node", "supervisor/observe", "supervisor/control", "supervisor/metrics", "supervisor/textfile", "supervisor/alert", "supervisor/fault", "supervisor/probe", "supervisor/text", "supervisor/phrase", "supervisor/tell", "supervisor/wake", "supervisor/workers",
 	},
 
 	"supervisor/settings":   {"rss", "supervisor/event", "supervisor/alert"},

@@ -195,8 +195,8 @@ func TestNoMeetingPlace(t *testing.T) {
 	if len(s.view.Sample.Procs) == 0 {
 		t.Error("its own command is not watched")
 	}
-	if faults := named(s.events(), event.NameFault); len(faults) == 0 || faults[0]["part"] != "leader" {
-		t.Errorf("faults %v", faults)
+	if s.count(event.NameFault, "part", "leader") == 0 {
+		t.Error("no fault of the leader's")
 	}
 }
 
@@ -228,11 +228,8 @@ func TestFollowerEnds(t *testing.T) {
 	if last := ended[len(ended)-1]; last["what"] != "ended" || last["code"] != 3.0 {
 		t.Errorf("%v", last)
 	}
-	all := s.events()
-	has(t, all[len(all)-1], "event", "exit", "code", 3.0, "outcome", "failed", "watched", "rank")
-	if len(s.lines.all) == 0 || !strings.Contains(s.lines.last(), "command failed (exit 3") {
-		t.Errorf("said %q", s.lines.all)
-	}
+	has(t, s.last(event.NameExit), "code", 3.0, "outcome", "failed", "watched", "rank")
+	s.told("command failed (exit 3")
 }
 
 // TestLeaderReportsTheLastAttempt: the leader on the first node does, once, and no other

@@ -25,9 +25,8 @@ func TestSaidBeforeTheWatcher(t *testing.T) {
 		s.put(worker2, id.PID, 10*rss.MiB, 0)
 		s.open(s.holder.begin)
 		s.poll(true)
-		all := named(s.events(), event.NameLoader)
-		if got := len(all) > 0 && all[0]["what"] == string(event.LoaderHello); got != want {
-			t.Errorf("attempt %d: %v", attempt, all)
+		if got := s.count(event.NameLoader, "what", string(event.LoaderHello)) > 0; got != want {
+			t.Errorf("attempt %d: told %v", attempt, got)
 		}
 	}
 }
@@ -59,14 +58,8 @@ func TestTorchThatIsTried(t *testing.T) {
 	if n := strings.Count(s.stderr(), line); n != 1 || len(s.observe.Workers.Recyclable(event.AccountingRSS)) > 0 {
 		t.Errorf("told %d times; %+v", n, s.observe.Workers.Recyclable(event.AccountingRSS))
 	}
-	told := 0
-	for _, e := range named(s.events(), event.NameLoader) {
-		if e["what"] == string(event.LoaderTried) && e["trial"] == string(event.TrialRefused) {
-			told++
-		}
-	}
-	if told != 1 {
-		t.Errorf("%d events", told)
+	if n := s.count(event.NameLoader, "what", string(event.LoaderTried), "trial", string(event.TrialRefused)); n != 1 {
+		t.Errorf("%d events", n)
 	}
 }
 
@@ -81,13 +74,7 @@ func TestTrainingWithoutTheHook(t *testing.T) {
 	if detail := s.acts.Can(mustRules("90%:gc")[0], &s.view.Limits[0]).Detail; strings.Count(s.stderr(), "does not reach") != 1 || !strings.HasPrefix(detail, "process ") {
 		t.Errorf("%s\n%s", detail, s.stderr())
 	}
-	events := 0
-	for _, e := range named(s.events(), event.NameLoader) {
-		if e["what"] == string(event.LoaderUnreached) {
-			events++
-		}
-	}
-	if events != 1 {
-		t.Errorf("%d events", events)
+	if n := s.count(event.NameLoader, "what", string(event.LoaderUnreached)); n != 1 {
+		t.Errorf("%d events", n)
 	}
 }

@@ -140,9 +140,7 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 			s := opened(t)
 			test.end(s.holder)
 			s.loop()
-			all := s.events()
-			last := all[len(all)-1]
-			has(t, last, "event", "exit", "code", test.code, "outcome", test.outcome)
+			has(t, s.last(event.NameExit), "code", test.code, "outcome", test.outcome)
 		})
 	}
 }

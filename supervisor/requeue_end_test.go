@@ -74,8 +74,7 @@ func TestRequeueAtTheEnd(t *testing.T) {
 			if calls := f.calls(t); c.requeued != slices.Contains(calls, "release 46") {
 				t.Errorf("asked for %q", calls)
 			}
-			outcomes := named(s.events(), event.NameOutcome)
-			last := outcomes[len(outcomes)-1]
+			last := s.last(event.NameOutcome)
 			if last["reason"] != string(c.reason) || c.requeued && !strings.Contains(last["detail"].(string), "; the command ended after ") {
 				t.Errorf("outcome %v", last)
 			}

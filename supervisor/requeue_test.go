@@ -220,15 +220,12 @@ func TestRequeues(t *testing.T) {
 			}
 			s.told(c.says)
 			s.end(&hold.Exit{Signal: 15})
-			all := s.events()
-			outcomes := named(all, event.NameOutcome)
-			last := outcomes[len(outcomes)-1]
-			if last["ok"] != c.ok || !strings.Contains(last["detail"].(string), c.detail) || last["freed_bytes"] != 0.0 {
+			last := s.last(event.NameOutcome)
+			if has(t, last, "ok", c.ok, "freed_bytes", 0.0); !strings.Contains(last["detail"].(string), c.detail) {
 				t.Errorf("outcome %v", last)
 			}
-			exit := named(all, event.NameExit)[0]
-			if (exit["outcome"] == string(event.RunRequeued)) != c.done {
-				t.Errorf("outcome %v", exit["outcome"])
+			if (s.count(event.NameExit, "outcome", string(event.RunRequeued)) > 0) != c.done {
+				t.Errorf("exit %v", s.last(event.NameExit))
 			}
 			lines := record.ReadRequeueLog(record.Places{Journals: []string{filepath.Join(s.submitDir(), ".rsswarden")}}, "46", "lab", time.Now())
 			if past, ok := record.LastRequeue(lines, 1); ok != c.done || ok && past.Raised != (c.fails == nil) {

@@ -39,12 +39,10 @@ func TestEndIsAskedAgain(t *testing.T) {
 			if s.observe.Slurm.Busy() {
 				t.Error("asked twice within 5 minutes")
 			}
-			all := s.events()
-			if n := len(named(all, event.NameDecision)); n > 1 || n == 1 != test.fires {
+			if n := s.count(event.NameDecision); n > 1 || n == 1 != test.fires {
 				t.Errorf("%d decisions, want one: %v", n, test.fires)
 			}
-			told := slices.ContainsFunc(named(all, event.NameFault), func(e map[string]any) bool { return e["part"] == "scontrol" })
-			if told != (name == "no answer") {
+			if told := s.count(event.NameFault, "part", "scontrol") > 0; told != (name == "no answer") {
 				t.Errorf("a missing answer is reported: %v", told)
 			}
 		})

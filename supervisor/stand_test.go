@@ -203,6 +203,21 @@ func (s *stand) last(name event.Name) (last map[string]any) {
 	return last
 }
 
+// count is how many events of a name have these values: a field, a value, and so on.
+func (s *stand) count(name event.Name, fields ...any) (n int) {
+	s.t.Helper()
+	for _, e := range named(s.events(), name) {
+		is := true
+		for i := 0; i < len(fields); i += 2 {
+			is = is && e[fields[i].(string)] == fields[i+1]
+		}
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
 // only returns the event of a name that there is once.
 func only(t *testing.T, all []map[string]any, name event.Name) map[string]any {
 	t.Helper()
