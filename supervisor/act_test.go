@@ -247,7 +247,7 @@ func TestStopThatCannotBe(t *testing.T) {
 			if s.acts.Ladder.Stopped() || s.acts.Ladder.InFlight() != 0 || s.acts.InFlight() != nil {
 				t.Error("the ladder waits")
 			}
-			has(t, s.last(event.NameOutcome), "reason", string(event.ReasonVanished))
+			wardentest.Has(t, s.last(event.NameOutcome), "reason", string(event.ReasonVanished))
 		})
 	}
 }
@@ -257,7 +257,7 @@ func TestRuleThatCanNeverFireIsNoCrossing(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = append(o.Settings.Rules, mustRules("free<500G:warn")...) })
 	s.told("can never be free")
 	s.end(&hold.Exit{})
-	has(t, s.last(event.NameExit), "helped", "no")
+	wardentest.Has(t, s.last(event.NameExit), "helped", "no")
 }
 
 func TestWarningOfTheJobsEnd(t *testing.T) {

@@ -110,7 +110,7 @@ func TestWarnOfMappings(t *testing.T) {
 	if len(list) != 2 {
 		t.Fatalf("decisions %v", list)
 	}
-	has(t, list[0], "action", "warn", "rule", "maps 80%:warn", "used", 53079.0, "limit_count", float64(mostMaps), "threshold", 52424.0,
+	wardentest.Has(t, list[0], "action", "warn", "rule", "maps 80%:warn", "used", 53079.0, "limit_count", float64(mostMaps), "threshold", 52424.0,
 		"used_bytes", nil, "limit_bytes", nil, "threshold_bytes", nil)
 	found := named(all, event.NameLimit)
 	if n := len(slices.DeleteFunc(found, func(e map[string]any) bool { return e["limit"] != "maps" })); n != 1 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestDeferredIsNoFailure has a loader put a recycle off to its next epoch: the
@@ -20,7 +21,7 @@ func TestDeferredIsNoFailure(t *testing.T) {
 	const why = `,"why":"put off to the loader's next epoch"`
 	s.log(id, `"what":"accepted","id":1,"n":1,"worker":5000012`+why)
 	s.full()
-	has(t, s.last(event.NameOutcome), "ok", false, "reason", string(event.ReasonDeferred), "freed_bytes", 0.0)
+	wardentest.Has(t, s.last(event.NameOutcome), "ok", false, "reason", string(event.ReasonDeferred), "freed_bytes", 0.0)
 	s.told("92 %: recycle worker 5000012: waits for the loader's next epoch\n")
 	s.times(0, "failed")
 	s.full()

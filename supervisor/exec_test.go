@@ -50,9 +50,9 @@ func TestExecIsTold(t *testing.T) {
 			s.acts.Ran(yields(t, s.acts.Ended(), time.Minute))
 			var in map[string]any
 			wardentest.NoError(t, json.Unmarshal(wardentest.ReadFile(t, dir+"/in"), &in))
-			has(t, in, c.in...)
+			wardentest.Has(t, in, c.in...)
 			reading, _ := in["reading"].(map[string]any)
-			has(t, reading, c.reading...)
+			wardentest.Has(t, reading, c.reading...)
 			env := "\n" + wardentest.Read(dir+"/env")
 			for _, v := range append(c.env, "RSSWARDEN_RULE="+rule) {
 				if name, _, _ := strings.Cut(v, "="); strings.Count(env, "\n"+v+"\n") != 1 || strings.Count(env, "\n"+name+"=") != 1 {
@@ -60,8 +60,8 @@ func TestExecIsTold(t *testing.T) {
 				}
 			}
 			all := s.events()
-			has(t, only(t, all, event.NameDecision), "reading", nil, "seq", in["seq"])
-			has(t, only(t, all, event.NameOutcome), c.outcome...)
+			wardentest.Has(t, only(t, all, event.NameDecision), "reading", nil, "seq", in["seq"])
+			wardentest.Has(t, only(t, all, event.NameOutcome), c.outcome...)
 			s.told("exec: done\n", "exit status 0")
 			if ran := s.tell.Sum.Saved.Sum(event.ActionExec); ran.Worked != 1 || s.tell.Sum.Saved.Helped != 0 || len(ran.Reasons) != 0 {
 				t.Errorf("summary %+v", s.tell.Sum)
@@ -106,7 +106,7 @@ func TestExecHoldsNothingUp(t *testing.T) {
 	s.does(event.ActionTrim)
 	s.end(&hold.Exit{})
 	all := s.events()
-	has(t, all[len(all)-1], "event", "exit")
+	wardentest.Has(t, all[len(all)-1], "event", "exit")
 	reasons := map[string]any{}
 	decision := map[float64]string{}
 	for _, d := range named(all, event.NameDecision) {
@@ -165,7 +165,7 @@ func TestCollectIsMeasured(t *testing.T) {
 	s.log(id, `"what":"collected","id":1,"worker":5000011,"before":314572800,"after":262144000`)
 	s.log(id, `"what":"collected","id":1,"worker":`+itoa(id.PID)+`,"before":524288000,"after":209715200,"pause_ms":80`)
 	s.full()
-	has(t, only(t, s.events(), event.NameOutcome), "ok", true, "freed_bytes", float64(350*rss.MiB), "paused_s", 0.08)
+	wardentest.Has(t, only(t, s.events(), event.NameOutcome), "ok", true, "freed_bytes", float64(350*rss.MiB), "paused_s", 0.08)
 	if s.tell.Sum.Saved.Sum(event.ActionGC).Worked != 1 || s.tell.Sum.Saved.Helped != 1 || !strings.Contains(s.stderr(), "collected garbage, freed 350 MiB, paused 0.08 s") {
 		t.Errorf("summary %+v\n%s", s.tell.Sum, s.stderr())
 	}

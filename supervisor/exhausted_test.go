@@ -7,6 +7,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestExhausted is the verdict where something else than memory ran out, or could
@@ -52,7 +53,7 @@ func TestExhausted(t *testing.T) {
 			s.settle()
 			c.set(s)
 			s.end(&c.exit)
-			has(t, only(t, s.events(), event.NameExit), "outcome", string(c.want))
+			wardentest.Has(t, only(t, s.events(), event.NameExit), "outcome", string(c.want))
 			s.told(c.words...)
 		})
 	}

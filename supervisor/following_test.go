@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestSuccessorKills: the lead falls to who was told to stop; the KILL comes as if it had
@@ -44,7 +45,7 @@ func TestSuccessorKills(t *testing.T) {
 	if !running(third) {
 		t.Error("another rank was ended")
 	}
-	has(t, s.last(event.NameExit), "by", "rsswarden", "code", 137.0)
+	wardentest.Has(t, s.last(event.NameExit), "by", "rsswarden", "code", 137.0)
 }
 
 // TestSuccessorStopsAgain: where use is above the rung still the successor stops the ranks that

@@ -60,7 +60,7 @@ func TestCancelledBySlurmd(t *testing.T) {
 			s.full()
 			s.tellSignal(hold.Signal{Signal: int(unix.SIGTERM), Sender: 4711, Forwarded: true})
 			s.end(&hold.Exit{Signal: int(unix.SIGTERM)})
-			has(t, s.last(event.NameExit), "outcome", string(c.outcome))
+			wardentest.Has(t, s.last(event.NameExit), "outcome", string(c.outcome))
 			s.told(c.says)
 		})
 	}

@@ -228,7 +228,7 @@ func TestFollowerEnds(t *testing.T) {
 	if last := ended[len(ended)-1]; last["what"] != "ended" || last["code"] != 3.0 {
 		t.Errorf("%v", last)
 	}
-	has(t, s.last(event.NameExit), "code", 3.0, "outcome", "failed", "watched", "rank")
+	wardentest.Has(t, s.last(event.NameExit), "code", 3.0, "outcome", "failed", "watched", "rank")
 	s.told("command failed (exit 3")
 }
 

@@ -140,7 +140,7 @@ func TestLoopEndsWithTheCommand(t *testing.T) {
 			s := opened(t)
 			test.end(s.holder)
 			s.loop()
-			has(t, s.last(event.NameExit), "code", test.code, "outcome", test.outcome)
+			wardentest.Has(t, s.last(event.NameExit), "code", test.code, "outcome", test.outcome)
 		})
 	}
 }

@@ -86,7 +86,7 @@ func TestOOMPrefer(t *testing.T) {
 				t.Errorf("cures %v", cures)
 			}
 			for _, e := range cures {
-				has(t, e, "remedy", "oom-prefer", "ok", true, "after", 1000.0)
+				wardentest.Has(t, e, "remedy", "oom-prefer", "ok", true, "after", 1000.0)
 			}
 			s.times(min(c.cures, 1), "--oom-prefer")
 		})
@@ -132,7 +132,7 @@ func TestOOMPreferFails(t *testing.T) {
 	// A worker that ended between the two looks is no failure.
 	s.view.Sample.Procs = append(s.view.Sample.Procs, process(worker3+1, rss.RoleWorker, rss.MiB, rss.MiB))
 	s.oom.Raise()
-	has(t, only(t, s.events(), event.NameCure), "ok", false, "pid", float64(worker1))
+	wardentest.Has(t, only(t, s.events(), event.NameCure), "ok", false, "pid", float64(worker1))
 	s.times(1, "--oom-prefer: cannot read oom_score_adj")
 	s.told("directory")
 }

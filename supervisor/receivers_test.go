@@ -12,6 +12,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -208,7 +209,7 @@ func TestSignalIsSentOnceACrossing(t *testing.T) {
 	s.does("")
 	sent := slices.DeleteFunc(named(s.events(), event.NameOutcome), func(o map[string]any) bool { return o["ok"] != true })
 	for _, o := range sent {
-		has(t, o, "detail", "process "+itoa(id.PID), "freed_bytes", 0.0)
+		wardentest.Has(t, o, "detail", "process "+itoa(id.PID), "freed_bytes", 0.0)
 	}
 	if len(sent) != 2 {
 		t.Errorf("%d outcomes", len(sent))
@@ -220,7 +221,7 @@ func TestSignalWithoutReceiverIsSaid(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Settings.Rules = mustRules("5%:signal=USR2") })
 	s.full()
 	s.times(1, "signal=USR2 skipped: the process has no handler for this signal (USR2, process 5000001)")
-	has(t, only(t, s.events(), event.NameOutcome), "reason", string(event.ReasonNotCaught), "ok", false)
+	wardentest.Has(t, only(t, s.events(), event.NameOutcome), "reason", string(event.ReasonNotCaught), "ok", false)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -221,7 +221,7 @@ func TestRequeues(t *testing.T) {
 			s.told(c.says)
 			s.end(&hold.Exit{Signal: 15})
 			last := s.last(event.NameOutcome)
-			if has(t, last, "ok", c.ok, "freed_bytes", 0.0); !strings.Contains(last["detail"].(string), c.detail) {
+			if wardentest.Has(t, last, "ok", c.ok, "freed_bytes", 0.0); !strings.Contains(last["detail"].(string), c.detail) {
 				t.Errorf("outcome %v", last)
 			}
 			if (s.count(event.NameExit, "outcome", string(event.RunRequeued)) > 0) != c.done {

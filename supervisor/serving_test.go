@@ -170,7 +170,7 @@ func TestAskedToRecycle(t *testing.T) {
 		t.Fatalf("%d outcomes, in the status %+v", len(outcomes), last)
 	}
 	for i, o := range last {
-		has(t, outcomes[1-i], "seq", float64(o.Seq), "decision", float64(o.Decision))
+		wardentest.Has(t, outcomes[1-i], "seq", float64(o.Seq), "decision", float64(o.Decision))
 		if o.V != 1 || o.Event != event.NameOutcome || o.Time.IsZero() || o.Action != event.ActionRecycle || o.Rule != event.AskedFor || o.By != 4711 || o.Name() != "recycle" {
 			t.Errorf("outcome %+v does not say what was decided", o)
 		}

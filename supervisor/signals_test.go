@@ -8,6 +8,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestSignalsAreTold, those too that came with the command's end.
@@ -26,8 +27,8 @@ func TestSignalsAreTold(t *testing.T) {
 	if len(got) != 3 {
 		t.Fatalf("signals %v", got)
 	}
-	has(t, got[0], "signal", "SIGCONT", "comm", "slurmstepd", "sender", 4711.0, "forwarded", false)
-	has(t, got[1], "signal", "SIGTERM", "comm", "slurmstepd", "sender", 4711.0, "forwarded", true)
-	has(t, got[2], "signal", "SIG34", "comm", nil, "sender", nil, "forwarded", true)
-	has(t, all[len(all)-1], "event", "exit", "signal", "SIGTERM")
+	wardentest.Has(t, got[0], "signal", "SIGCONT", "comm", "slurmstepd", "sender", 4711.0, "forwarded", false)
+	wardentest.Has(t, got[1], "signal", "SIGTERM", "comm", "slurmstepd", "sender", 4711.0, "forwarded", true)
+	wardentest.Has(t, got[2], "signal", "SIG34", "comm", nil, "sender", nil, "forwarded", true)
+	wardentest.Has(t, all[len(all)-1], "event", "exit", "signal", "SIGTERM")
 }

@@ -228,16 +228,6 @@ func only(t *testing.T, all []map[string]any, name event.Name) map[string]any {
 	return some[0]
 }
 
-// has fails the test where an event has other values than these: a name, a value, and so on.
-func has(t *testing.T, e map[string]any, fields ...any) {
-	t.Helper()
-	for i := 0; i < len(fields); i += 2 {
-		if got := e[fields[i].(string)]; got != fields[i+1] {
-			t.Errorf("%s is %v, want %v: %v", fields[i], got, fields[i+1], e)
-		}
-	}
-}
-
 // events closes the stream and returns what was written to it.
 func (s *stand) events() []map[string]any {
 	s.t.Helper()

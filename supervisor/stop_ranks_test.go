@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // twoSteps are a leader in step 0 and a follower in step 1, with these commands, where a
@@ -68,7 +69,7 @@ func TestStopOfOurStepAlone(t *testing.T) {
 		t.Errorf("the other step was stopped: %+v", o)
 	}
 	s.ended(15)
-	has(t, s.last(event.NameExit), "by", "rsswarden", "code", 137.0)
+	wardentest.Has(t, s.last(event.NameExit), "by", "rsswarden", "code", 137.0)
 }
 
 // TestEndBesideStopOfOthers: a stop of other ranks is not told as done when our
@@ -77,6 +78,6 @@ func TestEndBesideStopOfOthers(t *testing.T) {
 	_, oursID := sleeper(t)
 	s, _ := twoSteps(t, oursID, catcher(t), "1")
 	s.ended(9)
-	has(t, only(t, s.events(), event.NameOutcome), "ok", false, "reason", string(event.ReasonVanished))
-	has(t, s.last(event.NameExit), "by", "command", "signal", "SIGKILL")
+	wardentest.Has(t, only(t, s.events(), event.NameOutcome), "ok", false, "reason", string(event.ReasonVanished))
+	wardentest.Has(t, s.last(event.NameExit), "by", "command", "signal", "SIGKILL")
 }

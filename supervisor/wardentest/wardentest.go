@@ -377,3 +377,13 @@ func Says(t testing.TB, text string, all ...string) {
 		}
 	}
 }
+
+// Has fails the test where an event has other values than these: a field, a value, and so on.
+func Has(t testing.TB, e Event, fields ...any) {
+	t.Helper()
+	for i := 0; i < len(fields); i += 2 {
+		if got := e[fields[i].(string)]; got != fields[i+1] {
+			t.Errorf("%s is %v, want %v: %v", fields[i], got, fields[i+1], e)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // growScript takes 10 MiB, or opens a file, each 0.1 s until it cannot.
@@ -43,9 +44,7 @@ import sys, time
 held = [open("/dev/null") for _ in range(150)]
 time.sleep(3)
 sys.exit(1)'`)
-		if e := w.exit(t); e["outcome"] != "failed" {
-			t.Errorf("outcome %v: the limit was 600 by then\n%s", e["outcome"], w.stderr)
-		}
+		wardentest.Has(t, w.exit(t), "outcome", "failed")
 	})
 }
 

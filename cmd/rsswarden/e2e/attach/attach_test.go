@@ -38,9 +38,7 @@ func TestAttach(t *testing.T) {
 	if start["attached"] != true || start["pid"] != float64(p.Cmd.Process.Pid) || len(start["cannot"].([]any)) < 3 {
 		t.Errorf("start %v", start)
 	}
-	if end["by"] != "command" || end["code"] != nil || end["signal"] != nil || end["outcome"] != "unknown" {
-		t.Errorf("exit %v", end)
-	}
+	wardentest.Has(t, end, "by", "command", "code", nil, "signal", nil, "outcome", "unknown")
 	wardentest.Says(t, w.Stderr.String(),
 		"("+p.PID()+")\n", "limit 200 MiB, ",
 		"attached: rsswarden did not start it: its exit status will not be known",
@@ -60,9 +58,7 @@ func TestAttachStop(t *testing.T) {
 		t.Errorf("the process ended with %v", p.Cmd.ProcessState)
 	}
 	end := w.Ended(0)[event.NameExit][0]
-	if end["by"] != "rsswarden" || end["code"] != nil || end["signal"] != nil || end["outcome"] != "stopped" {
-		t.Errorf("exit %v", end)
-	}
+	wardentest.Has(t, end, "by", "rsswarden", "code", nil, "signal", nil, "outcome", "stopped")
 	if want := "✖ stopped by rule 60%:stop ("; !strings.Contains(w.Stderr.String(), want) {
 		t.Errorf("said\n%s", w.Stderr.String())
 	}
@@ -106,9 +102,7 @@ func TestAttachDies(t *testing.T) {
 			if len(exits) != 1 {
 				t.Fatalf("%d exit events", len(exits))
 			}
-			if end := exits[0]; end["by"] != "detached" || end["code"] != nil {
-				t.Errorf("exit %v", end)
-			}
+			wardentest.Has(t, exits[0], "by", "detached", "code", nil)
 		})
 	}
 	p.End()

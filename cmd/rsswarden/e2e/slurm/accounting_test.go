@@ -268,9 +268,7 @@ func (s accountingStand) carry(t *testing.T, c carriage) func(*testing.T) {
 			}
 			said := wardentest.Events(t, filepath.Join(wrapped.Dir, "events"))
 			for _, d := range said[event.NameDecision] {
-				if d["limit"] != string(c.limit) {
-					t.Errorf("decided on %v", d)
-				}
+				wardentest.Has(t, d, "limit", string(c.limit))
 			}
 			helped := slices.ContainsFunc(said[event.NameOutcome], func(o map[string]any) bool { return o["ok"] == true })
 			if helped != (c.limit != "") {

@@ -61,9 +61,7 @@ func TestAttachSlurmLinux(t *testing.T) {
 		t.Errorf("%s, stdout %q, stderr %s", got.State, got.Stdout, got.Stderr)
 	}
 	start := all[event.NameStart][0]
-	if start["attached"] != true || start["job"] != run.ID {
-		t.Errorf("start %v", start)
-	}
+	wardentest.Has(t, start, "attached", true, "job", run.ID)
 	step := wardentest.Reading(t, all, event.LimitSlurm, run.ID+".0")
 	if step["limit_bytes"] != float64(300<<20) || step["accounting"] != "rss" || step["scope"] != "step" ||
 		!strings.HasPrefix(step["enforcer"].(string), "slurmstepd") || step["used_bytes"].(float64) < 220<<20 || step["used_bytes"].(float64) > 300<<20 {
@@ -78,9 +76,7 @@ func TestAttachSlurmLinux(t *testing.T) {
 		"slurm, Slurm kills at summed RSS", "slurm step "+run.ID+".0 ", "of 300 MiB",
 		": USR1 sent to processes ", "job "+run.ID+" has no process left on this node", "attached: ",
 	)
-	if end := all[event.NameExit][0]; end["by"] != "command" || end["code"] != nil || end["signal"] != nil {
-		t.Errorf("exit %v", end)
-	}
+	wardentest.Has(t, all[event.NameExit][0], "by", "command", "code", nil, "signal", nil)
 }
 
 // TestAttachSlurmCgroup: the kernel kills at the job's cgroup. Attached to the

@@ -253,9 +253,7 @@ exec %s run --events $PWD/events --record none --at '40%%:signal=USR1' -- srun -
 			if most, _ := peaks["rss_bytes"].(float64); most < 240<<20 {
 				t.Errorf("peaks %v, want both tasks in them", peaks)
 			}
-			if exit["outcome"] != string(event.RunOK) {
-				t.Errorf("outcome %v", exit["outcome"])
-			}
+			wardentest.Has(t, exit, "outcome", string(event.RunOK))
 			t.Log(wardentest.Said(got.Stderr))
 		})
 	}

@@ -99,9 +99,7 @@ func (r *nonmemoryRun) exhausted(t *testing.T, words ...string) {
 		t.Fatalf("it ended with %d: %s\n%s", r.code, r.error, r.stderr)
 	}
 	last := r.events[len(r.events)-1]
-	if last["outcome"] != string(event.RunExhausted) {
-		t.Errorf("the outcome is %v\n%s", last["outcome"], r.stderr)
-	}
+	wardentest.Has(t, last, "outcome", string(event.RunExhausted))
 	_, summary, _ := strings.Cut(r.stderr, "✖ ran out of ")
 	wardentest.Says(t, summary, words...)
 }
@@ -244,9 +242,7 @@ func TestOOMPreferSavesTheTrainer(t *testing.T) {
 		}
 		workers := map[any]bool{}
 		for _, e := range all[event.NameCure] {
-			if e["remedy"] != string(event.RemedyOOMPrefer) || e["ok"] != true || e["after"] != 1000.0 {
-				t.Errorf("event %v", e)
-			}
+			wardentest.Has(t, e, "remedy", string(event.RemedyOOMPrefer), "ok", true, "after", 1000.0)
 			workers[e["pid"]] = true
 		}
 		if len(workers) != 2 || len(all[event.NameCure]) != 2 {

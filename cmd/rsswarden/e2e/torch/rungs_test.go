@@ -87,9 +87,7 @@ func TestRungsOnATraining(t *testing.T) {
 				t.Errorf("checksum %s, want %s; %d recycles\n%s", run.sum, want.sum, len(run.outcomes[event.ActionRecycle]), run.stderr)
 			}
 			for _, o := range run.outcomes[event.ActionRecycle] {
-				if o["detail"] != string(mode) {
-					t.Errorf("outcome %v, want %s", o, mode)
-				}
+				wardentest.Has(t, o, "detail", string(mode))
 			}
 		})
 	}
