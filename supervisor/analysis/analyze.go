@@ -68,7 +68,7 @@ func Analyze(in Input) *Result {
 	if s := &rep.Brief.Saved; s.WorkerTrims > 0 {
 		rep.Budget = &Budget{Times: s.WorkerTrims, Freed: s.Dropped}
 	}
-	rep.Findings, rep.Cures = mergeFindings(looks), mergeCures(looks)
+	rep.Findings, rep.Cures = MergeFindings(looks), mergeCures(looks)
 	return rep
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -51,40 +50,37 @@ func (g *findingsSeen) Of(f event.Finding) *findingSeen {
 	return nil
 }
 
-// Diagnoses puts findings of several runs together, the weightiest first.
-type Diagnoses struct{ list []Diagnosis }
-
-// Add takes in those of one run, in which the tree had so much at most.
-func (s *Diagnoses) Add(id string, wall func(time.Duration) time.Time, g *findingsSeen, tree rss.Bytes, by event.Accounting) {
-	for i := range g.Found {
-		t := &g.Found[i]
-		d := Diagnosis{
-			Run: id, Finding: t.Finding, Confidence: t.Confidence, Role: t.Role, PID: t.PID, Bytes: t.Bytes,
-			Evidence: append([]string{}, t.Evidence...), Advice: append([]string{}, t.Advice...),
-			First: wall(t.first), At: wall(t.At), Runs: 1, weight: t.Weigh(tree, by),
+// MergeFindings puts findings of several runs together, the weightiest first.
+func MergeFindings(looks []*RunScan) []Diagnosis {
+	list := []Diagnosis{}
+	for _, k := range looks {
+		for i := range k.Findings.Found {
+			t := &k.Findings.Found[i]
+			d := Diagnosis{
+				Run: k.Run.Meta.ID, Finding: t.Finding, Confidence: t.Confidence, Role: t.Role, PID: t.PID, Bytes: t.Bytes,
+				Evidence: append([]string{}, t.Evidence...), Advice: append([]string{}, t.Advice...),
+				First: k.Wall(t.first), At: k.Wall(t.At), Runs: 1, weight: t.Weigh(k.peaks[byRSS].v, k.binding()),
+			}
+			n := slices.IndexFunc(list, func(o Diagnosis) bool { return o.Finding == d.Finding && o.Role == d.Role })
+			if n < 0 {
+				list = append(list, d)
+				continue
+			}
+			old := &list[n]
+			first, runs := old.First, old.Runs+1
+			if d.First.Before(first) {
+				first = d.First
+			}
+			if d.weight > old.weight {
+				*old = d
+			}
+			old.First, old.Runs = first, runs
 		}
-		n := slices.IndexFunc(s.list, func(o Diagnosis) bool { return o.Finding == d.Finding && o.Role == d.Role })
-		if n < 0 {
-			s.list = append(s.list, d)
-			continue
-		}
-		old := &s.list[n]
-		first, runs := old.First, old.Runs+1
-		if d.First.Before(first) {
-			first = d.First
-		}
-		if d.weight > old.weight {
-			*old = d
-		}
-		old.First, old.Runs = first, runs
 	}
-}
-
-func (s *Diagnoses) Sorted() []Diagnosis {
-	slices.SortFunc(s.list, func(a, b Diagnosis) int {
+	slices.SortFunc(list, func(a, b Diagnosis) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Finding, b.Finding), cmp.Compare(a.Role, b.Role))
 	})
-	return s.list
+	return list
 }
 
 func (g *findingsSeen) cured(id string, at time.Time, c *event.Cure) {

@@ -52,14 +52,6 @@ func mergeActions(looks []*RunScan) (all event.Saved) {
 	return all
 }
 
-func mergeFindings(looks []*RunScan) []Diagnosis {
-	s := Diagnoses{list: []Diagnosis{}}
-	for _, k := range looks {
-		s.Add(k.Run.Meta.ID, k.Wall, &k.Findings, k.peaks[byRSS].v, k.binding())
-	}
-	return s.Sorted()
-}
-
 func mergeCures(looks []*RunScan) []Cure {
 	all := []Cure{}
 	for _, k := range looks {

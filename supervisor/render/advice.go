@@ -110,16 +110,7 @@ func adviseFinding(k *analysis.Program) (analysis.AdviceLine, bool) {
 		if k.Jobs[i].Last() != newest {
 			continue
 		}
-		var all analysis.Diagnoses
-		for _, f := range k.Jobs[i].Runs {
-			tree := rss.Bytes(0)
-			key, _ := k.Key()
-			if f.Recorded != nil && f.Recorded.Peaks.RSS != nil {
-				tree = *f.Recorded.Peaks.RSS
-			}
-			all.Add(f.Run.Meta.ID, f.Run.Wall, &f.Findings, tree, key.Accounting)
-		}
-		for _, d := range all.Sorted() {
+		for _, d := range analysis.MergeFindings(k.Jobs[i].Runs) {
 			if len(d.Advice) == 0 || len(d.Evidence) == 0 {
 				continue
 			}

@@ -63,8 +63,7 @@ func conclude(rep *analysis.Result, now time.Time) {
 	}
 }
 
-// allEnded says how many ranks ended well where none is known to have failed, empty
-// where records have no ranks.
+// allEnded says how many ranks ended well where none is known to have failed, empty for one.
 func allEnded(rep *analysis.Result, attempt int) string {
 	all, ended, nodes := 0, 0, map[string]bool{}
 	for i := range rep.Ranks {
