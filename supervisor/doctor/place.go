@@ -130,7 +130,7 @@ func statFS(dir string) (name string, used, size rss.Bytes, err error) {
 func place(dir string) Place {
 	p := Place{Dir: dir}
 	looked, ok := within(func() Place {
-		name, used, size, err := statFS(existing(dir))
+		name, used, size, err := statFS(record.Existing(dir))
 		p.FS, p.Free, p.Err = name, size.Sub(used), err
 		return p
 	})
@@ -141,19 +141,9 @@ func place(dir string) Place {
 	return looked
 }
 
-// existing is the directory, or the nearest above it that is there.
-func existing(dir string) string {
-	for {
-		if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
-			return dir
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
 // writable says why nothing can be made in a directory, which need not exist yet.
 func writable(dir string) error {
-	at := existing(dir)
+	at := record.Existing(dir)
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("cannot write to %s: %w", at, err)
 	}

@@ -61,15 +61,13 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		watches: map[int32]*watchedDir{}, events: map[int32]*oomCounter{},
 	}
-	var err error
-	if n.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
-		if n.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
-			if n.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
-				if err = n.addToEpoll(n.inotify); err == nil {
-					err = n.addToEpoll(n.stop)
-				}
-			}
-		}
+	var errs [3]error
+	n.inotify, errs[0] = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	n.epoll, errs[1] = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	n.stop, errs[2] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		err = errors.Join(n.addToEpoll(n.inotify), n.addToEpoll(n.stop))
 	}
 	if err != nil {
 		n.free()

@@ -68,7 +68,15 @@ func (n *Node) Scan(now time.Time) (Snapshot, error) {
 	if n.notices != nil {
 		n.conclude(&snap, fresh, now)
 	}
-	snap.Unheard, snap.Why = n.notices.unheard(jobsOf(top))
+	var dirs []*dir // of jobs
+	if top != nil {
+		top.each(func(d *dir) {
+			if d.kind == kindJob {
+				dirs = append(dirs, d)
+			}
+		})
+	}
+	snap.Unheard, snap.Why = n.notices.unheard(dirs)
 	snap.Failures, snap.Failure = n.failures, n.failure
 	snap.Took = time.Since(began)
 	return snap, nil
@@ -80,18 +88,6 @@ func (n *Node) noteAll(fresh []news, listed bool) {
 			n.note(t, listed)
 		}
 	}
-}
-
-func jobsOf(top *dir) (jobs []*dir) {
-	if top == nil {
-		return nil
-	}
-	top.each(func(d *dir) {
-		if d.kind == kindJob {
-			jobs = append(jobs, d)
-		}
-	})
-	return jobs
 }
 
 // readTree reads all jobs of a tree. found says that Slurm has made a directory in it.

@@ -77,6 +77,15 @@ func (c *script) play(line string) *script {
 		if c.last.Lead != rss.Bytes(number(words[1]))*rss.MiB {
 			c.t.Fatalf("at %v: %+v", c.now, c.last)
 		}
+	case "changed": // what would be handed over, since the last of these lines
+		if now := c.s.Changes(); (now != c.changes) != (words[1] == "yes") {
+			c.t.Fatalf("at %v: %d changes, before %d", c.now, now, c.changes)
+		}
+		c.changes = c.s.Changes()
+	case "moves":
+		if got := c.s.moves([]event.Limit{c.limit(words[1], number)}); got != (words[2] == "yes") {
+			c.t.Fatalf("at %v, %s: moves %v", c.now, words[1], got)
+		}
 	case "ended":
 		c.s.Done(event.Outcome{Decision: c.ids[strings.Join(words[1:], " ")], OK: true})
 	case "raised":

@@ -62,33 +62,6 @@ func TestHandOverForecast(t *testing.T) {
 	}
 }
 
-// TestChanges: nothing is written where nothing has changed.
-func TestChanges(t *testing.T) {
-	c := newScript(t, "80%:warn\n85%:trim")
-	at := c.s.Changes()
-	moved := func(want bool) {
-		t.Helper()
-		if now := c.s.Changes(); now != at != want {
-			t.Fatalf("at %v it has moved from %d to %d, want %v", c.now, at, now, want)
-		}
-		at = c.s.Changes()
-	}
-	c.at(second, slurm(10))
-	moved(false)
-	c.at(second, slurm(86))
-	moved(true)
-	c.at(second, slurm(86))
-	moved(false)
-	c.done(true, event.ReasonDone, 86, 70)
-	moved(true)
-	c.at(second, slurm(70))
-	moved(true)
-	for range 10 {
-		c.at(second, slurm(70))
-	}
-	moved(false)
-}
-
 // TestRestoreOwn: a limit with two names has one rung.
 func TestRestoreOwn(t *testing.T) {
 	c := newScript(t, "85%:signal=USR2")
@@ -190,32 +163,6 @@ func TestForecastIsGiven(t *testing.T) {
 	if got := judged(10*time.Minute+time.Second, 9*time.Minute, true); len(got) != 1 || *got[0].ETA != 540 {
 		t.Errorf("9 minutes: %+v", got)
 	}
-}
-
-// TestMoves: a step that changes what the ladder remembers is announced before it.
-func TestMoves(t *testing.T) {
-	c := newScript(t, "80%:warn\n85%:trim\n90%:signal=USR2")
-	moves := func(percent float64, want bool) {
-		t.Helper()
-		if got := c.s.moves([]event.Limit{slurm(percent)}); got != want {
-			t.Fatalf("at %v, %v %%: moves %v", c.now, percent, got)
-		}
-	}
-	moves(50, false)
-	c.want(c.at(second, slurm(86)), "80%:warn", "85%:trim")
-	moves(86, false)
-	moves(90, true) // begins to wait
-	c.want(c.at(second, slurm(90)))
-	moves(90, false)
-	moves(70, true) // is left
-	c.done(true, event.ReasonDone, 86, 82)
-	moves(82, true) // has ended
-	c.want(c.at(second, slurm(82)))
-	moves(82, false)
-	moves(79, true) // the trim is left, the warning not
-	c.want(c.at(second, slurm(79)))
-	moves(79, false)
-	moves(74, true)
 }
 
 // TestParseRecorded: a ladder of a record may have trim+drop, which came between

@@ -93,6 +93,7 @@ type script struct {
 	leads   map[string]rss.Bytes         // by action
 	ids     map[string]uint64            // of the last decision of each rule
 	seen    []event.Limit                // in the last look
+	changes uint64                       // as they were counted last
 }
 
 func newScript(t *testing.T, ladder string) *script {

@@ -68,20 +68,20 @@ func DefaultPlaces(lookup func(string) (string, bool), uid int) Places {
 	return p
 }
 
+// Existing is a directory, or the nearest above it that is there.
+func Existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
 // CheckDir says whether records can be kept in dir, which may not exist yet:
 // LMDB does not work on network file systems.
 func CheckDir(dir string) error {
-	at := dir
-	for {
-		if _, err := os.Stat(at); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		up := filepath.Dir(at)
-		if up == at {
-			break
-		}
-		at = up
-	}
+	at := Existing(dir)
 	info, err := os.Stat(at)
 	if err != nil {
 		return fmt.Errorf("cannot keep records in %s: %w", dir, err)

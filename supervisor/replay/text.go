@@ -129,7 +129,10 @@ func (r *Result) list(b *strings.Builder) {
 
 // use says what a decision was made on, and its result.
 func (d *Decision) use() string {
-	words := "in " + text.Seconds(deref(d.ETA))
+	words := "now"
+	if d.ETA != nil {
+		words = "in " + text.Seconds(*d.ETA)
+	}
 	if d.Size > 0 {
 		words = fmt.Sprintf("%s of %s", text.Percent(d.Used.Of(d.Size)), d.Limit.Amount(d.Size))
 		if d.ETA != nil {
@@ -143,13 +146,6 @@ func (d *Decision) use() string {
 		words += fmt.Sprintf("; freed %v", d.Recorded.Freed)
 	}
 	return words
-}
-
-func deref(v *float64) float64 {
-	if v == nil {
-		return 0
-	}
-	return *v
 }
 
 func (r *Result) sizes(b *strings.Builder) {

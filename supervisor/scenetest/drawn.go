@@ -28,16 +28,12 @@ type DrawnRun struct {
 	From    float64 // share of the limit at the start
 	To      float64 // and at the end
 	Oom     bool
-	comm    string // of the workers
 }
 
 var Dawn = time.Date(2026, 11, 21, 21, 14, 3, 0, time.FixedZone("", 3600))
 
 func (d DrawnRun) Build() *record.Run {
 	rnd := rand.New(rand.NewPCG(7, uint64(d.Task)))
-	if d.comm == "" {
-		d.comm = "pt_data_worker"
-	}
 	b := record.NewBuilder(record.Meta{
 		V: 1, ID: fmt.Sprintf("run-%s-%d", d.Node, d.Task), Node: d.Node, Start: Dawn.Add(d.After),
 		Command: []string{"python3", "train.py"}, Job: &record.Job{ID: "4711", Task: d.Task},
@@ -51,7 +47,7 @@ func (d DrawnRun) Build() *record.Run {
 	born := make([]time.Duration, d.Workers)
 	period := max(d.Length/12, time.Minute)
 	begin := func(i int, at time.Duration) {
-		workers[i] = b.Proc(record.Proc{ID: rss.ProcID{PID: 5000 + i + 100*int(at/period)}, Parent: 4001, Comm: d.comm, Role: rss.RoleWorker})
+		workers[i] = b.Proc(record.Proc{ID: rss.ProcID{PID: 5000 + i + 100*int(at/period)}, Parent: 4001, Comm: "pt_data_worker", Role: rss.RoleWorker})
 		born[i] = at
 	}
 	for i := range workers {

@@ -42,8 +42,6 @@ type Ranks struct {
 	Recycles []time.Duration
 	// Exit is the last event, nil where the record breaks off.
 	Exit *event.Exit
-	Boot string
-	Mono time.Duration
 }
 
 // RankEnd is how one rank ended, Signal if it is not empty.
@@ -96,7 +94,7 @@ func (d Ranks) Run() *record.Run {
 	holder, watcher, trainer, _ := pids(d.Leader)
 	job := &record.Job{ID: d.Job, Step: d.Step, Task: d.Leader, Tasks: d.Tasks, NodeID: d.NodeID, Nodes: d.Nodes, Restarts: d.Restart, Cluster: "lab"}
 	b := record.NewBuilder(record.Meta{
-		V: record.Version, ID: record.NewID(d.Start, job, d.Node, holder), Node: d.Node, BootID: cmp.Or(d.Boot, "boot of "+d.Node), Start: d.Start, Mono: d.Mono,
+		V: record.Version, ID: record.NewID(d.Start, job, d.Node, holder), Node: d.Node, BootID: "boot of " + d.Node, Start: d.Start,
 		Version: "test", Command: []string{"python", "train.py"}, Holder: holder, Process: rss.ProcID{PID: trainer, Start: uint64(trainer)}, Job: job, MaxMapCount: 65530, MaxFDs: 1024,
 	})
 	b.Limit(d.limit())
