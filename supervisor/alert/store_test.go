@@ -3,7 +3,6 @@ package alert
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,54 +38,32 @@ func stand(b *Store) (all []string) {
 
 // TestBook: one alert a rung, from its crossing until it was left for a while.
 func TestBook(t *testing.T) {
-	type look struct {
-		at    time.Duration
-		rungs []string
-		want  []string
-	}
-	for name, looks := range map[string][]look{
-		"crossed and left": {
-			{0, []string{"80%"}, []string{"80% firing since 0s"}},
-			{time.Hour, []string{"80%"}, []string{"80% firing since 0s"}},
-			{time.Hour + time.Second, nil, []string{"80% firing since 0s"}},
-			{time.Hour + 30*time.Second, nil, []string{"80% firing since 0s"}},
-			{time.Hour + 31*time.Second, nil, []string{"80% resolved at 1h0m31s"}},
-			{time.Hour + 5*time.Minute, nil, []string{"80% resolved at 1h0m31s"}},
-			{time.Hour + 6*time.Minute, nil, nil},
-		},
-		"crossed again and again": {
-			{0, []string{"80%"}, []string{"80% firing since 0s"}},
-			{10 * time.Second, nil, []string{"80% firing since 0s"}},
-			{35 * time.Second, []string{"80%"}, []string{"80% firing since 0s"}},
-			{40 * time.Second, nil, []string{"80% firing since 0s"}},
-			{69 * time.Second, nil, []string{"80% firing since 0s"}},
-			{70 * time.Second, nil, []string{"80% resolved at 1m10s"}},
-			{80 * time.Second, []string{"80%"}, []string{"80% firing since 1m20s"}},
-		},
-		"two rungs": {
-			{0, []string{"80%"}, []string{"80% firing since 0s"}},
-			{time.Minute, []string{"80%", "90%"}, []string{"80% firing since 0s", "90% firing since 1m0s"}},
-			{2 * time.Minute, []string{"80%"}, []string{"80% firing since 0s", "90% firing since 1m0s"}},
-			{3 * time.Minute, []string{"80%"}, []string{"80% firing since 0s", "90% resolved at 3m0s"}},
-		},
+	var out strings.Builder
+	for _, c := range []struct {
+		name  string
+		looks string // when, and the rungs that are crossed then
+	}{
+		{"crossed and left", "0s 80% | 1h 80% | 1h0m1s | 1h0m30s | 1h0m31s | 1h5m | 1h6m"},
+		{"crossed again and again", "0s 80% | 10s | 35s 80% | 40s | 69s | 70s | 80s 80%"},
+		{"two rungs", "0s 80% | 1m 80% 90% | 2m 80% | 3m 80%"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := NewStore()
-			for _, l := range looks {
-				now := noon.Add(l.at)
-				var current []Alert
-				for _, rung := range l.rungs {
-					a := at(rung, 85)
-					a.Since = now
-					current = append(current, a)
-				}
-				b.Set(now, current)
-				if got := stand(b); !slices.Equal(got, l.want) {
-					t.Errorf("at %v: %q, want %q", l.at, got, l.want)
-				}
+		b := NewStore()
+		fmt.Fprintf(&out, "%s\n", c.name)
+		for look := range strings.SplitSeq(c.looks, "|") {
+			words := strings.Fields(look)
+			after, err := time.ParseDuration(words[0])
+			wardentest.NoError(t, err)
+			var current []Alert
+			for _, rung := range words[1:] {
+				a := at(rung, 85)
+				a.Since = noon.Add(after)
+				current = append(current, a)
 			}
-		})
+			b.Set(noon.Add(after), current)
+			fmt.Fprintf(&out, "\tat %v crossed %q: %q\n", after, words[1:], stand(b))
+		}
 	}
+	golden.Check(t, "testdata/book.txt", out.String())
 }
 
 // TestBookSameLabels: of two limits with equal labels the fuller is sent, and a limit that
