@@ -73,7 +73,7 @@ func (t *textReport) full(rep *analysis.Result) {
 func WriteAdvice(w io.Writer, runs int, lines []analysis.AdviceLine, style values.Style) error {
 	t := newTextReport(nil, style)
 	t.styled(values.Bold, "", "", "next time, from "+values.Count(runs, "run"))
-	k := t.block("")
+	k := t.block("Next")
 	if len(lines) == 0 {
 		k.say("", "the runs do not tell: none of them met a limit on memory, or none was watched from start to end")
 	}
