@@ -15,9 +15,6 @@ type ResourceLimits struct {
 	// each of which is compared with it alone. A process with CAP_IPC_LOCK is
 	// exempt.
 	LockedMemory Bytes
-	// Resident is RLIMIT_RSS in bytes. Linux does not enforce it: slurmstepd leaves the step's
-	// memory there.
-	Resident Bytes
 	// Tasks is RLIMIT_NPROC: how many tasks, threads that is, the user may have
 	// when this process makes one more.
 	Tasks uint64

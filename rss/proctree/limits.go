@@ -6,9 +6,29 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/prometheus/procfs"
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
+
+// ResidentLimit returns the soft RLIMIT_RSS of a process in bytes, by
+// /proc/PID/limits; RLIM_INFINITY, all ones, where there is none. Linux does
+// not enforce it: slurmstepd leaves the step's memory there.
+func ResidentLimit(proc string, pid int) (uint64, error) {
+	fs, err := procfs.NewFS(proc)
+	var p procfs.Proc
+	if err == nil {
+		p, err = fs.Proc(pid)
+	}
+	var l procfs.ProcLimits
+	if err == nil {
+		l, err = p.Limits()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the limits of process %d: %w", pid, err)
+	}
+	return l.ResidentSet, nil
+}
 
 // Limits reads /proc/PID/limits (proc_pid_limits(5)) once. It needs no privilege.
 // Its error is [Vanished] where there is no such PID.
@@ -33,7 +53,7 @@ func Limits(proc string, pid int) (rss.ResourceLimits, error) {
 func parseResourceLimits(b []byte) (l rss.ResourceLimits, err error) {
 	to := map[string]*uint64{
 		"Max address space ": (*uint64)(&l.AddressSpace), "Max locked memory ": (*uint64)(&l.LockedMemory),
-		"Max resident set ": (*uint64)(&l.Resident), "Max processes ": &l.Tasks, "Max open files ": &l.Descriptors,
+		"Max processes ": &l.Tasks, "Max open files ": &l.Descriptors,
 	}
 	for _, n := range to {
 		*n = rss.Unlimited

@@ -23,11 +23,11 @@ Max nice priority         0                    0
 
 func TestParseResourceLimits(t *testing.T) {
 	got, err := parseResourceLimits([]byte(limitsText))
-	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: 8 * rss.MiB, Resident: 700 * rss.MiB, Tasks: 96365, Descriptors: 20000}); err != nil || got != want {
+	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: 8 * rss.MiB, Tasks: 96365, Descriptors: 20000}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	got, err = parseResourceLimits([]byte("Max open files 0 0 files\n"))
-	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Resident: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: 0}); err != nil || got != want {
+	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: 0}); err != nil || got != want {
 		t.Errorf("of one line: %+v, %v", got, err)
 	}
 	for _, in := range []string{"", "Limit\n", "Max open files \n", "Max processes -1 0 processes\n", "Max address space 1k 2 bytes\n"} {
@@ -52,7 +52,7 @@ func TestLimitsOfProcesses(t *testing.T) {
 	l, err := Limits("/proc", os.Getpid())
 	must(t, err)
 	for which, got := range map[int]uint64{
-		unix.RLIMIT_AS: uint64(l.AddressSpace), unix.RLIMIT_MEMLOCK: uint64(l.LockedMemory), unix.RLIMIT_RSS: uint64(l.Resident),
+		unix.RLIMIT_AS: uint64(l.AddressSpace), unix.RLIMIT_MEMLOCK: uint64(l.LockedMemory),
 		unix.RLIMIT_NPROC: l.Tasks, unix.RLIMIT_NOFILE: l.Descriptors,
 	} {
 		var own unix.Rlimit
@@ -61,8 +61,11 @@ func TestLimitsOfProcesses(t *testing.T) {
 		}
 	}
 	fs := rsstest.Unpack(t, "torch", "slurm-v1")
-	if l, err := Limits(fs.Proc, rsstest.Trainer); err != nil || l != (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Resident: 700 * rss.MiB, Tasks: rss.Unlimited, Descriptors: 20000}) {
+	if l, err := Limits(fs.Proc, rsstest.Trainer); err != nil || l != (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: 20000}) {
 		t.Errorf("of the archive: %+v, %v", l, err)
+	}
+	if n, err := ResidentLimit(fs.Proc, rsstest.Trainer); err != nil || n != uint64(700*rss.MiB) {
+		t.Errorf("RLIMIT_RSS of the archive: %d, %v", n, err)
 	}
 	fs.Write("proc/4102/limits", "")
 	if _, err := Limits(fs.Proc, rsstest.Trainer); !Vanished(err) {

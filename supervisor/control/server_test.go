@@ -223,6 +223,57 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// TestSocketFile: of mode 0600 whatever the umask is, in a directory of any depth;
+// only a socket is replaced, and only one's own removed.
+func TestSocketFile(t *testing.T) {
+	for _, mask := range []int{0, 0o022, 0o777} {
+		old := unix.Umask(mask)
+		dir, err := os.MkdirTemp(t.TempDir(), "x")
+		if err == nil {
+			err = os.Chmod(dir, 0o700)
+		}
+		wardentest.NoError(t, err)
+		serveIn(t, dir, source{})
+		unix.Umask(old)
+		info, err := os.Lstat(filepath.Join(dir, SocketName))
+		if err != nil || info.Mode() != os.ModeSocket|0o600 {
+			t.Errorf("umask %#o: %v, %v", mask, info.Mode(), err)
+		}
+	}
+
+	deep := t.TempDir()
+	for range 12 {
+		deep = filepath.Join(deep, "a-directory-with-a-long-name")
+	}
+	wardentest.NoError(t, os.MkdirAll(deep, 0o700))
+	src := source{status: func(context.Context) (*Status, error) { return &Status{Node: "deep"}, nil }}
+	first := serveIn(t, deep, src)
+	if st, err := first.client().Status(t.Context()); err != nil || st.Node != "deep" {
+		t.Errorf("%v, %v", st, err)
+	}
+	second := serveIn(t, deep, src) // a leader that takes over
+	first.Close()
+	if st, err := second.client().Status(t.Context()); err != nil || st.Node != "deep" {
+		t.Errorf("the end of the old leader took the new one's socket along: %v, %v", st, err)
+	}
+
+	for name, make := range map[string]func(path string) error{
+		"a file":      func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a link":      func(path string) error { return os.Symlink(filepath.Join(t.TempDir(), "aim"), path) },
+	} {
+		dir := t.TempDir()
+		wardentest.NoError(t, make(filepath.Join(dir, SocketName)))
+		f, err := os.Open(dir)
+		wardentest.NoError(t, err)
+		if s, err := Listen(f, SocketName, source{}); err == nil {
+			s.Close()
+			t.Errorf("%s was replaced", name)
+		}
+		f.Close()
+	}
+}
+
 // as is what the test binary does when it is a client of another user's.
 const as = "RSSWARDEN_TEST_CLIENT"
 

@@ -58,11 +58,11 @@ func findStep(ctx context.Context, in *search, cgroups *cgroups) *step {
 	s.look("environment", "Slurm job %s", s.job)
 	s.findStepd()
 
-	own, err := proctree.Limits(s.cfg.Proc, s.cfg.PID)
+	resident, err := proctree.ResidentLimit(s.cfg.Proc, s.cfg.PID)
 	if err != nil {
 		s.warn("slurm", "%v", err)
 	}
-	s.given = slurm.StepLimits(s.cfg.Lookup, uint64(own.Resident))
+	s.given = slurm.StepLimits(s.cfg.Lookup, resident)
 	for _, m := range s.given {
 		s.look(m.Source, "%v", rss.Bytes(m.Bytes))
 	}
