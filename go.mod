@@ -21,7 +21,7 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/exporter-toolkit v0.20.0
-	// /proc files that are read rarely: smaps_rollup, limits, meminfo.
+	// RLIMIT_RSS of /proc/PID/limits, which is read once; in tests a second opinion on our own readers.
 	github.com/prometheus/procfs v0.23.0
 	// Tests only: testscript, for the command line.
 	github.com/rogpeppe/go-internal v1.16.0

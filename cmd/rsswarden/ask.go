@@ -178,6 +178,7 @@ type nodeCommand struct {
 	Leader  int              `json:"leader_pid"`
 	OK      bool             `json:"ok"`
 	Results []control.Result `json:"results"`
+	done    bool             // it has told all
 }
 
 // askLeaders has leaders act and prints each result as it comes; on another node it
@@ -232,7 +233,7 @@ func (o *commandJSON) add(s remote.Answer) {
 		o.Nodes = append(o.Nodes, &nodeCommand{Node: s.Node, Job: s.Job, Leader: s.Leader, Results: []control.Result{}})
 	}
 	if n := o.Nodes[i]; s.Result.Done {
-		n.OK = s.Result.OK
+		n.OK, n.done = s.Result.OK && (n.OK || !n.done), true
 	} else {
 		n.Results = append(n.Results, *s.Result)
 	}
