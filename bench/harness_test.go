@@ -121,10 +121,12 @@ var program = sync.OnceValue(func() string {
 
 // install copies a program in pieces of a page, so that its page cache has the small folios
 // of a file that was read from disk. What the Go linker writes has folios of up to 2 MiB, and
-// Linux 6.18 maps a folio whole at the first fault: 4 MiB more RSS in the holder.
+// Linux 6.18 maps a folio whole at the first fault. It keeps the program's name, by which
+// helpers know it.
 func install(file string) string {
 	program := must(os.ReadFile(file))
-	file = path(filepath.Base(file) + "-installed")
+	check(os.MkdirAll(path("installed"), 0o700))
+	file = filepath.Join(path("installed"), filepath.Base(file))
 	f := must(os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700))
 	for page := range slices.Chunk(program, os.Getpagesize()) {
 		must(f.Write(page))
