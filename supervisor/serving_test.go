@@ -133,7 +133,7 @@ func TestStatusIsAsNewAsTheLoop(t *testing.T) {
 
 // TestAskedToRecycle: workers are replaced one after the other, and each is reported, while
 // others are refused; status has the outcomes with what was decided. Scene "control" has the
-// same run as it is told.
+// same run as a list of events.
 func TestAskedToRecycle(t *testing.T) {
 	s, id := answering(t)
 	do := func(context.Context) (<-chan control.Result, error) {

@@ -139,7 +139,7 @@ const stale = 5
 
 func (d *daemon) isFresh(v *view) bool { return time.Since(v.at) <= stale*d.interval }
 
-// scrape is what is told of jobs now. Of a look that is too old only its time is.
+// scrape is what there is to say about jobs now; of a look that is too old, only its time.
 func (d *daemon) scrape() []byte {
 	v := d.snap.Load()
 	if v != nil && d.isFresh(v) {

@@ -35,7 +35,7 @@ func scene() *nodejobs.Snapshot {
 	}
 }
 
-// TestScrape: what is told of each job and step. The textfile has the same.
+// TestScrape: the metrics of each job and step. The textfile has the same.
 func TestScrape(t *testing.T) {
 	s := scene()
 	s.At = time.Unix(1.7e9, 0)

@@ -134,7 +134,7 @@ func serveScrapes(l net.Listener, s settings, d *daemon, log *slog.Logger, faile
 	return server, nil
 }
 
-// scrapes answers with what is told of jobs, and what the registry has of this process. The
+// scrapes answers with the metrics of jobs, and what the registry has of this process. The
 // text of jobs is that of the textfile: as metrics of client_golang it took 2.5 times the
 // processor time.
 func scrapes(d *daemon, registry prometheus.Gatherer) http.Handler {

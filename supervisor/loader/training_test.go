@@ -222,7 +222,7 @@ type trainOptions struct {
 	script string // of testdata, in place of trainer.py
 	args   string
 	env    []string
-	ends   bool                    // by itself, not when it is told
+	ends   bool                    // by itself, not on request
 	bare   bool                    // without the hook
 	hook   func(dir string) string // gives another directory in place of the hook
 }

@@ -17,7 +17,7 @@ type pendingRespawn struct {
 }
 
 // Pools are the pools of workers that are no loader's: which processes of the tree are their
-// workers is told by --worker-match and the command lines, as of the last sample.
+// workers follows from --worker-match and the command lines, as of the last sample.
 type Pools struct {
 	*programReader[commandLine] // nil where no pools are looked for
 
