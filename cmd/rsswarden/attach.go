@@ -209,7 +209,7 @@ func (t *target) watch(log logger) (err error) {
 func cannotDo(pid int, job, noHook string, env *population.Environment) []string {
 	all, asked := []string{"rsswarden did not start it: its exit status will not be known"}, "every task"
 	if job == "" {
-		all[0] += ", and its orphans are not brought back"
+		all[0] += ", and its orphaned children are not adopted"
 		all, asked = append(all, "what had left its tree by now, orphaned, is not counted with it"), "the process itself"
 	}
 	why := noHook

@@ -425,7 +425,7 @@ func TestClose(t *testing.T) {
 				for _, r := range s.Receivers() {
 					last := n.requests("last " + r.Target.URL)
 					if len(last) != 1 || !strings.Contains(string(last[0].Bodies[0]), Resolved) || last[0].Timeout > lastTime {
-						t.Errorf("%v was told %d times at the end", r.Target, len(last))
+						t.Errorf("%v got %d messages at the end", r.Target, len(last))
 					}
 					answered := r.Target.URL == well && test.before == nil
 					if r.Asked == answered || (r.Untold == 0) != answered {

@@ -144,7 +144,7 @@ func TestAdviceOnMem(t *testing.T) {
 }
 
 // TestAdviceOnSeveralRuns: the greatest peak and 10 %, and more where peaks differ by more.
-// Other scripts are told apart, other arguments are not; ranks of a job are one observation,
+// Other scripts count as other runs, other arguments do not; ranks of a job are one observation,
 // nodes do not add up. What the newest was found to do is named, until it is fixed.
 func TestAdviceOnSeveralRuns(t *testing.T) {
 	kinds, twice := scenetest.Alike(2, 2, 2), scenetest.Alike(4)

@@ -30,7 +30,7 @@ type recording struct {
 	starts      []start
 	recorded    []*recordedDecision
 	done        []*recordedDecision // with an outcome, by the time of that
-	answers     map[asked]answer    // by action, what the ladder was told of it
+	answers     map[asked]answer    // by action, the answer that the ladder got
 	interval    time.Duration       // the longest pause between two samples
 	end         time.Duration       // the last sample
 	samples     int
