@@ -69,16 +69,16 @@ const wordsPatience = time.Second
 // candidate is one to choose.
 type candidate struct{ text, says string }
 
-// words are candidates without a meaning beside them.
-func words(list []string) (all []candidate) {
+// bare are candidates without a meaning beside them.
+func bare(list []string) (all []candidate) {
 	for _, text := range list {
 		all = append(all, candidate{text: text})
 	}
 	return all
 }
 
-// candidates are what there is to choose.
-type candidates struct {
+// choices are what there is to choose.
+type choices struct {
 	words []candidate
 	kind  string // files, dirs, command N; empty for none
 }
@@ -91,7 +91,7 @@ func printWords(p process, all []*cli.Command) int {
 	if len(args) == 0 {
 		return fail(p, usagef("rsswarden completion bash", "%s is not for use by hand", wordsCommand))
 	}
-	o, _ := within(wordsPatience, func() candidates { return offers(p, all, args) })
+	o, _ := within(wordsPatience, func() choices { return offers(p, all, args) })
 	for _, w := range o.words {
 		text := w.text
 		if w.says != "" {
@@ -108,11 +108,11 @@ func printWords(p process, all []*cli.Command) int {
 }
 
 // offers is what fits the last of the words.
-func offers(p process, all []*cli.Command, args []string) candidates {
+func offers(p process, all []*cli.Command, args []string) choices {
 	last := args[len(args)-1]
 	if len(args) == 1 {
 		if strings.HasPrefix(last, "-") {
-			return candidates{words: []candidate{{"--help", "print this help"}, {"--version", "print the version"}}}
+			return choices{words: []candidate{{"--help", "print this help"}, {"--version", "print the version"}}}
 		}
 		o := commandWords(all)
 		o.words = append(o.words, candidate{"help", "print help, of a command"}, candidate{"version", "print the version"})
@@ -123,7 +123,7 @@ func offers(p process, all []*cli.Command, args []string) candidates {
 	}
 	i := slices.IndexFunc(all, func(c *cli.Command) bool { return c.Name == args[0] })
 	if i < 0 {
-		return candidates{}
+		return choices{}
 	}
 	c := all[i]
 	var option cli.Flag // what the next word is the value of
@@ -140,7 +140,7 @@ func offers(p process, all []*cli.Command, args []string) candidates {
 				option = valued(flagNamed(c.Flags, strings.TrimLeft(w, "-")))
 			}
 		case c.Name == "run":
-			return candidates{kind: fmt.Sprintf("command %d", i+1)}
+			return choices{kind: fmt.Sprintf("command %d", i+1)}
 		default:
 			before = append(before, w)
 		}
@@ -150,11 +150,11 @@ func offers(p process, all []*cli.Command, args []string) candidates {
 	case option != nil:
 		return valuesOf(p, option, last)
 	case c.Name == "run" && (!dashed || last == "-"):
-		return candidates{kind: fmt.Sprintf("command %d", len(args)-1)}
+		return choices{kind: fmt.Sprintf("command %d", len(args)-1)}
 	case dashed && joined:
 		f := valued(flagNamed(c.Flags, strings.TrimLeft(name, "-")))
 		if f == nil {
-			return candidates{}
+			return choices{}
 		}
 		o := valuesOf(p, f, value)
 		for i := range o.words {
@@ -162,12 +162,12 @@ func offers(p process, all []*cli.Command, args []string) candidates {
 		}
 		return o
 	case dashed:
-		return candidates{words: optionWords(c, args[1:len(args)-1])}
+		return choices{words: optionWords(c, args[1:len(args)-1])}
 	}
 	return arguments(p, c.Name, before, last)
 }
 
-func commandWords(all []*cli.Command) (o candidates) {
+func commandWords(all []*cli.Command) (o choices) {
 	for _, c := range all {
 		o.words = append(o.words, candidate{c.Name, c.Usage})
 	}
@@ -200,9 +200,9 @@ func optionWords(c *cli.Command, given []string) []candidate {
 }
 
 // valuesOf are the values of an option; files and directories are for the shell.
-func valuesOf(p process, f cli.Flag, typed string) candidates {
+func valuesOf(p process, f cli.Flag, typed string) choices {
 	name, arg := f.Names()[0], valueName(documented(f).GetUsage())
-	o := candidates{words: words(optionNamed(name).values)}
+	o := choices{words: bare(optionNamed(name).values)}
 	switch {
 	case name == "at":
 		o.words = ruleWords(typed)
@@ -213,9 +213,9 @@ func valuesOf(p process, f cli.Flag, typed string) candidates {
 	case name == "pid":
 		o.words = processWords(typed)
 	case name == "sort":
-		o.words = words(screen.Keys())
+		o.words = bare(screen.Keys())
 	case arg == "SIG":
-		o.words = words(commonSignals)
+		o.words = bare(commonSignals)
 	}
 	switch arg {
 	case "FILE", "PATH":
@@ -257,7 +257,7 @@ func ruleWords(typed string) []candidate {
 	} else {
 		for _, l := range event.Limits {
 			text := string(l) + " 90%:"
-			if !taken(text) {
+			if !startsRule(text) {
 				text = string(l) + " eta<10m:"
 			}
 			list = append(list, candidate{text, l.Says()})
@@ -268,11 +268,11 @@ func ruleWords(typed string) []candidate {
 		{limit + "95%:", "at 95 % of the limit"},
 		{limit + "free<1G:", "when less than 1 GiB is left"},
 		{limit + "eta<5m:", "when it is forecast to be reached in five minutes"},
-	}, func(w candidate) bool { return !taken(w.text) })...)
+	}, func(w candidate) bool { return !startsRule(w.text) })...)
 }
 
-// taken says that the limit can have the condition, as far as a rule is typed.
-func taken(when string) bool {
+// startsRule says that the limit can have the condition, as far as a rule is typed.
+func startsRule(when string) bool {
 	_, err := event.ParseRule(when + string(event.ActionWarn))
 	return err == nil
 }
@@ -281,18 +281,18 @@ func taken(when string) bool {
 const maxCandidates = 100
 
 // arguments are the candidates after the options.
-func arguments(p process, command string, given []string, typed string) candidates {
+func arguments(p process, command string, given []string, typed string) choices {
 	switch first := len(given) == 0; {
 	case command == "report", command == "replay" && first:
-		return candidates{words: recordWords(p, given, typed), kind: "files"}
+		return choices{words: recordWords(p, given, typed), kind: "files"}
 	case command == "attach" && first:
-		return candidates{words: processWords(typed)}
+		return choices{words: processWords(typed)}
 	case command == "doctor":
-		return candidates{kind: "files"}
+		return choices{kind: "files"}
 	case command == "completion" && first:
-		return candidates{words: words(shells)}
+		return choices{words: bare(shells)}
 	}
-	return candidates{}
+	return choices{}
 }
 
 // recordWords are the runs that are here: those of a job by its number.

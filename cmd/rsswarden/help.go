@@ -155,14 +155,14 @@ Options of run (all: rsswarden run --help-all)
 func appHelp(all []*cli.Command) string {
 	var b strings.Builder
 	b.WriteString(appHead)
-	group := ""
+	category := ""
 	for _, c := range all {
 		switch head := c.Category; head {
 		case "":
-		case group:
+		case category:
 			fmt.Fprintf(&b, "        %-12s%s\n", c.Name, c.Usage)
 		default:
-			group = head
+			category = head
 			fmt.Fprintf(&b, "%-8s%-12s%s\n", head, c.Name, c.Usage)
 		}
 	}

@@ -112,11 +112,3 @@ func TestExampleWorks(t *testing.T) {
 		t.Error("the example does not show lock")
 	}
 }
-
-// TestSentences: an error of several lines is several sentences.
-func TestSentences(t *testing.T) {
-	err := errors.Join(errors.New("cannot make a"), errors.New("cannot make b\x1b[31m"))
-	if got, want := sentences(err.Error()+"\n"), "cannot make a; cannot make b\ufffd[31m"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

@@ -18,14 +18,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 )
 
-// version is set by the linker; `make build` puts the git description here.
-var version = "unknown"
-
-// siteFile holds the options of a site. Tests link another name in; users cannot.
-var siteFile = "/etc/rsswarden.toml"
-
 func main() {
-	os.Exit(run(process{
+	os.Exit(runProgram(process{
 		args:    os.Args,
 		lookup:  os.LookupEnv,
 		env:     hold.Environ(),
@@ -37,8 +31,8 @@ func main() {
 	}))
 }
 
-// run is the whole program: it returns the exit status.
-func run(p process) int {
+// runProgram is the whole program: it returns the exit status.
+func runProgram(p process) int {
 	if len(p.args) > 1 {
 		switch name, alone := p.args[1], len(p.args) == 2; {
 		case name == ioCommand && alone:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest/reference"
+	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -50,3 +54,140 @@ func TestManual(t *testing.T) {
 		}
 	}
 }
+
+// TestReference: what docs/reference says of commands, options, rules, statuses and
+// variables is what the program has.
+func TestReference(t *testing.T) {
+	commandsPage().Check(t, "docs/reference/commands.md")
+	configurationPage().Check(t, "docs/reference/configuration.md")
+	rulesPage(t).Check(t, "docs/reference/rules.md")
+	reference.Check(t, "examples/rsswarden.toml", configurationExample())
+}
+
+func commandsPage() *reference.Page {
+	p := reference.New("Commands of rsswarden", "`rsswarden man` shows the same. Options of runs as variables and keys of files are in\n"+
+		"[configuration](configuration.md), rules in [rules](rules.md), events in [events](events.md).")
+	all := commands(process{})
+	var usage []string
+	for _, c := range all {
+		usage = append(usage, c.UsageText)
+	}
+	p.Verbatim(strings.Join(usage, "\n"))
+	p.Section("Commands")
+	writeCommands(p, all)
+	p.Section("Examples")
+	for _, c := range all {
+		p.Verbatim(c.ArgsUsage)
+	}
+	p.Section("Exit status")
+	writeStatuses(p)
+	p.Section("Files")
+	writePairs(p, manFiles)
+	return p
+}
+
+func configurationPage() *reference.Page {
+	p := reference.New("Options, variables, keys", "Each option of `run` may be given as a flag, as a variable of the environment, and as a key of the file of `--config` and of the\n"+
+		"site's file, /etc/rsswarden.toml. [Its flag](commands.md#rsswarden-run) explains each;\n"+
+		"[rsswarden.toml](../../examples/rsswarden.toml) is a whole file.")
+	p.Text(manPrecedence)
+	var rows [][]string
+	for _, o := range options {
+		of := "run, attach"
+		if flagNamed(attachCommand(process{}).Flags, o.name) == nil {
+			of = "run"
+		}
+		kind := map[config.Kind]string{config.Text: "text", config.List: "list of texts", config.Truth: "true or false"}[o.kind]
+		if o.kind == config.Text && !strings.HasPrefix(o.example, `"`) {
+			kind = "number"
+		}
+		rows = append(rows, []string{"`" + o.flag() + "`", "`" + variableOf(o.name) + "`", kind, "`" + o.name + " = " + o.example + "`", o.shownDefault(), of})
+	}
+	p.Table([]string{"flag", "variable", "value", "in a file, for instance", "default", "of"}, rows)
+	p.Section("Keys of the site's file alone")
+	p.Text("`lock` is a list of options that users cannot change.")
+	p.Section("Environment")
+	writePairs(p, variables)
+	return p
+}
+
+// rulesPage has what the parser takes, asked of the parser.
+func rulesPage(t *testing.T) *reference.Page {
+	p := reference.New("Rules of --at", "[Rules](../rules.md) says what each is good for.")
+	writeRules(p)
+	p.Section("Which actions go with which limit and condition")
+	p.Text("This is what is taken when it is written. An action that cannot help a limit is refused when the rule fires, with the reason.")
+	takes := func(rule string) bool { _, err := event.ParseRule(rule); return err == nil }
+	var rows [][]string
+	for _, l := range event.Limits {
+		row := []string{"`" + string(l) + "`"}
+		for _, cond := range []string{"50%", "free<1G", "eta<5m"} {
+			var can []string
+			for _, a := range event.Actions {
+				form, _, _ := strings.Cut(a.Form(), ",")
+				if form = strings.Replace(form, "SIG", "USR2", 1); takes(fmt.Sprintf("%s %s:%s", l, cond, form)) {
+					can = append(can, string(a))
+				}
+			}
+			switch {
+			case len(can) == len(event.Actions):
+				can = []string{"all actions"}
+			case len(can) == 0:
+				can = []string{"no"}
+			}
+			row = append(row, strings.Join(can, ", "))
+		}
+		rows = append(rows, row)
+	}
+	p.Table([]string{"limit", "`N%`", "`free<SIZE`", "`eta<DURATION`"}, rows)
+	p.Section("The ladder without --at")
+	ladder, err := policy.Ladder(nil)
+	wardentest.NoError(t, err)
+	var lines []string
+	for _, r := range ladder {
+		lines = append(lines, r.String())
+	}
+	p.Verbatim(strings.Join(lines, "\n"))
+	return p
+}
+
+const referenceHead = `# Options of rsswarden: for one job as a file of yours,
+#
+#     rsswarden run --config rsswarden.toml -- python train.py
+#
+# or for every job of a site as /etc/rsswarden.toml. A line that begins with "#"
+# and a name is an example: take the "#" away to put it in force. Keys are named
+# as the flags are. Text stands in quotes; numbers, true and false do not.
+#
+# What is set in several places comes from the first of these: the flag, the
+# environment (RSSWARDEN_LIMIT=3G), the file of --config, /etc/rsswarden.toml,
+# the default. Lists are taken whole. The start event (--events FILE) tells of
+# every option where its value came from. RSSWARDEN=off reads none of this.
+#
+# A mistake in a file of yours is an error, and nothing is started. A mistake in
+# /etc/rsswarden.toml is a warning, and the job runs with the rest of it; that
+# file must belong to root, and only root may be able to write it.
+`
+
+const referenceLock = `
+# In /etc/rsswarden.toml only: users cannot change these. A locked option has
+# the value of that file, or its default where the file does not set it. A job
+# that asks for something else runs without it, with a warning.
+#lock = ["trim-private", "worker-signal"]
+`
+
+// configurationExample describes every option in the form of a configuration file.
+func configurationExample() string {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	for _, o := range options {
+		fmt.Fprintf(&b, "\n# %s\n", strings.ReplaceAll(o.about, "\n", "\n# "))
+		fmt.Fprintf(&b, "# Flag %s, environment %s, default %s.\n", o.flag(), variableOf(o.name), o.shownDefault())
+		fmt.Fprintf(&b, "#%s = %s\n", o.name, o.example)
+	}
+	b.WriteString(referenceLock)
+	return b.String()
+}
+
+// flag is an option as it stands on the command line.
+func (o option) flag() string { return strings.TrimSpace("--" + o.name + " " + valueName(o.usage)) }

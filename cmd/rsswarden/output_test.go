@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -27,5 +28,13 @@ func TestJSONSteersNoTerminal(t *testing.T) {
 	wardentest.NoError(t, json.Unmarshal(b.Bytes(), &out))
 	if want := map[string]string{"comm": strings.ToValidUTF8(in["comm"], "\ufffd")}; !reflect.DeepEqual(out, want) {
 		t.Errorf("%q, want %q", out, want)
+	}
+}
+
+// TestSentences: an error of several lines is several sentences.
+func TestSentences(t *testing.T) {
+	err := errors.Join(errors.New("cannot make a"), errors.New("cannot make b\x1b[31m"))
+	if got, want := sentences(err.Error()+"\n"), "cannot make a; cannot make b\ufffd[31m"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

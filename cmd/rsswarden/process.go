@@ -13,6 +13,12 @@ import (
 
 const programName = "rsswarden"
 
+// version is set by the linker; `make build` puts the git description here.
+var version = "unknown"
+
+// siteFile holds the options of a site. Tests link another name in; users cannot.
+var siteFile = "/etc/rsswarden.toml"
+
 // process is what a command may know of the process it runs in. Nothing below main
 // reads os.Args or the environment itself.
 type process struct {

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -11,6 +14,7 @@ import (
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -61,6 +65,17 @@ func reportCommand(p process) *cli.Command {
 	})
 }
 
+// mostListed is how many runs are listed where no time is given.
+const mostListed = 15
+
+// listOptions say which runs are listed, and how.
+type listOptions struct {
+	since   time.Duration // 0 for any time
+	outcome event.RunOutcome
+	by      string
+	json    bool
+}
+
 // listOf are the options of a list; is says that one is asked for. Options that do not go
 // together, and empty ones, are refused.
 func listOf(c *cli.Context, args []string) (o listOptions, is bool, err error) {
@@ -94,6 +109,84 @@ func listOf(c *cli.Context, args []string) (o listOptions, is bool, err error) {
 		}
 	}
 	return o, is, err
+}
+
+// listRuns prints past runs: those of some directories, or all that are known here.
+func listRuns(p process, dirs []string, o listOptions) error {
+	named, places, err := placesOf(p, dirs)
+	if err != nil {
+		return err
+	}
+	known := knownRuns(places)
+	switch {
+	case len(known.list) > 0:
+	case known.index.Err != nil:
+		return notRead(known.index.Err)
+	default:
+		return usagef("a run is listed when it ends: rsswarden run -- COMMAND; or name a directory of --record, or one with .rsswarden in it", "no run is listed in %s", listed(named))
+	}
+	for _, d := range known.index.Damage {
+		p.warn(oneLine(d))
+	}
+	if known.index.Err != nil {
+		p.warn(sentences(known.index.Err.Error()))
+	}
+	now := time.Now()
+	rows := known.list
+	if o.since > 0 {
+		rows = slices.DeleteFunc(rows, func(r analysis.ListedRun) bool { return r.Start.Before(now.Add(-o.since)) })
+	}
+	if o.outcome != "" || o.by != "" {
+		known.read(p, rows)
+	}
+	if o.outcome != "" {
+		rows = slices.DeleteFunc(rows, func(r analysis.ListedRun) bool { return r.Outcome != o.outcome })
+	}
+	total := len(rows)
+	if o.by != "" {
+		fleet := analysis.FleetOf(rows, o.by)
+		return show(p, o.json, fleet, func(w io.Writer, style text.Style) error { return render.Fleet(w, fleet, style) })
+	}
+	if o.since == 0 {
+		rows = rows[:min(len(rows), mostListed)]
+	}
+	known.read(p, rows)
+	list := analysis.RunList{V: analysis.Version, Total: total, Runs: rows}
+	return show(p, o.json, list, func(w io.Writer, style text.Style) error { return render.RunList(w, list, style, now) })
+}
+
+// placesOf are the directories in and below those that a user names, which may be read; by none
+// all that are known here, which are the named ones then.
+func placesOf(p process, dirs []string) (named, places []string, err error) {
+	if len(dirs) == 0 {
+		places = recordPlaces(p)
+		return places, places, nil
+	}
+	for _, dir := range dirs {
+		_, err := record.ReadDir(dir)
+		switch {
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, nodedir.ErrLink):
+			return nil, nil, notRead(fmt.Errorf("cannot read runs in %s: %w", dir, errnoOf(err)))
+		case err != nil:
+			return nil, nil, usagef("name directories in which runs have left records; one run is shown by rsswarden report ID", "cannot read runs in %s: %v", dir, errnoOf(err))
+		}
+		places = append(places, recordDirs(dir)...)
+	}
+	return dirs, places, nil
+}
+
+// parseSince reads a time back from now: "7d", "36h", "2w".
+func parseSince(s string) (time.Duration, error) {
+	const hint = "write a number and a unit: 12h, 7d or 4w"
+	units := map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
+	if s != "" {
+		if unit, ok := units[s[len(s)-1]]; ok {
+			if n, err := strconv.ParseUint(s[:len(s)-1], 10, 16); err == nil && n > 0 {
+				return time.Duration(n) * unit, nil
+			}
+		}
+	}
+	return 0, usagef(hint, "--since %q is not a length of time", s)
 }
 
 // printReport prints one report, or writes it to files.

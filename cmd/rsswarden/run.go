@@ -135,11 +135,24 @@ func start(p process, s settings.Settings) error {
 		// the next run sweeps it where this fails.
 		_ = loader.Remove(s.Dir)
 	}
-	removeTextfile(&s)
+	removeTextfile(s.Textfile)
 	if err != nil {
 		return notStarted(s.Command[0], err)
 	}
 	return nil // Die does not return
+}
+
+// leftTextfile is how long a file of metrics may take to be removed.
+const leftTextfile = 200 * time.Millisecond
+
+// removeTextfile removes what a killed watcher has left. A directory that hangs must not
+// delay the command's exit status.
+func removeTextfile(dir string) {
+	if dir == "" {
+		return
+	}
+	q := ioRequest{What: ioRemove, Path: []byte(dir), Holder: os.Getpid()}
+	_, _ = q.answer(leftTextfile, isLocal(dir))
 }
 
 // runtimeUnused says why our files are not where the user's variables say, and where

@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -161,6 +166,73 @@ func withOthers(p process, list []record.Found) []record.Found {
 		list[i].Journal = cmp.Or(list[i].Journal, o.Journal)
 	}
 	return list
+}
+
+// mostRead bounds the runs without a line in an index that are read for a list.
+const mostRead = 1024
+
+// runsKnown are the runs that left something in some directories.
+type runsKnown struct {
+	list  []analysis.ListedRun
+	found []record.Found
+	bare  map[string]record.Found // those without a line in an index, by ID
+	index record.Index
+}
+
+// knownRuns finds runs by the names of files and the lines of indexes: of what has no line,
+// job, node and start alone.
+func knownRuns(dirs []string) runsKnown {
+	k := runsKnown{found: record.Find(dirs...), bare: map[string]record.Found{}, index: record.ReadIndex(dirs...)}
+	for _, f := range k.found {
+		k.bare[f.ID] = f
+	}
+	for i := range k.index.Entries {
+		delete(k.bare, k.index.Entries[i].ID)
+	}
+	entries := k.index.Entries
+	for id := range k.bare {
+		entries = append(entries, record.EntryOfID(id))
+	}
+	k.list = analysis.ListRuns(entries)
+	return k
+}
+
+// read reads the runs of some rows that have no line in an index. What cannot be read keeps
+// what its name says.
+func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
+	var missing []record.Found
+	at := map[string]int{}
+	for i := range rows {
+		f, ok := k.bare[rows[i].ID]
+		if !ok || len(missing) == mostRead {
+			continue
+		}
+		if f.Journal != "" {
+			f.Record = "" // it is small, and says as much
+		}
+		at[f.ID] = i
+		missing = append(missing, f)
+	}
+	runs, _ := readRuns(missing)
+	now := time.Now()
+	boot, _ := procfile.Read("/proc/sys/kernel/random/boot_id", procfile.Small)
+	for _, r := range runs {
+		if i, ok := at[r.Meta.ID]; ok {
+			short, ranks := rows[i].Short, rows[i].Ranks
+			here := r.Meta.BootID != "" && r.Meta.BootID == strings.TrimSpace(string(boot))
+			e := analysis.Entry(r, here && proctree.Lives("/proc", r.Meta.Process), now)
+			if e.User == strconv.Itoa(os.Geteuid()) && p.get("USER") != "" {
+				e.User = p.get("USER")
+			}
+			e.Short = short
+			rows[i] = analysis.ListedRun{IndexEntry: e, Ranks: ranks}
+		}
+	}
+	for i := range rows {
+		if rows[i].Outcome == "" {
+			rows[i].Outcome = event.RunUnknown
+		}
+	}
 }
 
 // named are the runs that a word names: the last, those of a job, or by the beginning of a

@@ -114,7 +114,7 @@ func (src *valueSources) fromUser(o option) sourcedValue {
 		if text := src.p.get(variable); text != "" {
 			values := []string{text}
 			if o.kind == config.List {
-				values = lines(text)
+				values = nonBlankLines(text)
 			}
 			return sourcedValue{values, originEnvironment, variable}
 		}
@@ -158,8 +158,8 @@ func variableOf(name string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// lines are the lines of a text that are not blank.
-func lines(text string) []string {
+// nonBlankLines are the lines of a text that are not blank.
+func nonBlankLines(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, "\n"), func(v string) bool { return strings.TrimSpace(v) == "" })
 }
 

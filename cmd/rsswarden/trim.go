@@ -100,7 +100,7 @@ func trimProcesses(p process, ids []rss.ProcID, o trimOptions) error {
 	}
 	refused := func(s *once.Target) bool { return s.Refused != trim.None && s.Pieces == 0 }
 	if len(r.Targets) > 0 && !slices.ContainsFunc(r.Targets, func(s *once.Target) bool { return !refused(s) }) {
-		fmt.Fprint(p.stderr, p.line("", "error", "nothing was trimmed, every process was refused", r.hint()))
+		fmt.Fprint(p.stderr, p.line("", "error", "nothing was trimmed, every process was refused", r.refusedHint()))
 		return exitStatus(exitFailed)
 	}
 	return nil
@@ -112,8 +112,8 @@ type trimReport struct {
 	trimOptions
 }
 
-// hint is what helps where processes were refused, if anything does.
-func (r *trimReport) hint() string {
+// refusedHint is what helps where processes were refused, if anything does.
+func (r *trimReport) refusedHint() string {
 	if slices.ContainsFunc(r.Targets, func(s *once.Target) bool { return s.Refused == trim.Stranger }) {
 		return "Yama lets ancestors alone trace: run the job under rsswarden run --trim ptrace"
 	}
@@ -188,10 +188,10 @@ func (r *trimReport) forPeople(w io.Writer) {
 	tried := false
 	for _, s := range r.Targets {
 		mapped, freed, tried = mapped+s.Mapped, freed+s.Freed(), tried || s.Before != nil
-		fmt.Fprintf(t, "%d\t%s\t%s\t", s.ID.PID, oneLine(s.Comm), known(s.Planned, s.Mapped.String()))
+		fmt.Fprintf(t, "%d\t%s\t%s\t", s.ID.PID, oneLine(s.Comm), orDash(s.Planned, s.Mapped.String()))
 		if !r.dry {
-			fmt.Fprintf(t, "%s\t%s\t", known(s.After != nil, s.Freed().String()),
-				known(s.Before != nil, fmt.Sprintf("%.1f ms", 1e3*s.Stop.Seconds())))
+			fmt.Fprintf(t, "%s\t%s\t", orDash(s.After != nil, s.Freed().String()),
+				orDash(s.Before != nil, fmt.Sprintf("%.1f ms", 1e3*s.Stop.Seconds())))
 		}
 		fmt.Fprintln(t, oneLine(trimNote(s)))
 	}
@@ -215,8 +215,8 @@ func (r *trimReport) forPeople(w io.Writer) {
 	}
 }
 
-// known leaves out a number that there is not.
-func known(is bool, number string) string {
+// orDash leaves out a number that there is not.
+func orDash(is bool, number string) string {
 	if !is {
 		return "-"
 	}

@@ -35,7 +35,7 @@ func TestTrimReport(t *testing.T) {
 	var b strings.Builder
 	r.forPeople(&b)
 	golden.Check(t, "testdata/trim.txt", b.String())
-	if hint := r.hint(); !strings.Contains(hint, "rsswarden run --trim ptrace") {
+	if hint := r.refusedHint(); !strings.Contains(hint, "rsswarden run --trim ptrace") {
 		t.Errorf("hint %q", hint)
 	}
 }
