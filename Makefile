@@ -66,7 +66,7 @@ reference: ## docs/reference and examples/rsswarden.toml, from the code; a test 
 	@.ci/setup build
 	go test -count=1 -run '^TestReference$$' ./cmd/rsswarden ./cmd/rsswardend ./supervisor/event ./supervisor/metrics -update
 
-# BENCH='Trees|Start' measures less; what there is stands in bench/main_test.go.
+# BENCH='Trees|Start' measures less; what there is stands in bench/bench_test.go.
 bench: ## ours beside the peers', in one run, with the ratios; all runs in bench.txt
 	@.ci/setup test
 	@.ci/setup bench

@@ -1,7 +1,20 @@
+// Package rss holds the vocabulary of memory and its arithmetic: what a
+// process, a tree and a cgroup use, in bytes.
+//
+// Four ways of adding memory up are in use, and they answer different
+// questions. The sum of RSS counts a page once for every process that maps it;
+// PSS divides a shared page among the processes that map it; NoShared (Slurm's
+// word) leaves shared pages out altogether; a cgroup's charge counts each page
+// once, page cache and tmpfs included, for the group that touched it first.
+// Every number here says which it is.
+//
+// The unit is the byte, everywhere: kilobytes and pages become bytes in the
+// parser that reads them. The package depends on the standard library only.
 package rss
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -258,4 +271,24 @@ type MappedFiles struct {
 	// both shared and private, a file is two.
 	Largest []MappedFile
 	Sums    []MappedFile // all of them, libraries too, by kind and Shared, without a Path
+}
+
+// Unlimited stands for RLIM_INFINITY, all ones.
+const Unlimited = math.MaxUint64
+
+// ResourceLimits are soft limits of one process (getrlimit(2)); [Unlimited]
+// where there is none. prlimit(2) changes them from outside at any time.
+type ResourceLimits struct {
+	// AddressSpace is RLIMIT_AS in bytes: mmap and brk fail with ENOMEM where
+	// [Proc].Virtual would pass it.
+	AddressSpace Bytes
+	// LockedMemory is RLIMIT_MEMLOCK in bytes: see [Proc].Locked and Pinned,
+	// each of which is compared with it alone. A process with CAP_IPC_LOCK is
+	// exempt.
+	LockedMemory Bytes
+	// Tasks is RLIMIT_NPROC: how many tasks, threads that is, the user may have
+	// when this process makes one more.
+	Tasks uint64
+	// Descriptors is RLIMIT_NOFILE: how many descriptors it may have open.
+	Descriptors uint64
 }

@@ -1,3 +1,34 @@
+// Package cgroup reads what memory cgroups limit and charge, v1 and v2, from
+// the leaf a process is in up to the root: nothing is written
+// and no privilege is needed.
+//
+// A limit may be on any level, seldom on the leaf, and is compared with the
+// usage of the same level. Three numbers describe a level, and only the last
+// kills:
+//
+//   - charged: memory.usage_in_bytes (v1), memory.current (v2), page cache
+//     included;
+//   - working set: charged less inactive_file;
+//   - unreclaimable: charged less what reclaim can take back, which is file
+//     cache and, on v2, reclaimable slab. tmpfs and shared memory stay in.
+//
+// Dirty pages and pages under writeback count as reclaimable: at the limit the
+// kernel writes them out and makes the allocation wait. A job that writes 900
+// MB under a limit of 300 MB is at 97 % with them counted in, and sees no
+// OOM kill. Writing may hang with the file system behind it; then so does the
+// job.
+//
+// cgroup v1 does not say how much of its kernel memory is reclaimable: dentry
+// and inode caches count as unreclaimable there, so the v1 number errs on the
+// safe side.
+//
+// A charge lags behind by up to 64 pages for each CPU (MEMCG_CHARGE_BATCH).
+// A missing file is normal: each reader says since which kernel it exists.
+//
+// The pids controller, which limits the number of tasks, is read in the same way:
+// see [OpenTasks].
+//
+// A [Level] keeps descriptors of its counters and belongs to one goroutine.
 package cgroup
 
 import (
@@ -236,5 +267,62 @@ func (c *counter) close() {
 	if c.has {
 		unix.Close(c.fd)
 		c.has = false
+	}
+}
+
+// ErrNoPids says that a process is in no cgroup of the pids controller that can
+// be seen.
+var ErrNoPids = errors.New("no pids cgroup")
+
+// Tasks is a limit on how many tasks, threads that is, a cgroup and all below it
+// may have (Documentation/admin-guide/cgroup-v1/pids.rst and cgroup-v2.rst). A
+// fork beyond it fails with EAGAIN, root's too.
+type Tasks struct {
+	Level   *Level
+	Current uint64 // pids.current, zombies not reaped yet included
+	Max     uint64 // pids.max
+}
+
+const tasksMax, tasksCurrent = "pids.max", "pids.current"
+
+// Files are those of Current and of Max.
+func (t *Tasks) Files() (current, most string) {
+	return t.Level.File(tasksCurrent), t.Level.File(tasksMax)
+}
+
+// OpenTasks finds the pids cgroup of a process as [Open] finds that of memory;
+// the error wraps [ErrNoPids] where there is none. A process may be moved
+// later. The root of the hierarchy has no limit, and is no level.
+func OpenTasks(proc, sys string, pid int) (*Path, error) {
+	return resolve(proc, sys, pid, "pids", [3]string{1: tasksMax, 2: tasksMax}, ErrNoPids)
+}
+
+// Tasks appends the levels of [OpenTasks] that have a limit to dst, from the leaf up, and
+// returns it. A level without one costs one pread of a kept descriptor, one with
+// a limit two. The errors of levels that cannot be read are joined; the
+// others are returned with them.
+func (p *Path) Tasks(dst []Tasks) ([]Tasks, error) {
+	var failed error
+	for _, l := range p.Levels {
+		most, err := l.number(tasksMax)
+		if err == nil && most == Unlimited {
+			continue
+		}
+		n, err2 := l.number(tasksCurrent)
+		if err := errors.Join(err, err2); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		dst = append(dst, Tasks{Level: l, Current: uint64(n), Max: uint64(most)})
+	}
+	return dst, failed
+}
+
+// Close gives the descriptors back; they are opened again when needed. A nil Path has none.
+func (p *Path) Close() {
+	if p != nil {
+		for _, l := range p.Levels {
+			l.Close()
+		}
 	}
 }

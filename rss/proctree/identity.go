@@ -2,11 +2,16 @@ package proctree
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
@@ -147,4 +152,90 @@ func Capable(proc string, pid, capability int) (bool, error) {
 		return false, err
 	}
 	return mapsAllUsers(proc, pid)
+}
+
+// maxParents bounds the walk of [Parents]: deeper than launchers nest, and an end to
+// the circle that PIDs given out again during the walk could show.
+const maxParents = 64
+
+var errTooDeep = errors.New("too many parents")
+
+// Parents yields the process pid, its parent, and so on up to the topmost process that
+// proc shows. The walk ends early with an error, and the ID of the process it is about:
+// [Vanished] where that has ended or is hidden from us, also where its PID is another's
+// by now, which is then younger than its child.
+func Parents(proc string, pid int) iter.Seq2[Identity, error] {
+	return func(yield func(Identity, error) bool) {
+		f := newFiles(proc)
+		defer f.close()
+		var child Identity
+		for range maxParents {
+			i, err := f.identity(pid)
+			if err == nil && child.ID.PID != 0 && i.ID.Start > child.ID.Start {
+				i, err = Identity{ID: rss.ProcID{PID: pid}}, fmt.Errorf("cannot read process %d: %w", pid, errGone)
+			}
+			if !yield(i, err) || err != nil || i.Parent == 0 {
+				return
+			}
+			child, pid = i, i.Parent
+		}
+		yield(Identity{ID: rss.ProcID{PID: pid}}, fmt.Errorf("cannot read process %d: %w", pid, errTooDeep))
+	}
+}
+
+// endPause is how often a process is looked at without a pidfd.
+const endPause = 100 * time.Millisecond
+
+type Ending struct {
+	proc string
+	id   rss.ProcID
+	fd   int // pidfd, -1 before Linux 5.3 or where pidfds are filtered
+	gone bool
+}
+
+// Expect begins to wait for the end of a process, which it does not touch: it is neither
+// traced nor waited for.
+func Expect(proc string, id rss.ProcID) *Ending {
+	e := &Ending{proc: proc, id: id, fd: -1}
+	fd, err := unix.PidfdOpen(id.PID, 0)
+	if err == nil {
+		e.fd = fd
+	}
+	// The descriptor holds on to the process that has the PID now; only then
+	// does a look at the start time prove anything.
+	e.gone = errors.Is(err, unix.ESRCH) || !Lives(proc, id)
+	return e
+}
+
+// Wait returns whether the process has ended, as soon as it has, and after
+// that time at the latest.
+func (e *Ending) Wait(most time.Duration) bool {
+	for end := time.Now().Add(most); !e.gone; {
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		if e.fd < 0 {
+			time.Sleep(min(endPause, left))
+			e.gone = !Lives(e.proc, e.id)
+			continue
+		}
+		p := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, int(left.Milliseconds())+1)
+		switch {
+		case err == nil && n > 0:
+			e.gone = true
+		case err != nil && err != unix.EINTR:
+			e.Close()
+		}
+	}
+	e.Close()
+	return true
+}
+
+func (e *Ending) Close() {
+	if e.fd >= 0 {
+		unix.Close(e.fd)
+		e.fd = -1
+	}
 }

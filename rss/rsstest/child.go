@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 )
@@ -91,4 +92,44 @@ func DefaultSignals() {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
+}
+
+// WithoutDescriptors calls f while this process can open no file more. No other test may
+// run beside it.
+func WithoutDescriptors(t testing.TB, f func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := was
+	none.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BusyDir is a directory like that of T.TempDir, for programs that may outlive the test by a
+// moment: what they still write does not keep it from being removed.
+func BusyDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "busy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			if err := os.RemoveAll(dir); err == nil {
+				return
+			} else if time.Now().After(end) {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return dir
 }

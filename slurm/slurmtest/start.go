@@ -1,10 +1,19 @@
 package slurmtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,4 +121,163 @@ func Shutdown() (failed error) {
 		s.Unlock()
 	}
 	return failed
+}
+
+// slots are the files of which a process with clusters has locked one, until they are gone.
+var slots = []string{"/run/rsswarden-slurmtest.1.lock", "/run/rsswarden-slurmtest.2.lock"}
+
+// slot is the lock of this process, which its clusters share: a process that asked for a
+// second one could wait for another that does the same.
+var slot struct {
+	sync.Mutex
+	file     *os.File
+	clusters int
+}
+
+// takeSlot counts one cluster more, and waits for a slot if it is the first.
+func takeSlot(ctx context.Context) (*os.File, error) {
+	slot.Lock()
+	defer slot.Unlock()
+	for slot.file == nil {
+		for _, path := range slots {
+			f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+			if err != nil {
+				return nil, err
+			}
+			if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+				slot.file = f
+				break
+			}
+			f.Close()
+			if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+				return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+			}
+		}
+		if slot.file == nil {
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("cannot lock %s, other clusters run: %w", strings.Join(slots, " or "), ctx.Err())
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	slot.clusters++
+	return slot.file, nil
+}
+
+// freeSlot is called when a cluster is gone. Its guard holds the lock as well.
+func freeSlot() {
+	slot.Lock()
+	defer slot.Unlock()
+	if slot.clusters--; slot.clusters == 0 {
+		slot.file.Close()
+		slot.file = nil
+	}
+}
+
+// guard is a shell that outlives this process, however that ends: it reads
+// PIDs from a pipe, and at the end of the pipe ends what they name, the jobs,
+// and the files. It holds the lock all the while.
+type guard struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+// guardScript is given what [sweepScript] is. A daemon is killed only if it was started at the
+// time that was noted.
+const guardScript = `
+root=$1 name=$2 cgroups=$3
+trap '' INT TERM HUP
+daemons=
+while read -r pid start; do daemons="$daemons $pid:$start"; done
+for d in $daemons; do
+	stat=$(cat "/proc/${d%:*}/stat" 2>/dev/null) || continue
+	set -- ${stat##*) }
+	[ "${20}" = "${d#*:}" ] && kill -KILL "${d%:*}" 2>/dev/null
+done
+set -- "$root" "$name" "$cgroups"
+` + sweepScript + `
+rm -rf "$root"
+`
+
+// sweepScript ends the jobs of a cluster whose daemons are gone, and removes its cgroups. It is
+// given the folder, the name that the nodes' names begin with and the mount point of the
+// cgroups. A slurmstepd is the cluster's that has the folder in its environment.
+const sweepScript = `
+root=$1 name=$2 cgroups=$3 tries=0
+while [ $tries -lt 100 ]; do
+	left=
+	for pid in $(find "$cgroups"/freezer/slurm_"$name"* -name cgroup.procs -exec cat {} + 2>/dev/null); do
+		kill -KILL "$pid" 2>/dev/null; left=1
+	done
+	for comm in /proc/[0-9]*/comm; do
+		read -r program <"$comm" 2>/dev/null || continue
+		[ "$program" = slurmstepd ] || continue
+		grep -qsF "$root/" "${comm%comm}environ" || continue
+		pid=${comm#/proc/}; kill -KILL "${pid%/comm}" 2>/dev/null; left=1
+	done
+	find "$cgroups"/*/slurm_"$name"* -depth -type d -exec rmdir {} + 2>/dev/null
+	[ -z "$left" ] && break
+	tries=$((tries+1)); sleep 0.05
+done
+`
+
+func startGuard(root, name string, lock *os.File) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", root, name, cgroupRoot)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + userPath, "LANG=C"}
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start the guard: %w", err)
+	}
+	return &guard{cmd, pipe}, nil
+}
+
+// add names a daemon by its PID and start time.
+func (g *guard) add(pid int) error {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return err
+	}
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return fmt.Errorf("cannot read the start time of %d", pid)
+	}
+	_, err = fmt.Fprintf(g.pipe, "%d %s\n", pid, fields[19])
+	return err
+}
+
+// finish has the guard do its work now.
+func (g *guard) finish() error {
+	g.pipe.Close()
+	if err := g.cmd.Wait(); err != nil {
+		return fmt.Errorf("the guard failed: %w", err)
+	}
+	return nil
+}
+
+func sweep(root, name string) {
+	exec.Command("/bin/sh", "-c", sweepScript, "sweep", root, name, cgroupRoot).Run()
+}
+
+func processesUnder(dir string) []int {
+	var pids []int
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		b, _ := os.ReadFile(path)
+		for field := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
 }

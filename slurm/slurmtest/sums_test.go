@@ -1,9 +1,18 @@
 package slurmtest_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -240,4 +249,359 @@ func frequency(t *testing.T, o slurmtest.Options) {
 	if got := run.Wait(t); got.Stdout != "task=3\n" {
 		t.Errorf("sbatch: SLURM_ACCTG_FREQ %q, want task=3", got.Stdout)
 	}
+}
+
+// holdTimeout bounds how long processes of a job take to get their memory.
+const holdTimeout = 30 * time.Second
+
+// process is what /proc says about one process, in bytes.
+type process struct {
+	parent                      int
+	comm                        string
+	rss, pss, noshared, virtual uint64
+}
+
+// readProcess reads RSS as slurmstepd does: field 24 of /proc/PID/stat, and
+// the second and third of statm.
+func readProcess(pid int) (process, error) {
+	page := uint64(os.Getpagesize())
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, err
+	}
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	fields := strings.Fields(string(b[end+1:]))
+	if len(fields) < 22 {
+		return process{}, fmt.Errorf("%d fields in stat of %d", len(fields), pid)
+	}
+	p := process{comm: string(b[open+1 : end])}
+	p.parent, _ = strconv.Atoi(fields[1])
+	p.virtual, _ = strconv.ParseUint(fields[20], 10, 64)
+	p.rss, _ = strconv.ParseUint(fields[21], 10, 64)
+	p.rss *= page
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return process{}, err
+	}
+	var size, resident, shared uint64
+	if _, err := fmt.Sscan(string(statm), &size, &resident, &shared); err != nil {
+		return process{}, err
+	}
+	p.noshared = (resident - shared) * page
+	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil && !errors.Is(err, syscall.ESRCH) { // a zombie has none
+		return process{}, err
+	}
+	for line := range strings.Lines(string(rollup)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
+			kb, _ := strconv.ParseUint(f[1], 10, 64)
+			p.pss = kb << 10
+		}
+	}
+	return p, nil
+}
+
+// sums are the candidates for what slurmstepd adds up.
+type sums struct {
+	rss, pss, noshared, virtual uint64 // the tasks and their descendants by parent PID
+	containerRSS                uint64 // all processes of the step's container
+	orphans                     int    // in the container and no descendants
+}
+
+// readSums reads a step: every process of its container, and of those the
+// tasks, which are the children of slurmstepd, with their descendants.
+func readSums(t *testing.T, run *slurmtest.JobRun, step string) sums {
+	t.Helper()
+	procs := make(map[int]process)
+	for _, pid := range run.Processes(step) {
+		p, err := readProcess(pid)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		wardentest.NoError(t, err)
+		procs[pid] = p
+	}
+	// A task's chain of parents ends at slurmstepd, an orphan's at init.
+	tree := func(pid int) bool {
+		for {
+			p, ok := procs[pid]
+			if !ok {
+				parent, err := readProcess(pid)
+				return err == nil && parent.comm == "slurmstepd"
+			}
+			pid = p.parent
+		}
+	}
+	var s sums
+	for pid, p := range procs {
+		s.containerRSS += p.rss
+		if !tree(pid) {
+			s.orphans++
+			continue
+		}
+		s.rss += p.rss
+		s.pss += min(p.pss, p.rss)
+		s.noshared += p.noshared
+		s.virtual += p.virtual
+	}
+	return s
+}
+
+var usedLine = regexp.MustCompile(`StepId=(\S+) memory used:(\d+) limit:(\d+) B`)
+
+// polls returns what slurmstepd logged at each poll of a step.
+func polls(run *slurmtest.JobRun, step string) (used []uint64, limit uint64) {
+	for _, m := range usedLine.FindAllStringSubmatch(run.Log(), -1) {
+		if m[1] == run.ID+"."+step {
+			n, _ := strconv.ParseUint(m[2], 10, 64)
+			used = append(used, n)
+			limit, _ = strconv.ParseUint(m[3], 10, 64)
+		}
+	}
+	return used, limit
+}
+
+// nextPoll waits for the next poll of a step to be logged, and returns it.
+func nextPoll(t *testing.T, run *slurmtest.JobRun, step string) (used, limit uint64) {
+	t.Helper()
+	before, _ := polls(run, step)
+	deadline := time.Now().Add(holdTimeout)
+	for {
+		after, limit := polls(run, step)
+		if len(after) > len(before) {
+			return after[len(after)-1], limit
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no poll of %s.%s in %v:\n%s", run.ID, step, holdTimeout, run.Log())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// still polls until the sums around a poll are the same, so that they are
+// those at the poll. Only PSS moves when strangers map the same libraries.
+func still(t *testing.T, run *slurmtest.JobRun, step string) (used, limit uint64, s sums) {
+	t.Helper()
+	for range 10 {
+		before := readSums(t, run, step)
+		used, limit = nextPoll(t, run, step)
+		s = readSums(t, run, step)
+		quiet := s
+		quiet.pss = before.pss
+		if before == quiet {
+			return used, limit, s
+		}
+	}
+	t.Fatal("the processes of the job keep changing")
+	return
+}
+
+// totalRSS reads total_rss of a cgroup of v1.
+func totalRSS(t *testing.T, dir string) uint64 {
+	t.Helper()
+	b := wardentest.ReadFile(t, filepath.Join(dir, "memory.stat"))
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "total_rss "); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(v), 10, 64)
+			wardentest.NoError(t, err)
+			return n
+		}
+	}
+	t.Fatalf("no total_rss in %s", dir)
+	return 0
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "hold" {
+		if err := hold(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "hold-cluster" {
+		if err := holdCluster(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	code := m.Run()
+	if err := slurmtest.Shutdown(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// holdCluster starts a cluster with a job on all its nodes, prints the cluster's
+// folder, then each node and a PID of the job there, and sleeps until it
+// is killed.
+func holdCluster(nodes string) error {
+	n, err := strconv.Atoi(nodes)
+	if err != nil {
+		return err
+	}
+	c, err := slurmtest.Up(context.Background(), slurmtest.Linux, slurmtest.Options{Nodes: n})
+	if err != nil {
+		return err
+	}
+	srun := c.Command(context.Background(), "srun", "-N"+nodes, "-n"+nodes, "bash", "-c", "echo $SLURMD_NODENAME $$; exec sleep 1000")
+	out, err := srun.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	// A killed process cleans nothing up, and an srun without its cluster waits for ever.
+	runtime.LockOSThread()
+	if srun.SysProcAttr == nil {
+		srun.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	srun.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if err := srun.Start(); err != nil {
+		return err
+	}
+	fmt.Println(filepath.Dir(c.Dir()))
+	for range n {
+		var node string
+		var pid int
+		if _, err := fmt.Fscan(out, &node, &pid); err != nil {
+			return err
+		}
+		fmt.Println(node, pid)
+	}
+	select {}
+}
+
+// hold is a process of a job. It takes memory as its arguments say, writes its
+// PID to a file of its name, and sleeps until it is killed:
+//
+//	hold NAME [anon=MIB] [map=FILE] [shm=MIB] [threads=N] [zombie=1] [virtual=MIB]
+//		[adopt=NAME,ARGUMENT,…] [exit=STATUS]
+//
+// On SIGUSR1 it gives its anonymous memory back and writes its PID to
+// NAME.freed.
+func hold(args []string) error {
+	name := args[0]
+	var anon []byte
+	var err error
+	for _, arg := range args[1:] {
+		key, value, _ := strings.Cut(arg, "=")
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "anon":
+			if anon, err = mapped(-1, n<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON); err != nil {
+				return err
+			}
+		case "shm":
+			if _, err = mapped(-1, n<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON); err != nil {
+				return err
+			}
+		case "map":
+			f, err := os.Open(value)
+			if err != nil {
+				return err
+			}
+			info, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			if _, err = mapped(int(f.Fd()), int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED); err != nil {
+				return err
+			}
+		case "virtual":
+			if _, err = syscall.Mmap(-1, 0, n<<20, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE); err != nil {
+				return err
+			}
+		case "threads":
+			for range n {
+				go func() {
+					runtime.LockOSThread()
+					select {}
+				}()
+			}
+			for {
+				if tasks, _ := os.ReadDir("/proc/self/task"); len(tasks) > n {
+					break
+				}
+				runtime.Gosched()
+			}
+		case "zombie":
+			if _, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{}); err != nil {
+				return err
+			}
+		case "adopt": // a subreaper gets the child of a child back
+			const setChildSubreaper = 36
+			if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
+				return errno
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			grandchild := append([]string{"-c", `"$0" hold "$@" &`, self}, strings.Split(value, ",")...)
+			if err := exec.Command("/bin/sh", grandchild...).Run(); err != nil {
+				return err
+			}
+		case "exit":
+			os.Exit(n)
+		default:
+			return fmt.Errorf("hold: unknown argument %q", arg)
+		}
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	note := func(file string) error {
+		if err := os.WriteFile(file+".new", []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+			return err
+		}
+		return os.Rename(file+".new", file)
+	}
+	if err := note(name); err != nil {
+		return err
+	}
+	for range signals {
+		if err := syscall.Madvise(anon, syscall.MADV_DONTNEED); err != nil {
+			return err
+		}
+		if err := note(name + ".freed"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mapped maps memory and touches every page of it.
+func mapped(fd, size, prot, flags int) ([]byte, error) {
+	b, err := syscall.Mmap(fd, 0, size, prot, flags)
+	if err != nil {
+		return nil, err
+	}
+	sum := byte(0)
+	for i := 0; i < size; i += os.Getpagesize() {
+		if prot&syscall.PROT_WRITE != 0 {
+			b[i] = 1
+		}
+		sum += b[i]
+	}
+	runtime.KeepAlive(sum)
+	return b, nil
+}
+
+// held returns the PIDs that the holders of these names noted, once all have.
+func held(t *testing.T, run *slurmtest.JobRun, names ...string) map[string]int {
+	t.Helper()
+	pids := make(map[string]int)
+	run.Until(t, holdTimeout, func(r slurmtest.Result) bool {
+		if r.Over() {
+			t.Fatalf("job ended: %s %s, stderr %s\n%s", r.State, r.Reason, r.Stderr, run.Log())
+		}
+		for _, name := range names {
+			b, err := os.ReadFile(filepath.Join(run.Dir, name))
+			if err != nil {
+				return false
+			}
+			pids[name], _ = strconv.Atoi(string(b))
+		}
+		return true
+	})
+	return pids
 }

@@ -11,6 +11,7 @@ package alert
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -85,4 +86,113 @@ func (a *Alert) ID() string {
 	}
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
+}
+
+const (
+	// resend is how often what fires is sent to Alertmanager, and holds for how long
+	// Alertmanager believes it. Prometheus does the same.
+	resend = time.Minute
+	holds  = 4 * resend
+	// lasts is for how long Alertmanager believes an alert where there may soon be no
+	// memory to send it again. An alert that fires too long is better than one that
+	// resolves when a job is at its worst.
+	lasts = time.Hour
+	// generator is where a reader of an alert is led.
+	generator = "https://github.com/rsswarden/rsswarden/blob/main/docs/alerts.md"
+)
+
+// postable is an alert as POST /api/v2/alerts takes it.
+type postable struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	StartsAt    time.Time         `json:"startsAt"`
+	EndsAt      time.Time         `json:"endsAt"`
+	Generator   string            `json:"generatorURL"`
+}
+
+// managerBody is all of the store: what fires, until it is sent again, and what was
+// resolved. What was resolved before Alertmanager has heard of it fires there for a
+// while: it sends no notification for an alert that arrives resolved.
+func managerBody(list []*entry, now time.Time, holds time.Duration, heard func(id string) bool) (json.RawMessage, error) {
+	all := make([]postable, 0, len(list))
+	for _, e := range list {
+		p := postable{
+			Labels: map[string]string{}, Annotations: map[string]string{"summary": e.Summary, "description": e.Text},
+			StartsAt: e.Since.UTC(), EndsAt: now.Add(holds).UTC(), Generator: generator,
+		}
+		for _, l := range e.Labels() {
+			p.Labels[l[0]] = l[1]
+		}
+		if !e.firing() && !heard(e.id) {
+			p.EndsAt = now.Add(resend).UTC()
+		} else if !e.firing() {
+			p.EndsAt = e.ends.UTC()
+			if !p.EndsAt.After(p.StartsAt) {
+				p.EndsAt = p.StartsAt.Add(time.Millisecond) // Alertmanager refuses an alert that ends before it starts
+			}
+		}
+		all = append(all, p)
+	}
+	return json.Marshal(all)
+}
+
+// MessageVersion is "v" of a [Message]. Fields are only ever added.
+const MessageVersion = 1
+
+const (
+	Firing   = "firing"
+	Resolved = "resolved"
+)
+
+// Message is what a webhook is sent, once when an alert begins to fire and once
+// when it is resolved. What is sent twice, because an answer was lost or another
+// watcher has taken over, has the same ID and status.
+type Message struct {
+	V        int    `json:"v"`
+	Status   string `json:"status"` // "firing" or "resolved"
+	ID       string `json:"id"`     // the same for all about one rung of one limit
+	Alert    string `json:"alert"`  // "RsswardenMemoryNearLimit"
+	Severity string `json:"severity"`
+	Job      string `json:"job,omitempty"` // SLURM_JOB_ID; left out outside Slurm
+	Run      string `json:"run,omitempty"` // short for the runs of a job that one leader watches on a node
+	Step     string `json:"step,omitempty"`
+	Node     string `json:"node"`
+
+	Limit  event.LimitName `json:"limit"`
+	Scope  event.Scope     `json:"scope,omitempty"`
+	Rung   string          `json:"rung"`   // "80%"
+	Action event.Action    `json:"action"` // what the rule does
+	amounts
+	ETA *float64 `json:"eta_s"` // to the limit, null without a forecast
+
+	StartsAt time.Time  `json:"starts_at"`
+	EndsAt   *time.Time `json:"ends_at,omitempty"` // of a resolved one
+	Text     string     `json:"text"`
+}
+
+// amounts has one of the two pairs: numbers of things are in no bytes. The limit time has
+// neither.
+type amounts struct {
+	UsedBytes  *uint64 `json:"used_bytes,omitempty"`
+	LimitBytes *uint64 `json:"limit_bytes,omitempty"`
+	Used       *uint64 `json:"used,omitempty"`
+	LimitCount *uint64 `json:"limit_count,omitempty"`
+}
+
+func hookBody(e *entry) (json.RawMessage, error) {
+	m := Message{
+		V: MessageVersion, Status: Firing, ID: e.id, Alert: e.Name(), Severity: e.Severity(),
+		Job: e.Job, Run: e.Run, Step: e.Step, Node: e.Node, Limit: e.Limit, Scope: e.Scope, Rung: e.Rung, Action: e.Action,
+		ETA: e.Left, StartsAt: e.Since, Text: e.Summary + "; " + e.Text,
+	}
+	if used, size := uint64(e.Used), uint64(e.Size); size != 0 && e.Limit.Counts() {
+		m.Used, m.LimitCount = &used, &size
+	} else if size != 0 {
+		m.UsedBytes, m.LimitBytes = &used, &size
+	}
+	if !e.firing() {
+		ends := e.ends
+		m.Status, m.EndsAt, m.Text = Resolved, &ends, "resolved: "+m.Text
+	}
+	return json.Marshal(m)
 }

@@ -1,10 +1,13 @@
 package cadence
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
 func TestPause(t *testing.T) {
@@ -54,5 +57,182 @@ func TestBurstIsMet(t *testing.T) {
 		if ticks > 100 {
 			t.Errorf("burst %v into the pause: %d readings", begin, ticks)
 		}
+	}
+}
+
+// at is what a Pace looks at that has these limits, of which the first is watched.
+func at(now time.Duration, limits ...Limit) *Input {
+	return &Input{Now: now, Limits: limits, Flight: -1, Wake: Never}
+}
+
+// left is a limit of 32 GiB of which so much is left.
+func left(b rss.Bytes) Limit {
+	return Limit{Name: event.LimitUser, Accounting: event.AccountingRSS, Limit: 32 * rss.GiB, Left: b, Headroom: b}
+}
+
+// each returns a meter of what takes so long.
+func each(d time.Duration) (m rss.Meter) {
+	m.Add(d)
+	return m
+}
+
+func TestFullPause(t *testing.T) {
+	const far = 32 * rss.GiB
+	other := func(acct event.Accounting, name event.LimitName, rest rss.Bytes) *Input {
+		l := left(rest)
+		l.Accounting, l.Name = acct, name
+		return at(0, left(far), l)
+	}
+	for name, c := range map[string]struct {
+		in     func(*Input)
+		of     *Input
+		unseen bool
+		want   time.Duration
+	}{
+		"nothing goes on":              {want: time.Second},
+		"an action has begun":          {in: func(in *Input) { in.Flight = 0 }, want: BusyPause},
+		"… long ago":                   {in: func(in *Input) { in.Flight = 800 * time.Millisecond }, want: 100 * time.Millisecond},
+		"… a minute ago":               {in: func(in *Input) { in.Flight = time.Minute }, want: Busiest},
+		"loaders are looked for":       {in: func(in *Input) { in.Unheard = true }, want: LoaderPause},
+		"ptrace":                       {in: func(in *Input) { in.Traced, in.Took = true, time.Millisecond }, want: TracedPause},
+		"ptrace, many processes":       {in: func(in *Input) { in.Traced, in.Took = true, 10*time.Millisecond }, want: 500 * time.Millisecond},
+		"a reading was not used yet":   {unseen: true, want: 200 * time.Millisecond},
+		"another counts otherwise":     {of: other(event.AccountingCgroup, event.LimitCgroup, 64*rss.MiB), want: otherPause},
+		"another counts alike":         {of: other(event.AccountingRSS, event.LimitSlurm, far+1), want: time.Second},
+		"another counts alike, nearer": {of: other(event.AccountingRSS, event.LimitSlurm, 64*rss.MiB), want: otherPause},
+		"a throttle ends nothing":      {of: other(event.AccountingCgroup, event.LimitThrottle, 0), want: time.Second},
+		"a number is read elsewhere":   {of: other("", event.LimitMaps, 0), want: time.Second},
+	} {
+		p := Pace{Interval: time.Second, Full: each(10 * time.Millisecond), unseen: c.unseen}
+		in := c.of
+		if in == nil {
+			in = at(0, left(far))
+		}
+		if c.in != nil {
+			c.in(in)
+		}
+		if got := p.FullPause(in); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestFastFloor: what fast reads take bounds how often they are, by whether anything grows.
+func TestFastFloor(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate    float64
+		stopped bool
+		name    event.LimitName
+		want    time.Duration
+	}{
+		"nothing grows":                {want: 200 * time.Millisecond},
+		"full within the interval":     {rate: float64(rss.GiB), want: 20 * time.Millisecond},
+		"all are stopped":              {stopped: true, want: StoppedPause},
+		"… but others fill the node's": {stopped: true, name: event.LimitNode, want: 200 * time.Millisecond},
+	} {
+		l := left(1)
+		l.PerSecond = c.rate
+		if c.name != "" {
+			l.Name = c.name
+		}
+		in := at(0, l)
+		in.Stopped = c.stopped
+		p := Pace{Interval: time.Second, Fast: each(2 * time.Millisecond)}
+		if got := p.Next(in); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestOtherWakesPutNothingOff: when memory is read next is decided once.
+func TestOtherWakesPutNothingOff(t *testing.T) {
+	p := Pace{Interval: time.Second}
+	p.Holder(0, HolderEvery)
+	in := at(0, left(2*rss.GiB-64*rss.MiB)) // 500 ms
+	for now := time.Duration(0); now < 500*time.Millisecond; now += 100 * time.Millisecond {
+		in.Now, in.Wake = now, 100*time.Millisecond
+		if got := p.Next(in); got != 100*time.Millisecond {
+			t.Fatalf("at %v the loop waits %v for what is due in 100 ms", now, got)
+		}
+		if p.Due(now) {
+			t.Errorf("memory is read at %v", now)
+		}
+	}
+	if in.Now, in.Wake = 490*time.Millisecond, Never; p.Next(in) != 10*time.Millisecond || !p.Due(500*time.Millisecond) {
+		t.Error("the read at 500 ms was put off")
+	}
+	p.Again()
+	if got := p.Next(in); got != 500*time.Millisecond {
+		t.Errorf("after a read %v, want 500 ms", got)
+	}
+}
+
+// TestHolderIsLookedAfter in the wake of a read that is near enough, else in one of its own.
+func TestHolderIsLookedAfter(t *testing.T) {
+	p := Pace{Interval: time.Hour, Tolerance: 50 * time.Millisecond}
+	if got := p.Next(at(0, left(32*rss.GiB))); got != HolderEvery {
+		t.Errorf("a wake in %v, want one for the holder", got)
+	}
+	p.Again()
+	if in := at(0, left(4*rss.GiB+64*rss.MiB)); p.Next(in) != 1031250*time.Microsecond {
+		t.Errorf("a wake in %v, want none for the holder right before a read", p.Next(in))
+	}
+	if p.Holder(900*time.Millisecond, HolderEvery) || !p.Holder(960*time.Millisecond, HolderEvery) || p.Holder(970*time.Millisecond, HolderEvery) {
+		t.Error("the holder is not looked after each second")
+	}
+}
+
+// TestHintsAndReadings: where full reads are expensive, neither the kernel's hints nor a
+// reading of PSS cause more of them than their budget.
+func TestHintsAndReadings(t *testing.T) {
+	p := Pace{Interval: time.Second, Full: each(5 * time.Millisecond)}
+	p.Read(time.Second)
+	for d, want := range map[time.Duration]bool{200 * time.Millisecond: false, 250 * time.Millisecond: true} {
+		if got := p.Hint(time.Second + d); got != want {
+			t.Errorf("a hint after %v: %v", d, got)
+		}
+	}
+	if p.Hurry(time.Second+90*time.Millisecond) || !p.Hurry(time.Second+100*time.Millisecond) {
+		t.Error("a reading causes more full reads than 5 % of a core")
+	}
+	if in := at(time.Second, left(32*rss.GiB)); p.FullPause(in) != 100*time.Millisecond {
+		t.Errorf("the next full read comes after %v, want 100 ms", p.FullPause(in))
+	}
+	p.Read(2 * time.Second)
+	if in := at(2*time.Second, left(32*rss.GiB)); p.FullPause(in) != time.Second {
+		t.Errorf("after that one the next comes after %v", p.FullPause(in))
+	}
+}
+
+// tenths has limits judged again at each tenth, and traces for what counts as rss.
+type tenths struct{}
+
+func (tenths) Next(l *event.Limit, used rss.Bytes) rss.Bytes {
+	return used - used%(l.Limit/10) + l.Limit/10
+}
+func (tenths) TracesFor(l *event.Limit) bool { return l.Accounting == event.AccountingRSS }
+
+// TestInput: of the watched limit what was left at the full read decides, and what is left
+// now; of the others what is left now.
+func TestInput(t *testing.T) {
+	limits := []event.Limit{
+		{Name: event.LimitUser, Accounting: event.AccountingRSS, Used: 25, UsedMax: 25, Limit: 100, Binding: true},
+		{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Used: 25, UsedMax: 41, Limit: 100},
+	}
+	v := new(view.View).Next(0, rss.Sample{Took: time.Millisecond}, limits)
+	moved := limits[0]
+	moved.Used = 28
+	v = v.Fast(time.Second, &moved)
+	var p Pace
+	for range 2 { // it is used again
+		in := p.Input(time.Second, v, tenths{})
+		want := []Limit{
+			{Name: event.LimitUser, Accounting: event.AccountingRSS, Limit: 100, Left: 5, Headroom: 2, PerSecond: 3},
+			{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Limit: 100, Left: 9},
+		}
+		if !slices.Equal(in.Limits, want) || in.Watched != 0 || !in.Traced || in.Took != time.Millisecond || in.Flight >= 0 || in.Wake != Never {
+			t.Errorf("%+v", in)
+		}
+		in.Flight, in.Unheard, in.Wake = 1, true, 1
 	}
 }

@@ -142,3 +142,8 @@ func TestCountsNeverBlockTheLoop(t *testing.T) {
 		t.Error("the zero value is to be asked again")
 	}
 }
+
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(m.Run())
+}

@@ -15,18 +15,24 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 )
 
@@ -297,4 +303,255 @@ func sweep(proc, all, name string) {
 	if led, err := p.TryLead(); err == nil && led {
 		p.Leave()
 	}
+}
+
+// directory is the one in which watchers meet; its name is its path.
+type directory struct{ *os.File }
+
+func openDirectory(path string) (directory, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return directory{}, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return directory{os.NewFile(uintptr(fd), path)}, nil
+}
+
+func (d directory) fd() int { return int(d.Fd()) }
+
+func (d directory) path(name string) string { return filepath.Join(d.Name(), name) }
+
+// mostBytes bounds what is read of a file here.
+const mostBytes = 64 << 10
+
+var errMalformed = syscall.EBADMSG
+
+// write renames a file with v into place.
+func (d directory) write(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", d.path(name), err)
+	}
+	err = nodedir.WriteRenamed(d.fd(), name+".tmp", name, 0o600, func(f *os.File) error {
+		_, err := f.Write(data)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", d.path(name), err)
+	}
+	return nil
+}
+
+func (d directory) read(name string, v any) error {
+	f, err := nodedir.OpenRegular(d.File, name)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", d.path(name), nodedir.WithoutPath(err))
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err == nil && len(data) > mostBytes {
+		err = errMalformed
+	}
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", d.path(name), err)
+	}
+	return nil
+}
+
+func (d directory) remove(name string) error { return unix.Unlinkat(d.fd(), name, 0) }
+
+// most is how many files a directory is read for.
+const most = 16 << 10
+
+func (d directory) names() ([]string, error) {
+	f, err := os.Open(nodedir.FDPath(d.File))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", d.Name(), err)
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(most)
+	if err != nil && len(names) == 0 && !strings.Contains(err.Error(), "EOF") {
+		return nil, fmt.Errorf("cannot list %s: %w", d.Name(), err)
+	}
+	return names, nil
+}
+
+func (d directory) has(name string) bool {
+	var st unix.Stat_t
+	return !errors.Is(unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW), unix.ENOENT)
+}
+
+// Member is one rsswarden run of the job on this node: a rank.
+type Member struct {
+	V       int        `json:"v"`
+	Holder  rss.ProcID `json:"holder"`
+	Watcher rss.ProcID `json:"watcher"`
+	Command rss.ProcID `json:"command"`
+	Step    string     `json:"step,omitempty"` // "0", "batch"; empty outside Slurm
+	Task    int        `json:"task"`           // SLURM_PROCID, -1 outside Slurm
+	// Dir is its run directory for loaders, empty where there is none.
+	Dir   string    `json:"dir,omitempty"`
+	Words []string  `json:"words"` // of the command line, the first few
+	Since time.Time `json:"since"`
+	// Ended is how its command ended, nil as long as it has not.
+	Ended *Ended `json:"ended,omitempty"`
+}
+
+// Ended is how a command ended: one of the two.
+type Ended struct {
+	Code   int `json:"code"`
+	Signal int `json:"signal,omitempty"`
+}
+
+type known struct {
+	Member
+	inode uint64
+}
+
+func (p *post) Put(me Member) error {
+	me.V = 1
+	return p.dir.write(p.mine, me)
+}
+
+// Members returns the other members that live, by rank and PID, and those that have left
+// since the last call, as they were last known. The leader removes the file of one that has
+// ended, and reads it before, for it says how its command ended. One that lives is here also
+// where its file was removed: see [post.Renew].
+func (p *post) Members() (others, left []Member, err error) {
+	names, err := p.dir.names()
+	if err != nil {
+		return nil, nil, err
+	}
+	here := map[string]bool{}
+	for _, name := range names {
+		id, ok := nodedir.ProcOf(name, "rank")
+		if !ok || name == p.mine {
+			continue
+		}
+		if !p.lives(id) {
+			_, _ = p.member(name, id)
+			if p.Leads() {
+				_ = p.dir.remove(name)
+			}
+			continue
+		}
+		m, err := p.member(name, id)
+		if err != nil {
+			continue // it has just left, or is no file of ours
+		}
+		here[name] = true
+		others = append(others, m.Member)
+	}
+	for name, m := range p.known {
+		if here[name] {
+			continue
+		}
+		if m.Ended == nil && p.lives(m.Holder) {
+			others = append(others, m.Member)
+		} else {
+			left = append(left, m.Member)
+			delete(p.known, name)
+		}
+	}
+	order := func(a, b Member) int {
+		if a.Task != b.Task {
+			return a.Task - b.Task
+		}
+		return a.Holder.PID - b.Holder.PID
+	}
+	slices.SortFunc(others, order)
+	slices.SortFunc(left, order)
+	return others, left, nil
+}
+
+// member reads a file that was renamed into place: another content is another
+// inode.
+func (p *post) member(name string, id rss.ProcID) (*known, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(p.dir.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil, err
+	}
+	if m := p.known[name]; m != nil && m.inode == st.Ino {
+		return m, nil
+	}
+	m := &known{inode: st.Ino}
+	if err := p.dir.read(name, &m.Member); err != nil {
+		return nil, err
+	}
+	if m.Holder != id || m.Command.PID <= 0 || m.Watcher.PID <= 0 {
+		return nil, errMalformed
+	}
+	p.known[name] = m
+	return m, nil
+}
+
+func (p *post) lives(id rss.ProcID) bool {
+	start, err := proctree.StartTime(p.proc, id.PID)
+	if err != nil {
+		return !proctree.Vanished(err)
+	}
+	return start == id.Start
+}
+
+// renewEvery is how often our place among the watchers is looked after.
+const renewEvery = time.Minute
+
+// renew keeps our place: what cleans /tmp may have removed it. It says whether our file for
+// orders is another one now.
+func (p *Place) renew(now time.Duration, n *News) (reopened bool) {
+	if now-p.renewedAt < renewEvery {
+		return false
+	}
+	p.renewedAt, n.Renewed = now, true
+	reopened, err := p.post.Renew(p.Me)
+	n.fault("leader", err)
+	return reopened
+}
+
+// Renew keeps our place for as long as the job takes. What cleans /tmp removes what
+// was not touched for days, so all of ours is touched; and what was removed or
+// broken nevertheless is put back. It says whether our file for orders is another
+// one now.
+func (p *post) Renew(me Member) (reopened bool, err error) {
+	var is Member
+	if p.dir.read(p.mine, &is) != nil || is.Holder != me.Holder || is.Watcher != me.Watcher || is.Command != me.Command {
+		err = p.Put(me)
+	}
+	if !p.dir.has(p.box("order")) {
+		e := p.openOrders()
+		reopened, err = e == nil, errors.Join(err, e)
+	}
+	if p.Leads() {
+		err = errors.Join(err, p.keepLock())
+	}
+	for _, name := range []string{p.mine, p.box("order"), lockName} {
+		_ = unix.UtimesNanoAt(p.dir.fd(), name, nil, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	_ = unix.UtimesNanoAt(unix.AT_FDCWD, p.dir.Name(), nil, unix.AT_SYMLINK_NOFOLLOW)
+	return reopened, err
+}
+
+// keepLock locks a new file where the one that we have locked has lost its name:
+// a new member would lead beside us. The old one stays locked for those who wait.
+func (p *post) keepLock() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock == nil || p.isCurrent(int(p.lock.Fd())) {
+		return nil
+	}
+	fd, err := unix.Openat(p.dir.fd(), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", p.dir.path(lockName), err)
+	}
+	f := os.NewFile(uintptr(fd), lockName)
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return fmt.Errorf("cannot lock %s again, which was removed: %w", p.dir.path(lockName), err)
+	}
+	marked(f)
+	p.old = append(p.old, p.lock)
+	p.lock = f
+	return nil
 }

@@ -1,11 +1,16 @@
 package nodejobs
 
 import (
+	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
@@ -207,4 +212,194 @@ func (n *Node) Close() {
 		})
 	}
 	n.trees = nil
+}
+
+// update brings a directory and all below it up to date, but for what is below a step that
+// is there as before: that is looked at where the step has changed. It returns false where
+// the directory is gone, or another one has its name.
+func (n *Node) update(d *dir) bool {
+	return d.kind == kindStep && n.lives(d) || n.refresh(d)
+}
+
+// lives reports whether a step is surely there: a kept descriptor of a cgroup that is gone
+// gives ENODEV. The charge that was read is that of this look.
+func (n *Node) lives(d *dir) bool {
+	g := d.group
+	if !n.real || g == nil || !g.kept || !g.use.Measured {
+		return false
+	}
+	charged, err := g.level.Usage()
+	if err != nil {
+		return false
+	}
+	g.charged, g.chargedAt = charged, n.looks
+	return true
+}
+
+// refresh is update by the directory itself, whatever it is.
+func (n *Node) refresh(d *dir) bool {
+	var st unix.Stat_t
+	if err := unix.Lstat(d.path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
+	}
+	if d.ino != 0 && d.ino != st.Ino {
+		return false
+	}
+	// What the file system does not count, or only for its own kind, is listed again.
+	listed := d.ino == 0 || uint64(st.Nlink) != d.links || st.Nlink < 2
+	d.ino, d.links, d.freshAt = st.Ino, uint64(st.Nlink), n.looks
+	if listed {
+		n.list(d)
+	}
+	if n.updateKids(d) && !listed {
+		// One ended and perhaps one began: the number of links may be the same.
+		n.list(d)
+		n.updateKids(d)
+	}
+	return true
+}
+
+// updateKids updates what is below a directory, and drops what is gone.
+func (n *Node) updateKids(d *dir) (lost bool) {
+	d.kids = slices.DeleteFunc(d.kids, func(c *dir) bool {
+		if n.update(c) {
+			return false
+		}
+		lost = true
+		n.drop(d, c)
+		return true
+	})
+	return lost
+}
+
+// list adds the subdirectories that are new. One that is in both lists stays: if
+// it is another by now, update finds out.
+func (n *Node) list(d *dir) {
+	if d.links == 2 { // a leaf
+		return
+	}
+	n.lists++
+	// What cannot be listed has nothing to follow; a directory that goes meanwhile gives
+	// what was read of it.
+	entries, _ := os.ReadDir(d.path)
+	known := make(map[string]bool, len(d.kids))
+	for _, c := range d.kids {
+		known[c.name] = true
+	}
+	for _, e := range entries {
+		if !e.IsDir() || known[e.Name()] {
+			continue
+		}
+		if d.inner != nil && *d.inner >= maxInner {
+			break
+		}
+		if c := d.child(e.Name()); c != nil {
+			d.kids = append(d.kids, c)
+			if d.inner != nil {
+				*d.inner++
+			}
+		}
+	}
+	slices.SortFunc(d.kids, func(a, b *dir) int { return compareIDs(a.name, b.name) })
+}
+
+// read returns the contents of a file, valid until the next call. What is longer
+// than a node can have PIDs is cut.
+func (n *Node) read(name string) ([]byte, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if n.buf == nil {
+		n.buf = make([]byte, 4<<10)
+	}
+	for have := 0; ; {
+		got, err := unix.Read(fd, n.buf[have:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, err
+		}
+		have += got
+		// The kernel hands out what its page holds: less than half of one is the end.
+		if got < 2<<10 && have < len(n.buf) {
+			return n.buf[:have], nil
+		}
+		if have == len(n.buf) {
+			if have >= 64<<20 {
+				return n.buf, nil
+			}
+			n.buf = append(n.buf, make([]byte, have)...)
+		}
+	}
+}
+
+// processes counts the processes of a directory itself, and calls do, if given, for
+// each. A process that our PID namespace does not show has the number 0.
+func (n *Node) processes(d *dir, do func(pid int)) int {
+	text, err := n.read(d.path + "/cgroup.procs")
+	if err != nil { // it ended, or is a threaded group of v2
+		return 0
+	}
+	count := 0
+	var pids []int // do may read another file into the same buffer
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSuffix(line, []byte("\n")); !isPID(line) {
+			continue
+		}
+		if count++; do != nil {
+			pid, _ := strconv.Atoi(string(line))
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
+		do(pid)
+	}
+	return count
+}
+
+func isPID(line []byte) bool {
+	for _, c := range line {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(line) > 0 && len(line) < 11
+}
+
+// resident reads the RSS of a process, the second number of statm, in pages
+// (proc_pid_statm(5)); 0 for one that ended or is not shown.
+func (n *Node) resident(pid int) rss.Bytes {
+	if pid == 0 {
+		return 0
+	}
+	text, err := n.read(filepath.Join(n.proc, strconv.Itoa(pid), "statm"))
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(text)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(string(fields[1]), 10, 48)
+	if err != nil {
+		return 0
+	}
+	return rss.Bytes(pages) * rss.Bytes(os.Getpagesize())
+}
+
+// readNodeKills reads how many processes the OOM killer has ended on the node, in whatever
+// cgroup: "oom_kill N" of /proc/vmstat (Linux 4.13).
+func (n *Node) readNodeKills() (kills uint64, ok bool) {
+	return n.killsIn(filepath.Join(n.proc, "vmstat"))
+}
+
+func (n *Node) killsIn(name string) (kills uint64, ok bool) {
+	text, err := n.read(name)
+	if err != nil {
+		return 0, false
+	}
+	return oomKill(text)
 }

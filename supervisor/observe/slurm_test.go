@@ -2,15 +2,23 @@ package observe
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/probe/probetest"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/view"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // inJob is an observer of a job that ends in so long, and scontrol by hand.
@@ -75,5 +83,108 @@ func TestJobEndIsNotKnown(t *testing.T) {
 		if s.heardSlurm(&SlurmAnswer{EndErr: c.err}, c.ahead, &news); len(news) > 0 != c.tells {
 			t.Errorf("%v, a rule %v ahead: told %v", c.err, c.ahead, news)
 		}
+	}
+}
+
+// ofStep is the process of a step.
+func ofStep(step int) rss.ProcID { return rss.ProcID{PID: 20 + step, Start: 1} }
+
+// limitsOfSteps finds the limits of steps on a node where the processes of the first three live. tried gets the
+// PIDs by which they are found, and each has a warning of its own.
+func limitsOfSteps(t *testing.T) (l *stepLimits, tried *[]int, open func() int) {
+	fs := rsstest.Empty(t)
+	fs.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1000 kB\nMemAvailable: 1000 kB\n")
+	for step := range 3 {
+		fs.Put(rsstest.Process{PID: ofStep(step).PID, Parent: 1, Start: 1, Comm: "python"})
+	}
+	tried = new([]int)
+	opt := Options{Settings: &settings.Settings{}, Proc: fs.Proc, Sys: fs.Sys}
+	l = &stepLimits{proc: fs.Proc, probes: new(probe.Set), sets: map[string]*limit.Set{}}
+	l.find = func(pid int) (*limit.Set, []limit.Warning) {
+		*tried = append(*tried, pid)
+		set, _ := opt.limitsOf(pid, nil, func(string) (string, bool) { return "", false })
+		return set, []limit.Warning{{Part: "slurm", Text: fmt.Sprint("by ", pid)}}
+	}
+	return l, tried, func() (open int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		wardentest.NoError(t, err)
+		for _, e := range entries {
+			if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, fs.Proc) {
+				open++
+			}
+		}
+		return open
+	}
+}
+
+func jobOfSteps(steps ...int) *population.Job {
+	j := &population.Job{StepOf: map[rss.ProcID]string{}}
+	for _, step := range steps {
+		id, name := ofStep(step), fmt.Sprint(step)
+		j.Roots, j.Steps, j.StepOf[id] = append(j.Roots, id), append(j.Steps, name), name
+	}
+	return j
+}
+
+// TestLimitsNotByWhatHasEnded: nothing is found out of a process that ended meanwhile, and
+// that all of a step have is no warning.
+func TestLimitsNotByWhatHasEnded(t *testing.T) {
+	l, tried, _ := limitsOfSteps(t)
+	dead := ofStep(7)
+	s := l.findStep("0", []rss.ProcID{dead, ofStep(0), ofStep(1)})
+	if s.set == nil || fmt.Sprint(*tried) != "[27 20]" || len(s.warnings) != 1 || s.warnings[0].Text != "by 20" {
+		t.Errorf("by %v, warnings %v", *tried, s.warnings)
+	}
+	if s = l.findStep("0", []rss.ProcID{dead}); s.set == nil || len(s.warnings) > 0 {
+		t.Errorf("of the dead: warnings %v", s.warnings)
+	}
+}
+
+// TestLimitsOfSteps: what is found of a step counts for as long as it lasts, and is closed
+// with it; until something is found the last known stay.
+func TestLimitsOfSteps(t *testing.T) {
+	l, tried, open := limitsOfSteps(t)
+	check := func(what string, names []string, want int) {
+		t.Helper()
+		var got []string
+		for _, p := range l.parts("46.7") {
+			got = append(got, p.Name)
+		}
+		if n := open(); fmt.Sprint(got) != fmt.Sprint(names) || n != want {
+			t.Errorf("%s: parts %v, %d are open; want %v, %d", what, got, n, names, want)
+		}
+	}
+	set := func(j *population.Job) {
+		l.of(j, true)
+		l.take()
+	}
+	set(jobOfSteps(0))
+	u := limit.Join(l.parts("46")...)
+	check("one step", []string{"46.0"}, 1)
+	set(jobOfSteps(0, 1))
+	u.Replace(l.parts("46"))
+	u.Read(&rss.Sample{})
+	check("two", []string{"46.0", "46.1"}, 2)
+	if l.of(jobOfSteps(0, 1), true) || len(*tried) != 2 {
+		t.Errorf("the same again: looked at %v", *tried)
+	}
+	l.of(jobOfSteps(2), false)
+	<-l.probes.C()
+	check("one that was looked for", nil, 3)
+	u.Replace(l.parts("46"))
+	set(jobOfSteps(1))
+	u.Replace(l.parts("46"))
+	check("gone meanwhile", []string{"46.1"}, 1)
+	u.Close()
+
+	// Alone our own step has no name.
+	own := l.findStep("0", []rss.ProcID{ofStep(0)}).set
+	l = &stepLimits{own: own, ownStep: "0", sets: map[string]*limit.Set{"1": own}, steps: []string{"0"}}
+	if got := l.parts("46"); len(got) != 1 || got[0].Name != "" {
+		t.Errorf("our own step has parts %v", got)
+	}
+	l.steps = []string{"0", "1"}
+	if got := l.parts("46"); len(got) != 2 || got[0].Name != "46.0" || got[1].Name != "46.1" {
+		t.Errorf("our own and another have parts %v", got)
 	}
 }

@@ -1,7 +1,10 @@
+// Package view has what was seen last of processes and limits, as values.
 package view
 
 import (
+	"iter"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -163,3 +166,92 @@ func allStopped(procs ...[]rss.Proc) bool {
 	}
 	return stopped
 }
+
+// Lineage has the parent relations of the processes of a sample, in the order of
+// proctree.Reader.Trees: by PID, but for the first.
+type Lineage []rss.Proc
+
+// Find returns the process that has a PID, nil for none.
+func (l Lineage) Find(pid int) *rss.Proc {
+	if len(l) == 0 {
+		return nil
+	}
+	if l[0].ID.PID == pid {
+		return &l[0]
+	}
+	i := 1 + sort.Search(len(l)-1, func(i int) bool { return l[i+1].ID.PID >= pid })
+	if i == len(l) || l[i].ID.PID != pid {
+		return nil
+	}
+	return &l[i]
+}
+
+// Up yields the process pid, its parent, and so on. The last is the first that is not
+// in the sample: its process is nil.
+func (l Lineage) Up(pid int) iter.Seq2[int, *rss.Proc] {
+	return func(yield func(int, *rss.Proc) bool) {
+		for range len(l) + 1 { // a torn reading could show a circle
+			p := l.Find(pid)
+			if !yield(pid, p) || p == nil {
+				return
+			}
+			pid = p.Parent
+		}
+	}
+}
+
+// Below says whether the process pid descends from the other.
+func (l Lineage) Below(pid, other int) bool {
+	for up := range l.Up(pid) {
+		if up == other && up != pid {
+			return true
+		}
+	}
+	return false
+}
+
+// Rank returns the index of the rank that a process belongs to, -1 for none, by the
+// indices of the ranks' commands.
+func (l Lineage) Rank(pid int, commands map[int]int) int {
+	for up := range l.Up(pid) {
+		if i, ok := commands[up]; ok {
+			return i
+		}
+	}
+	return -1
+}
+
+// News is what is to be reported, in this order: an [event.Found], an [event.LoaderSaid] or
+// a [Cured], whose head the reporter fills in, a [Fault] or a [Line].
+type News []any
+
+// Fault is that a part of ours does not work. The command runs on.
+type Fault struct {
+	Part string
+	Err  error
+}
+
+// Line is a line for people.
+type Line struct {
+	Kind string // lines of one kind are rationed; without a kind they are not
+	Text string
+	Warn bool // it is a warning; those with a kind are none
+	// Once says that it is reported once for each pair of Once and Key.
+	Once, Key string
+}
+
+// Cured is a cure and its words.
+type Cured struct {
+	event.Cure
+	Text string
+}
+
+// Fault adds a fault, nil for none.
+func (n *News) Fault(part string, err error) {
+	if err != nil {
+		*n = append(*n, Fault{part, err})
+	}
+}
+
+// Add adds to what is to be told.
+func (n *News) Add(more ...any) { *n = append(*n, more...) }

@@ -1,3 +1,4 @@
+// Package leaders asks the leaders of runs: status, top, recycle, checkpoint.
 package leaders
 
 import (
@@ -622,4 +623,11 @@ func TestMovingLead(t *testing.T) {
 	}
 	wardentest.Says(t, out, "job 463512 · n1 ")
 	<-next
+}
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
 }

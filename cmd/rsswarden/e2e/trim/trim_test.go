@@ -1,3 +1,4 @@
+// Package trim has rsswarden trim lower the memory of processes that run.
 package trim
 
 import (
@@ -380,4 +381,11 @@ func TestTrimKernels(t *testing.T) {
 			m.Intact()
 		})
 	}
+}
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
 }

@@ -1,0 +1,165 @@
+// Package wake brings forward what would be done at the next tick: the kernel says that
+// a file has changed, or that memory is short, and one channel yields. What is said is
+// only a hint. Where the kernel does not say it, there is an error, and the waiter must
+// look for itself from time to time.
+package wake
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/fault"
+)
+
+// Cause is a set of reasons to wake. The owner of the bell gives each bit its meaning.
+type Cause uint32
+
+// Bell wakes one goroutine. What it rang for and was not answered yet counts once.
+type Bell struct {
+	c      chan struct{}
+	causes atomic.Uint32
+
+	mu      sync.Mutex
+	fd      int             // inotify's
+	file    *os.File        // … by which it is waited for without a thread: the user's tasks may be few
+	watched map[int32]Cause // empty without an instance of inotify
+}
+
+// New returns a bell that nothing rings yet.
+func New() *Bell { return &Bell{c: make(chan struct{}, 1), watched: map[int32]Cause{}} }
+
+// C yields once the bell has rung.
+func (b *Bell) C() <-chan struct{} { return b.c }
+
+// Causes returns what the bell has rung for since the last call.
+func (b *Bell) Causes() Cause { return Cause(b.causes.Swap(0)) }
+
+// Ring rings the bell. It never waits.
+func (b *Bell) Ring(why Cause) {
+	b.causes.Or(uint32(why))
+	select {
+	case b.c <- struct{}{}:
+	default:
+	}
+}
+
+// Watch has the bell ring when something of mask (inotify(7)) happens to a file or a
+// directory, until that is removed. All paths share one instance of inotify, which is there
+// while any is watched: a user has 128 as a rule (fs.inotify.max_user_instances).
+func (b *Bell) Watch(why Cause, mask uint32, path string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var err error
+	first := len(b.watched) == 0
+	if first {
+		if b.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
+			return fmt.Errorf("cannot watch changes, samples are taken instead: %w", err)
+		}
+		b.file = os.NewFile(uintptr(b.fd), "inotify")
+	}
+	watch, err := unix.InotifyAddWatch(b.fd, path, mask|unix.IN_MASK_ADD)
+	if err != nil {
+		if first {
+			b.file.Close()
+		}
+		return fmt.Errorf("cannot watch %s, samples are taken instead: %w", path, err)
+	}
+	b.watched[int32(watch)] |= why
+	if first {
+		go b.listen(b.file)
+	}
+	return nil
+}
+
+// listen rings the bell for as long as there is anything to ring for.
+func (b *Bell) listen(file *os.File) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := file.Read(buf)
+		fault.Point("notifier")
+		why, over := b.heard(buf[:max(n, 0)], err)
+		b.Ring(why)
+		if over {
+			return
+		}
+	}
+}
+
+// heard returns what events are about. It drops what the kernel no longer watches, and
+// closes where nothing is left. After an error, and after an overflow, anything may have
+// happened.
+func (b *Bell) heard(events []byte, err error) (why Cause, over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := err != nil
+	for len(events) >= unix.SizeofInotifyEvent {
+		watch, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
+		why |= b.watched[watch]
+		all = all || mask&unix.IN_Q_OVERFLOW != 0
+		if mask&unix.IN_IGNORED != 0 {
+			delete(b.watched, watch)
+		}
+		events = events[min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(events[12:])), len(events)):]
+	}
+	if all {
+		for _, c := range b.watched {
+			why |= c
+		}
+	}
+	if err != nil {
+		clear(b.watched)
+	}
+	if len(b.watched) > 0 {
+		return why, false
+	}
+	b.file.Close()
+	return why, true
+}
+
+// stallTrigger asks to be told when some task of the node waited for memory for
+// 50 ms within two seconds: what an unprivileged process may ask for. For it the
+// kernel looks no more often than without us, for root ten times in that window
+// (Documentation/accounting/psi.rst).
+const stallTrigger = "some 50000 2000000\x00"
+
+// Stalls has the bell ring when pressure stall information says that memory is short on
+// the node. It is a hint, seconds late. Where the kernel has none, or lets only root ask as
+// older ones do, it never rings, which is no error: nothing may rest on it.
+func (b *Bell) Stalls(why Cause, proc string) error {
+	name := filepath.Join(proc, "pressure", "memory")
+	fd, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		if _, err = unix.Write(fd, []byte(stallTrigger)); err != nil {
+			unix.Close(fd)
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EROFS):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot ask %s to tell of stalls: %w", name, err)
+	}
+	go func() {
+		defer unix.Close(fd)
+		for {
+			fault.Point("stalled")
+			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
+			switch _, err := unix.Poll(p, -1); {
+			case err == unix.EINTR:
+				continue
+			case err != nil || p[0].Revents&unix.POLLPRI == 0:
+				return // POLLERR: the trigger is gone
+			}
+			b.Ring(why)
+		}
+	}()
+	return nil
+}
