@@ -381,7 +381,7 @@ func (e *engine) looked() *tell.Look {
 
 // tellSignal reports a signal that reached the holder.
 func (e *engine) tellSignal(sig hold.Signal) {
-	e.acts.Signal(sig)
+	e.acts.HearSignal(sig)
 	now := e.now()
 	out := event.Signal{Signal: tell.SignalName(sig.Signal), Sender: sig.Sender, Forwarded: sig.Forwarded}
 	e.tell.Signal(now, out, e.view.Limits, func(l *event.Limit) float64 {

@@ -11,12 +11,21 @@
 package action
 
 import (
+	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/observe"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
+	"github.com/rsswarden/rsswarden/supervisor/view"
 	"github.com/rsswarden/rsswarden/supervisor/workers"
 )
 
@@ -36,6 +45,30 @@ type World struct {
 type Said struct {
 	event.LoaderSaid
 	Request uint64
+}
+
+// Planned is what a process has to give back.
+type Planned struct {
+	ID      rss.ProcID
+	Pieces  []trim.Piece // in the order in which they are to be taken
+	Refused Refused
+}
+
+type Taken struct {
+	Request uint64
+	Refused Refused
+	Stopped time.Duration // how long the process was stopped
+}
+
+// Refused says why a process is not touched; the zero value that it is.
+type Refused struct {
+	Reason event.Reason
+	Detail string
+	// Passing says that it was only at a bad moment, and Brief that moments
+	// change within milliseconds.
+	Passing, Brief bool
+	// All says that no other process can be touched either.
+	All bool
 }
 
 // Result is how an action ended. Its caller measures what it freed, by the limit before
@@ -59,6 +92,21 @@ type Result struct {
 type Running interface {
 	// Step looks at the world and tells whether the action has ended, and how.
 	Step(World) (Result, bool)
+}
+
+// Awaits says that an action needs a new sample to go on, and nothing else.
+func Awaits(r Running) bool {
+	a, ok := r.(interface{ Awaits() bool })
+	return ok && a.Awaits()
+}
+
+// Wakes is when an action has to be looked at again although nothing has come
+// for it, 0 where samples are often enough.
+func Wakes(r Running) time.Duration {
+	if a, ok := r.(interface{ Wakes() time.Duration }); ok {
+		return a.Wakes()
+	}
+	return 0
 }
 
 // Deadlines beyond which an action counts as unanswered. A trainer looks at
@@ -165,6 +213,12 @@ type (
 	}
 )
 
+// target is one step of a command: a worker, or all processes of a rank.
+type target struct {
+	task int
+	pids []int
+}
+
 // Flight is the action that was begun and has not ended.
 type Flight struct {
 	Decision event.Decision
@@ -189,4 +243,91 @@ func (f *Flight) actOn(s *rss.Sample, pids []int) {
 			f.Acted.Procs = append(f.Acted.Procs, *p)
 		}
 	}
+}
+
+// Env is what all actions share: what was read last, and what they act through. The loop
+// fills it in as it finds each part, and nothing here changes it.
+type Env struct {
+	Settings *settings.Settings
+	Able     attach.Abilities
+	Proc     string // "/proc"
+	Sys      string // "/sys"
+	Self     int    // PID of the watcher
+	Attempt  int    // of this watcher, from 1
+	Lookup   func(string) (string, bool)
+	Now      func() time.Duration // the watcher's clock
+
+	*observe.Observer
+	View   *view.View
+	Ladder *policy.State
+	Holder Holder
+	Ranks  Ranks
+	Tell   *tell.Fan
+}
+
+// Holder is the process that started the command.
+type Holder interface {
+	// Override has it end with a status whatever that of the command is.
+	Override(status int) error
+	Start(*exec.Cmd) error
+}
+
+// Ranks are the ranks of the job on this node, ours among them.
+type Ranks interface {
+	// Task is the rank that a process belongs to, by SLURM_PROCID, and Key the same by
+	// its holder. Others says that it is another rank than ours.
+	Task(pid int) int
+	Key(pid int) rss.ProcID
+	Others(pid int) bool
+	// Successor says that another led before us, Has that a rank is on this node, Several that
+	// there is another than ours, and Alone that we could not meet others, if there are any.
+	Successor() bool
+	Has(task int) bool
+	Several() bool
+	Alone() bool
+
+	// OurPIDs are the holders and watchers of this node, and Tracer the holder that may
+	// trace a process, which Trim asks for one piece: [Set.Trimmed] answers.
+	OurPIDs() []int
+	Tracer(pid int) int
+	Trim(hold.TrimRequest) error
+
+	// StopOthers has the commands of the other ranks of a step stopped, and says how
+	// many were asked. Stopping says that our own command was told to end before, and
+	// Stops that it is meant by a stop of the step, too.
+	StopOthers(step string) int
+	Stopping() bool
+	Stops(step string) bool
+
+	// Waits says that a recycle must wait for its turn; Recycled notes one.
+	Waits(left time.Duration, nodes int) bool
+	Recycled(rank rss.ProcID)
+	LastRecycled(rank rss.ProcID) time.Duration
+
+	// SaveHandover keeps what the ladder remembers for the next leader.
+	SaveHandover()
+}
+
+// LeafLimit is the memory limit of the innermost cgroup, nil where none limits.
+func (a *Env) LeafLimit() *event.Limit {
+	var leaf *event.Limit
+	for i := range a.View.Limits {
+		l := &a.View.Limits[i]
+		if l.Name == event.LimitCgroup && l.Limit > 0 && (leaf == nil || len(l.Level) > len(leaf.Level)) {
+			leaf = l
+		}
+	}
+	return leaf
+}
+
+// wanted says that a command means a process, and which rank that is of.
+func (a *Env) wanted(cmd *control.Command, pid int) (task int, ok bool) {
+	task = a.Ranks.Task(pid)
+	switch {
+	case len(cmd.PIDs) > 0:
+		return task, slices.Contains(cmd.PIDs, pid)
+	case len(cmd.Ranks) > 0:
+		return task, slices.Contains(cmd.Ranks, task)
+	}
+	return task, true
 }

@@ -66,7 +66,7 @@ func follow(t *testing.T, a Running, looks []look) Result {
 
 func TestTrim(t *testing.T) {
 	t.Run("ends when all have answered", func(t *testing.T) {
-		r := follow(t, Trim(&fakeLoader{}, []int{11, 12}, 0), []look{
+		r := follow(t, trimByHook(&fakeLoader{}, []int{11, 12}, 0), []look{
 			{w: World{Said: []Said{said(event.LoaderTrimmed, 6, 11, 0)}}}, // an older request
 			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 11, 0)}}},
 			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 11, 0)}}}, // again: counts once
@@ -77,23 +77,23 @@ func TestTrim(t *testing.T) {
 		}
 	})
 	t.Run("does not wait for the dead", func(t *testing.T) {
-		follow(t, Trim(&fakeLoader{}, []int{11, 12}, 0), []look{
+		follow(t, trimByHook(&fakeLoader{}, []int{11, 12}, 0), []look{
 			{w: World{Said: []Said{said(event.LoaderTrimmed, 7, 11, 0)}, Sample: tree(11)}, done: true, want: event.ReasonDone},
 		})
 	})
 	t.Run("does not wait for who refused", func(t *testing.T) {
-		follow(t, Trim(&fakeLoader{}, []int{11}, 0), []look{
+		follow(t, trimByHook(&fakeLoader{}, []int{11}, 0), []look{
 			{w: World{Said: []Said{said(event.LoaderRefused, 7, 10, 11)}, Sample: tree(11)}, done: true, want: event.ReasonVanished},
 		})
 	})
 	t.Run("deadline", func(t *testing.T) {
-		follow(t, Trim(&fakeLoader{}, []int{11}, 0), []look{
+		follow(t, trimByHook(&fakeLoader{}, []int{11}, 0), []look{
 			{w: World{Now: TrimDeadline - 1, Sample: tree(11)}},
 			{w: World{Now: TrimDeadline, Sample: tree(11)}, done: true, want: event.ReasonTimeout},
 		})
 	})
 	t.Run("request cannot be written", func(t *testing.T) {
-		follow(t, Trim(&fakeLoader{err: errors.New("disk full")}, []int{11}, 0), []look{{done: true, want: event.ReasonError}})
+		follow(t, trimByHook(&fakeLoader{err: errors.New("disk full")}, []int{11}, 0), []look{{done: true, want: event.ReasonError}})
 	})
 }
 

@@ -13,9 +13,9 @@ import (
 type Requeuer interface {
 	// Ask asks the trainer for a checkpoint.
 	Ask() Result
-	// Start begins to put the job back into the queue, by a process that goes on
+	// PutBack begins to put the job back into the queue, by a process that goes on
 	// whatever becomes of this one, and Ended tells how that came out.
-	Start()
+	PutBack()
 	Ended() (Result, bool)
 }
 
@@ -61,7 +61,7 @@ func (a *Requeuing) Wakes() time.Duration { return a.next }
 
 func (a *Requeuing) put(saved string) {
 	a.started, a.saved = true, saved
-	a.requeuer.Start()
+	a.requeuer.PutBack()
 }
 
 // Step looks whether the checkpoint has been written, and then whether the job

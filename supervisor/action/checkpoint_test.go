@@ -27,7 +27,7 @@ func (q *queue) Ask() Result {
 	}
 	return Result{OK: true, Reason: event.ReasonDone}
 }
-func (q *queue) Start() { q.said = append(q.said, "start") }
+func (q *queue) PutBack() { q.said = append(q.said, "start") }
 func (q *queue) Ended() (Result, bool) {
 	if q.ended == nil {
 		return Result{}, false

@@ -2,6 +2,7 @@ package action
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -39,3 +40,14 @@ func (a collecting) beginFor(f *Flight, pids []int) (Running, Result) {
 }
 
 func (a collecting) instead() string { return "" }
+
+// Collect asks the processes with those PIDs to run gc.collect and malloc_trim
+// and ends when each has answered or is gone. The trainers among them pause meanwhile;
+// the longest pause counts.
+func Collect(h Hook, pids, trainers []int, now time.Duration) Running {
+	a := &round{
+		what: event.LoaderCollected, words: "%d of %d processes gave back %v of anonymous memory", deadline: now + CollectDeadline,
+		trainers: trainers,
+	}
+	return a.ask(h.GC, pids)
+}

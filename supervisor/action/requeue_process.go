@@ -7,16 +7,39 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/slurm"
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
+
+// RequeueCommand is the command of our program that does it; not for users.
+const RequeueCommand = "requeue-job"
+
+// RequeuePlan is the input of this process, as JSON on its standard input.
+type RequeuePlan struct {
+	Job     slurm.RunningJob `json:"job"`
+	MiB     uint64           `json:"mib"` // as in Job.MiB
+	StartIn time.Duration    `json:"start_in_ns"`
+	Again   bool             `json:"again,omitempty"`
+	Places  record.Places    `json:"places"`
+	// Line is what each line of the file of the job's attempts says of it.
+	Line record.RequeueEntry `json:"line"`
+}
+
+// requeueSaid is a line of what it writes to its standard output: a step, and the
+// result as the last.
+type requeueSaid struct {
+	Step   *slurm.RequeueStep   `json:"step,omitempty"`
+	Result *slurm.RequeueResult `json:"result,omitempty"`
+}
 
 // The process that puts a job back into the queue outlives the watcher: from the first step
 // on Slurm ends the command, the holder and the watcher, and it has until KillWait is over.
@@ -100,68 +123,131 @@ func (p *RequeuePlan) entry(s slurm.RequeueStep) record.RequeueEntry {
 	return l
 }
 
-// SayLastAttempt says on the side how the attempt before this one ended: it is read
-// from a shared file system, and the command does not wait for it.
-func (a *Env) SayLastAttempt() {
-	find := a.LastAttempt()
-	if find == nil {
+type putAnswer struct {
+	steps  []slurm.RequeueStep
+	result *slurm.RequeueResult
+	err    error
+}
+
+func (a *putAnswer) held() bool {
+	return slices.ContainsFunc(a.steps, func(s slurm.RequeueStep) bool { return s.OK && s.Step == slurm.StepHold })
+}
+
+// putOutside runs the process as an orphan. slurmstepd sums its tasks' descendants, and
+// near the limit there is no room for one more; it does not count an orphan. A shell gives
+// a background process no standard input unless one is named.
+const putOutside = `exec 3<&0; "$0" "$1" <&3 3<&- &`
+
+// putting is one requeue, as [Requeue] sees it. Only the loop uses it but for what is on
+// the channel.
+type putting struct {
+	*requeuing
+	flight *Flight
+	limit  event.Limit
+	plan   RequeuePlan
+	answer *probe.Reader[*exec.Cmd, putAnswer] // nil before the process was started
+	sent   *Result                             // what it came to
+}
+
+// Ask asks for a checkpoint as a signal= rule would.
+func (p *putting) Ask() Result {
+	r := event.Rule{Action: event.ActionSignal, Arg: p.Settings.CheckpointSignal}
+	to, h := signalling{p.Env}.receivers(r, &p.limit)
+	if !h.OK {
+		return Result{Reason: h.Reason, Detail: h.Detail}
+	}
+	sig, _, _ := r.Signal()
+	return Signal(p.Kill, to, sig, h.Detail)
+}
+
+func (p *putting) PutBack() {
+	if f := p.flight; !f.over {
+		p.Ladder.Begun(f.Decision.ID) // it goes on without us
+		p.Ranks.SaveHandover()
+	}
+	cmd := exec.Command("/bin/sh", "-c", putOutside, fmt.Sprintf("/proc/%d/exe", os.Getpid()), RequeueCommand)
+	cmd.Env = hold.Environ()
+	// A session of its own: what ends a process group or a terminal leaves it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	plan := p.plan
+	p.answer = probe.New(nil, func(cmd *exec.Cmd) putAnswer { return runPut(cmd, p.Holder.Start, &plan) })
+	p.answer.Ask(cmd, false)
+}
+
+// runPut runs the process and takes in what it says.
+func runPut(cmd *exec.Cmd, start func(*exec.Cmd) error, plan *RequeuePlan) (a putAnswer) {
+	failed := func(err error) putAnswer {
+		return putAnswer{err: fmt.Errorf("cannot start the process that puts the job back: %w", err)}
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return failed(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return failed(err)
+	}
+	if err := start(cmd); err != nil {
+		return failed(err)
+	}
+	err = json.NewEncoder(in).Encode(plan)
+	in.Close()
+	for dec := json.NewDecoder(io.LimitReader(out, 1<<20)); err == nil; {
+		var said requeueSaid
+		if err = dec.Decode(&said); err != nil {
+			break
+		}
+		if said.Step != nil {
+			a.steps = append(a.steps, *said.Step)
+		}
+		if said.Result != nil {
+			a.result = said.Result
+			break
+		}
+	}
+	go cmd.Wait() // it may still write its file
+	if a.result == nil {
+		a.err = fmt.Errorf("the process that puts the job back ended without an answer: %w", err)
+	}
+	return a
+}
+
+// Ended tells how it came out, once it has said so.
+func (p *putting) Ended() (Result, bool) {
+	if p.sent == nil {
+		if a, ok := p.answer.Take(); ok {
+			p.take(a)
+		}
+	}
+	if p.sent == nil {
+		return Result{}, false
+	}
+	return *p.sent, true
+}
+
+func (p *putting) take(a putAnswer) {
+	r := Result{Reason: event.ReasonError}
+	if a.err != nil && a.held() && !p.plan.Again {
+		p.plan.Again = true // a job that stays held never starts again
+		p.PutBack()
 		return
 	}
-	probe.Run(func() {
-		if text := find(); text != "" {
-			a.Tell.Info(text)
+	if a.err != nil {
+		r.Detail = a.err.Error() + "; " + p.whereTold()
+	} else {
+		r = requeueResult(p.size(), p.plan.Job, *a.result, a.steps)
+		if a.result.Requeued {
+			size := p.size()
+			if !a.result.Raised {
+				size.To = size.From
+			}
+			p.done = &size
 		}
-	})
+	}
+	p.sent = &r
 }
 
-// LastAttempt returns how to find out how the last attempt ended, empty where it has
-// left no word; nil where there was none, or another watcher reports it: on the first
-// node the leader.
-func (a *Env) LastAttempt() func() string {
-	job, ok := a.Limits.Job()
-	first := job.NodeID == 0 && !a.Ranks.Successor()
-	if a.Ranks.Alone() {
-		first = job.Task == 0
-	}
-	if !ok || job.Restarts == 0 || !first || a.Able.Requeue != "" || a.Attempt > 1 {
-		return nil
-	}
-	has, _ := slurm.StepLimit(a.Lookup, slurm.RlimitRSS())
-	places := record.DefaultPlaces(a.Lookup, os.Geteuid())
-	return func() string {
-		lines := record.ReadRequeueLog(places, job.ID, job.Cluster, time.Now())
-		last, ok := record.LastRequeue(lines, job.Restarts)
-		if !ok {
-			return ""
-		}
-		return lastAttempt(job.ID, job.Restarts, &last, has.Bytes>>20)
-	}
-}
-
-var ordinals = []string{"first", "second", "third", "fourth", "fifth"}
-
-func ordinal(restarts int) string {
-	if restarts < len(ordinals) {
-		return ordinals[restarts]
-	}
-	return fmt.Sprintf("%dth", restarts+1)
-}
-
-// lastAttempt is "second attempt of job 46: the first was requeued at 14:03:22 by
-// 97%:requeue, slurm at 291 of 300 MiB; it had 300 MiB and this one has 375".
-func lastAttempt(job string, restarts int, last *record.Requeued, hasMiB uint64) string {
-	text := fmt.Sprintf("%s attempt of job %s: the %s was requeued at %s by %s, %s",
-		ordinal(restarts), job, ordinal(last.Restart), last.Time.Local().Format(time.TimeOnly), last.Rule, last.Because)
-	text += fmt.Sprintf("; it had %d MiB", last.FromMiB)
-	switch {
-	case hasMiB == 0:
-	case !slices.Contains([]uint64{last.ToMiB, 0}, hasMiB) && last.Raised:
-		text += fmt.Sprintf(" and was to have %d, this one has %d", last.ToMiB, hasMiB)
-	default:
-		text += fmt.Sprintf(" and this one has %d", hasMiB)
-	}
-	if len(last.Errors) > 0 {
-		text += " (" + strings.Join(last.Errors, "; ") + ")"
-	}
-	return text
+// whereTold says where to look up what is unknown.
+func (p *putting) whereTold() string {
+	return "scontrol show job " + p.plan.Job.ID + " shows its state"
 }

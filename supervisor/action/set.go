@@ -21,7 +21,7 @@ type Set struct {
 	*Env
 	Options
 	all      map[event.Action]Action
-	Tracer   *Tracer
+	Tracer   *holderTracer
 	programs *executing
 	requeue  *requeuing
 	flight   *Flight
@@ -182,6 +182,66 @@ func (a *Set) answer(d event.Decision, l *event.Limit, r Result) {
 	a.Tell.About(a.Now(), &d, l, "", phrase.Outcome(&d, &o, 0))
 }
 
+func (a *Set) finish(r Result) {
+	f, o := a.conclude(r)
+	if f.manual {
+		a.Requests.stepDone(f, &o)
+		return
+	}
+	share := ""
+	if f.Decision.Lead > 0 {
+		share = phrase.Rising(f.rate)
+	}
+	a.Tell.About(a.Now(), &f.Decision, &f.Before, share, phrase.Outcome(&f.Decision, &o, len(f.Acted.Procs)))
+}
+
+// conclude ends the action in flight without a line on stderr.
+func (a *Set) conclude(r Result) (*Flight, event.Outcome) {
+	f := a.flight
+	f.over = true
+	a.flight, a.said, a.came = nil, nil, arrivals{}
+	now := a.Now()
+	o := event.Outcome{
+		Decision: f.Decision.ID, OK: r.OK, Reason: r.Reason, Detail: r.Detail, PID: r.PID,
+		Before: f.Before.Used, After: f.Before.Used,
+		Duration: (now - f.Began).Seconds(), Paused: r.Paused.Seconds(), Stopped: r.Stopped.Seconds(),
+	}
+	if l := a.View.Limit(f.Before.ID()); l != nil {
+		o.After = certain(l)
+	}
+	if r.OK && f.target != "" {
+		o.Detail = f.target
+	}
+	if r.OK && f.Decision.Action != event.ActionRequeue {
+		// Others grow meanwhile, so the limit's own fall understates what the
+		// processes acted on gave back; both are measured.
+		o.Freed = o.Before.Sub(o.After)
+		given := a.Workers.GivenBack(&f.Acted, &f.Before)
+		if f.Before.Accounting == event.AccountingPSS {
+			a.PSS.Acted()
+			given, _ = a.Workers.OwnBack(&f.Acted)
+		}
+		o.Freed = max(o.Freed, given)
+	}
+	told := o
+	if f.target != "" {
+		// What was not meant goes on, and so does what judges it.
+		told.OK = false
+	}
+	a.Ladder.Pass(now) // what it repeats it repeats from now on
+	a.Ladder.Done(told)
+	if r.OK && f.Decision.Action == event.ActionRecycle {
+		a.Workers.RecycleTook = now - f.Began
+		worker := &f.Acted.Procs[0]
+		a.Tell.Status.CountRecycled(a.Ranks.Key(worker.Parent))
+		if f.Acted.Pool != nil {
+			a.Tell.Status.ReplacedIn(&a.View.Sample, worker)
+		}
+	}
+	a.Tell.Outcome(&f.Decision, &o)
+	return f, o
+}
+
 // Step looks whether the action in flight has ended.
 func (a *Set) Step() {
 	f := a.flight
@@ -204,6 +264,22 @@ func (a *Set) Step() {
 		}
 	}
 	a.finish(*f.result)
+}
+
+// certain is the use of a limit, at most.
+func certain(l *event.Limit) rss.Bytes {
+	if l.Accounting == event.AccountingPSS {
+		return l.UsedMax
+	}
+	return l.Used
+}
+
+// uncertain says that the use of a limit is not known well enough to measure by: a worker
+// that ended has left its shared pages to the others, and only a new reading of PSS shows
+// how many.
+func (a *Set) uncertain(before *event.Limit) bool {
+	l := a.View.Limit(before.ID())
+	return l != nil && l.Accounting == event.AccountingPSS && l.UsedMax-l.Used >= event.MinGain(0)
 }
 
 // world is what an action in flight may look at, and has looked at then.
@@ -306,9 +382,9 @@ func (a *Set) AsksSlurm() bool { return a.requeue.asking.Busy() }
 // Requeued is how the job was put into the queue, nil where it was not.
 func (a *Set) Requeued() *tell.Requeued { return a.requeue.done }
 
-// Signal takes in one that the holder got: a command that was asked to end has not ended by
+// HearSignal takes in one that the holder got: a command that was asked to end has not ended by
 // itself.
-func (a *Set) Signal(s hold.Signal) {
+func (a *Set) HearSignal(s hold.Signal) {
 	switch unix.Signal(s.Signal) {
 	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
 		if u := a.requeue.under; u != nil && u.sent == nil {

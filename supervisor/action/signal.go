@@ -13,6 +13,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/population"
@@ -41,6 +42,18 @@ func Kill(id rss.ProcID, sig syscall.Signal, start func(pid int) (uint64, error)
 		return fmt.Errorf("cannot signal process %v: %w", id, err)
 	}
 	return nil
+}
+
+// Kill signals one process of the tree. Never ourselves: an attach may run in
+// what it watches; and never an excluded process.
+func (a *Env) Kill(id rss.ProcID, sig syscall.Signal) error {
+	if id.PID == a.Self {
+		return nil
+	}
+	if a.Pop.Excluded(id) {
+		return fmt.Errorf("cannot signal process %v: the step %s is spared", id, a.Pop.Step(id))
+	}
+	return Kill(id, sig, func(pid int) (uint64, error) { return proctree.StartTime(a.Proc, pid) })
 }
 
 // killByNumber is kill(2) that spares a thread, as pidfd_open(2) does: /proc has a thread

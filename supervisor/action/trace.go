@@ -18,21 +18,6 @@ func Trace(t Stopper, all []*Tracee, goal Goal, now time.Duration) Running {
 	return &trace{t: t, goal: goal, used: goal.Used, deadline: now + TrimDeadline, all: all, queue: slices.Clone(all)}
 }
 
-// Awaits says that an action needs a new sample to go on, and nothing else.
-func Awaits(r Running) bool {
-	a, ok := r.(interface{ Awaits() bool })
-	return ok && a.Awaits()
-}
-
-// Wakes is when an action has to be looked at again although nothing has come
-// for it, 0 where samples are often enough.
-func Wakes(r Running) time.Duration {
-	if a, ok := r.(interface{ Wakes() time.Duration }); ok {
-		return a.Wakes()
-	}
-	return 0
-}
-
 // Tracee is a process with mapped file pages to give back, and what came of the last try.
 type Tracee struct {
 	ID rss.ProcID
@@ -292,30 +277,6 @@ type Stopper interface {
 	Over(Tracee) rss.Bytes
 	// Lost says that a piece was not answered, and may never be.
 	Lost(id rss.ProcID)
-}
-
-// Planned is what a process has to give back.
-type Planned struct {
-	ID      rss.ProcID
-	Pieces  []trim.Piece // in the order in which they are to be taken
-	Refused Refused
-}
-
-type Taken struct {
-	Request uint64
-	Refused Refused
-	Stopped time.Duration // how long the process was stopped
-}
-
-// Refused says why a process is not touched; the zero value that it is.
-type Refused struct {
-	Reason event.Reason
-	Detail string
-	// Passing says that it was only at a bad moment, and Brief that moments
-	// change within milliseconds.
-	Passing, Brief bool
-	// All says that no other process can be touched either.
-	All bool
 }
 
 // Goal is the use of a limit, as it counts, that is enough.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -22,22 +23,36 @@ type Hook interface {
 	Recycle(worker int, mode event.Mode) (request uint64, err error)
 }
 
-// Trim asks the processes with those PIDs to drop their mapped file pages and
-// ends when each has answered or is gone.
-func Trim(h Hook, pids []int, now time.Duration) Running {
-	a := &round{what: event.LoaderTrimmed, words: "%d of %d workers gave back %v of mapped pages", deadline: now + TrimDeadline}
-	return a.ask(h.Trim, pids)
+// noHook is why no loader can be asked for anything, where it is not told more closely.
+const noHook = "no loader hook"
+
+// NoHook says why no loader can be asked for anything.
+func (a *Env) NoHook() string {
+	if a.Loader != nil {
+		return cmp.Or(a.Workers.NoHello(), "no DataLoader workers found")
+	}
+	return cmp.Or(a.Able.Hook, noHook)
 }
 
-// Collect asks the processes with those PIDs to run gc.collect and malloc_trim
-// and ends when each has answered or is gone. The trainers among them pause meanwhile;
-// the longest pause counts.
-func Collect(h Hook, pids, trainers []int, now time.Duration) Running {
-	a := &round{
-		what: event.LoaderCollected, words: "%d of %d processes gave back %v of anonymous memory", deadline: now + CollectDeadline,
-		trainers: trainers,
+// hookTargets are those of the processes that a command means, by rank.
+func (a *Env) hookTargets(cmd *control.Command, pids []int) []target {
+	if a.Loader == nil {
+		return nil
 	}
-	return a.ask(h.GC, pids)
+	var todo []target
+	for _, pid := range pids {
+		task, ok := a.wanted(cmd, pid)
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(todo, func(t target) bool { return t.task == task }); i >= 0 {
+			todo[i].pids = append(todo[i].pids, pid)
+		} else {
+			todo = append(todo, target{task, []int{pid}})
+		}
+	}
+	slices.SortFunc(todo, func(a, b target) int { return a.task - b.task })
+	return todo
 }
 
 // round is one request to several processes, that each answers.
