@@ -1,3 +1,10 @@
+// Package hold is the process between our parent and the user's
+// command. The command runs as if it had been started bare, its end becomes
+// ours, and nothing that happens to the watcher changes either. README.md says
+// how, and what still differs; the twin tests compare the rest.
+//
+// The holder is one goroutine around poll(2), which allocates nothing while all is well and
+// makes no call that a silent file server could keep. Its threads exist before the command.
 package hold
 
 import (
@@ -6,8 +13,15 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"sync"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
 )
@@ -123,4 +137,254 @@ func (s Status) Die() {
 	dieBy(s.Signal)
 	// The first process of a PID namespace is not killed by its own signals.
 	os.Exit(128 + s.Signal)
+}
+
+type record struct {
+	signo, code, pid int32
+	uid              uint32
+	value, time      uint64
+	parent           int64
+}
+
+const recordSize = int(unsafe.Sizeof(record{}))
+
+// pidfdOpen is replaced by tests of kernels that have none.
+var pidfdOpen = unix.PidfdOpen
+
+func newHolder(o Options) (*holder, error) {
+	if o.Flush == 0 {
+		o.Flush = defaultFlush
+	}
+	h := &holder{opts: o, self: os.Getpid(), parent: os.Getppid(), pidfd: -1, signalSource: source}
+	h.brought, h.override = brought(), -1
+	h.witness.status = -1
+	if installed != nil {
+		return nil, installed
+	}
+	safeStderr()
+	runtime.GOMAXPROCS(2)
+	h.log.open(o.Log)
+	h.watcher.open(h)
+	h.trims.open(o.Trim, func() { wake(h.wake) })
+	makeThreads(holderThreads)
+	return h, nil
+}
+
+func (h *holder) start() error {
+	if h.opts.Subreaper {
+		// Before there is a command: it may make an orphan at once. Exec takes it back.
+		if err := subreaper(true); err != nil {
+			h.log.say(err.Error(), nil)
+		}
+	}
+	c := command(h.opts.Paths, h.opts.Args, h.opts.Env)
+	pid, noProcess, execErr := c.spawn()
+	if noProcess != 0 {
+		// RLIMIT_NPROC or pids.max leaves no room for two: the command
+		// matters, we do not.
+		h.log.say("the command runs unwatched: cannot make a process for it", noProcess)
+		h.log.flush()
+		return Exec(h.opts.Paths, h.opts.Args)
+	}
+	if execErr != 0 {
+		return &StartError{Name: h.opts.Args[0], Errno: execErr}
+	}
+	h.pid = pid
+	h.early, h.began = c.before()
+	h.leftOut = c.leftOut()
+	if fd, err := pidfdOpen(pid, 0); err == nil {
+		h.pidfd = fd
+	}
+	c.close()
+	releaseDescriptors(h.opts.KeepFDs)
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(32 << 20)
+	if h.watcher.requests != nil {
+		h.watcher.request(h)
+	}
+	return nil
+}
+
+// releaseDescriptors closes the pipes and sockets that the user passed
+// through us to the command: held by us, they would hide from the other side
+// that the command has closed them. Files stay open: closing one would drop
+// the POSIX locks that came with it through exec.
+func releaseDescriptors(keep []int) {
+	for _, fd := range keep {
+		if fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(null)
+	for fd := range 2 {
+		if !slices.Contains(keep, fd) && isStream(fd) {
+			unix.Dup3(null, fd, 0)
+		}
+	}
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, n := range names {
+		fd, err := strconv.Atoi(n.Name())
+		if err != nil || fd < 3 || slices.Contains(keep, fd) {
+			continue
+		}
+		// What is ours is close-on-exec, what came through exec is not.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		if isStream(fd) {
+			unix.Close(fd)
+		}
+	}
+}
+
+func isStream(fd int) bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false
+	}
+	t := st.Mode & unix.S_IFMT
+	return t == unix.S_IFIFO || t == unix.S_IFSOCK
+}
+
+// safeStderr replaces os.Stderr by a copy. The runtime kills a process whose
+// write to descriptors 1 or 2 fails with EPIPE.
+func safeStderr() {
+	if fd, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 10); err == nil {
+		os.Stderr = os.NewFile(uintptr(fd), "/dev/stderr")
+	}
+}
+
+// The handlers are in place before main: a signal that the user has ignored
+// must not end us while options are parsed.
+var (
+	installed error
+	source    signalSource
+)
+
+type signalSource struct {
+	signals int // signalfd, for those that every thread blocks
+	noted   int // pipe, for those the handler gets: they cannot be blocked
+	wake    int // its other end; a record with signal 0 only wakes
+}
+
+// beforeCommand is what waited before there was a command.
+type beforeCommand struct {
+	brought signalSet // pending when we were executed
+	early   signalSet // pending in the signalfd when the command was started
+	began   uint64    // when that was, CLOCK_MONOTONIC
+}
+
+func init() {
+	switch {
+	case active():
+		installed = source.open()
+	case len(os.Args) > 0 && (os.Args[0] == watcherName || os.Args[0] == ioHelperName):
+		installed = installHandler(-1)
+	}
+	if installed != nil {
+		installed = fmt.Errorf("cannot install signal handler: %w", installed)
+	}
+}
+
+func (s *signalSource) open() (err error) {
+	all := unix.Sigset_t{}
+	all.Val[0] = ^uint64(0)
+	if s.signals, err = unix.Signalfd(-1, &all, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err != nil {
+		return os.NewSyscallError("signalfd", err)
+	}
+	if s.noted, s.wake, err = pipe(); err != nil {
+		return err
+	}
+	return installHandler(s.wake)
+}
+
+const flushed = "\x00"
+
+// logger keeps a slow or stuck stderr away from the loop.
+type logger struct {
+	lines chan string
+	done  chan struct{}
+}
+
+func (l *logger) open(log func(string)) {
+	if log == nil {
+		return
+	}
+	l.lines, l.done = make(chan string, 16), make(chan struct{})
+	go func() {
+		defer close(l.done)
+		for s := range l.lines {
+			if s == flushed {
+				return
+			}
+			sound(func() {
+				fault.Point("holder-log")
+				log(s)
+			})
+		}
+	}()
+}
+
+// say drops what does not fit.
+func (l *logger) say(what string, err error) {
+	if l.lines == nil {
+		return
+	}
+	if err != nil {
+		what = fmt.Sprintf("%s: %v", what, err)
+	}
+	select {
+	case l.lines <- what:
+	default:
+	}
+}
+
+// flush gives pending messages a moment. The starter may still send one: the channel is
+// never closed.
+func (l *logger) flush() {
+	if l.lines == nil {
+		return
+	}
+	l.say(flushed, nil)
+	within(200*time.Millisecond, l.done)
+}
+
+// How many idle threads the runtime is given at the start. One that it cannot make
+// later, with pids.max reached, is the end of the process.
+const (
+	// holderThreads: with GOMAXPROCS 2 it has no use for more.
+	holderThreads = 6
+	// watcherThreads has one for each goroutine that may be in a system call while
+	// the others are: the link and the stalls at all times, the loop, stderr, events,
+	// record, its flush, textfile, an alert's start, and what is read on the side. On
+	// a machine under load each of them stays there for milliseconds.
+	watcherThreads = 10
+)
+
+// makeThreads has the runtime create n threads and leaves them to it: each
+// locked goroutine needs one of its own until all are there.
+func makeThreads(n int) {
+	var ready, end sync.WaitGroup
+	release := make(chan struct{})
+	for range n {
+		ready.Add(1)
+		end.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			ready.Done()
+			<-release
+			runtime.UnlockOSThread()
+			end.Done()
+		}()
+	}
+	ready.Wait()
+	close(release)
+	end.Wait()
 }

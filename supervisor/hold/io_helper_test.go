@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // answerAsIOHelper answers with what it is asked, unless that is how it is to fail.
@@ -33,7 +35,7 @@ func answerAsIOHelper() {
 func TestIOHelper(t *testing.T) {
 	descriptors := func() int {
 		fds, err := filepath.Glob("/proc/self/fd/*")
-		must(t, err)
+		wardentest.NoError(t, err)
 		return len(fds)
 	}
 	argv := []string{"/proc/self/exe", "aside"}

@@ -6,18 +6,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestMessagesKeepTheEnd: a watcher that takes nothing for a while loses signals, and
 // neither what came of a trim nor the end. The order is the holder's.
 func TestMessagesKeepTheEnd(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer unix.Close(pair[1])
 	holder, l := &Link{fd: pair[0]}, &Link{fd: pair[1], messages: make(chan Message, messageRoom)}
 	says := func(m message) {
 		t.Helper()
-		must(t, holder.send(&m))
+		wardentest.NoError(t, holder.send(&m))
 		if _, ok := l.receive(make([]byte, 4096)); !ok {
 			t.Fatal("the holder is gone")
 		}
@@ -58,9 +60,9 @@ func TestMessages(t *testing.T) {
 	}
 	begin := Begin{Setup: json.RawMessage(`{"a":1}`), PID: 2, Start: 3, Holder: 4, Attempt: 4, Last: true, Blocked: 1 << 63}
 	p, err := encodeBegin(begin)
-	must(t, err)
+	wardentest.NoError(t, err)
 	got, err := parseBegin(p)
-	must(t, err)
+	wardentest.NoError(t, err)
 	if d := cmp.Diff(begin, got); d != "" {
 		t.Error(d)
 	}

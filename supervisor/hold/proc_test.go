@@ -3,6 +3,8 @@ package hold
 import (
 	"os"
 	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestParseStat(t *testing.T) {
@@ -41,7 +43,7 @@ func TestParsePending(t *testing.T) {
 // What runs in the holder on a signal allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	status, err := os.ReadFile("/proc/self/status")
-	must(t, err)
+	wardentest.NoError(t, err)
 	w := &witness{status: -1}
 	w.open(os.Getpid())
 	defer w.close()

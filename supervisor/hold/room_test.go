@@ -60,7 +60,7 @@ func TestNoRoomForGo(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `ulimit -v 900000; exec "$@"`, "sh", self, "limits")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	must(t, cmd.Start())
+	wardentest.NoError(t, cmd.Start())
 	want := "error: too little address space is left (ulimit -v): 1400 MiB are needed\nhint: ulimit -v unlimited, where that is allowed\n"
 	if s := waitStatus(t, cmd); s.ExitStatus() != 1 || stderr.String() != want {
 		t.Errorf("%v, stderr: %s", s, &stderr)
@@ -133,7 +133,7 @@ func TestPidsMax(t *testing.T) {
 			cmd.Path = "/bin/sh"
 		})
 		set := func(max string) {
-			must(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(max), 0o644))
+			wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(max), 0o644))
 		}
 		set("1")
 		for i := range 200 {
@@ -164,7 +164,7 @@ func TestNoRoomForTwo(t *testing.T) {
 			// In a cgroup namespace of its own it seems to be at the root.
 			how = `exec unshare -C "$@"`
 		}
-		must(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(max)), 0o644))
+		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(max)), 0o644))
 		cmd := exec.Command("sh", "-c", `echo $$ >"$0"; `+how, filepath.Join(dir, "cgroup.procs"), self, "run", "--", probe, "twin", file)
 		if s := runStatus(t, cmd); s.ExitStatus() != 0 {
 			t.Errorf("with pids.max %d: %v", max, s)
@@ -184,13 +184,13 @@ func TestNoRoomForTheUser(t *testing.T) {
 	}
 	const user = 64123 // an unused account
 	dir, err := os.MkdirTemp("", "hold-test-")
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer os.RemoveAll(dir)
-	must(t, os.Chmod(dir, 0o777))
+	wardentest.NoError(t, os.Chmod(dir, 0o777))
 	program, file := filepath.Join(dir, "held"), filepath.Join(dir, "twin")
 	b, err := os.ReadFile(self)
-	must(t, err)
-	must(t, os.WriteFile(program, b, 0o755))
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, os.WriteFile(program, b, 0o755))
 	for limit, child := range map[string]bool{"4": false, "20": false, "100": true, "unlimited": true} {
 		how := "--"
 		if child {

@@ -110,7 +110,7 @@ func TestTerminalSignalsOnce(t *testing.T) {
 				kill(t, k.holder, sig)
 				k.comes(t, sig, 2)
 			}
-			must(t, pty.Setsize(s.tty, &pty.Winsize{Rows: 33, Cols: 77}))
+			wardentest.NoError(t, pty.Setsize(s.tty, &pty.Winsize{Rows: 33, Cols: 77}))
 			k.comes(t, int(unix.SIGWINCH), 1)
 			kill(t, k.holder, 64)
 			k.comes(t, 64, 1)
@@ -264,7 +264,7 @@ func TestStopThroughHolder(t *testing.T) {
 		// its parent, in the same session.
 		cmd := run(t, held(config{}, "sleep", "100")...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		must(t, cmd.Start())
+		wardentest.NoError(t, cmd.Start())
 		holder := cmd.Process.Pid
 		var kids []int
 		until(t, "the command", func() bool { kids = wardentest.Children(holder); return len(kids) == 1 })

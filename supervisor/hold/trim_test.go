@@ -85,7 +85,7 @@ func TestTrimmedCommandEnds(t *testing.T) {
 	}
 	dir := t.TempDir()
 	data := filepath.Join(dir, "mapped")
-	must(t, os.WriteFile(data, make([]byte, 8<<20), 0o600))
+	wardentest.NoError(t, os.WriteFile(data, make([]byte, 8<<20), 0o600))
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -79,7 +79,7 @@ func TestSubreaper(t *testing.T) {
 		file, log := filepath.Join(dir, fmt.Sprint("orphans", on)), filepath.Join(dir, fmt.Sprint("log", on))
 		cmd := run(t, held(config{Watch: "good", Log: log, Subreaper: on}, "sh", "-c",
 			fmt.Sprintf("until grep -qs begin %s; do sleep 0.01; done; exec %s orphans 50 %s", log, probe, file))...)
-		must(t, cmd.Start())
+		wardentest.NoError(t, cmd.Start())
 		until(t, "all orphans", func() bool { return strings.Count(wardentest.Read(file), "orphan ") == 50 })
 		var command int
 		fmt.Sscanf(awaitLine(t, file, "ready"), "ready %d", &command)

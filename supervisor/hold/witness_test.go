@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // One copy is evidence once, until the watcher has said that it took it.
@@ -52,10 +54,10 @@ const harmless = int(unix.SIGURG)
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t}
 	command := exec.Command("sleep", "1000")
-	must(t, command.Start())
+	wardentest.NoError(t, command.Start())
 	t.Cleanup(func() { command.Process.Kill(); command.Wait() })
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	wardentest.NoError(t, err)
 	unix.SetNonblock(pair[0], true)
 	t.Cleanup(func() { unix.Close(pair[0]); unix.Close(pair[1]) })
 	if s.status, err = os.Create(filepath.Join(t.TempDir(), "status")); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +73,13 @@ func Few(all, some int) int {
 		return all
 	}
 	return some
+}
+
+// Race says that the tests were built with the race detector, which takes more memory and
+// time, and maps more than any sensible RLIMIT_AS.
+func Race() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 // Output runs a command line and returns what it wrote.

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("RECORD_TEST_CHILD") {
 	case "export":
 		var err error
-		if !raceDetector {
+		if !wardentest.Race() {
 			err = Confine()
 		}
 		if err == nil {

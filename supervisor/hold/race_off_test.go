@@ -1,5 +1,0 @@
-//go:build !race
-
-package hold
-
-const raceDetector = false
