@@ -109,6 +109,19 @@ func addCure(list *[]Cure, c *Cure) {
 	*o = sum
 }
 
+func mergeCures(looks []*RunScan) []Cure {
+	all := []Cure{}
+	for _, k := range looks {
+		for i := range k.Findings.cures {
+			addCure(&all, &k.Findings.cures[i])
+		}
+	}
+	slices.SortFunc(all, func(a, b Cure) int {
+		return cmp.Or(a.First.Compare(b.First), cmp.Compare(a.Remedy, b.Remedy))
+	})
+	return all
+}
+
 // SharingSeen is the warning of the loader hook that a data set of many tensors is sent to
 // workers which are not forked. Descriptors run out a tenth of a second after that begins,
 // before any count gets near. Sharing is never nil.

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -202,3 +203,40 @@ const (
 	byCgroup
 	accountings
 )
+
+// mergeRoles takes of each role the run in which it had most: memory of two
+// nodes is under no common limit, so it is not added up.
+func mergeRoles(looks []*RunScan) []Role {
+	out := []Role{}
+	for _, k := range looks {
+		for _, g := range k.roles {
+			switch i := slices.IndexFunc(out, func(r Role) bool { return r.Role == g.most.Role }); {
+			case !g.seen:
+			case i < 0:
+				out = append(out, g.most)
+			case g.most.Peak > out[i].Peak:
+				out[i] = g.most
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Role) int {
+		return cmp.Or(slices.Index(roleOrder, a.Role)-slices.Index(roleOrder, b.Role), cmp.Compare(a.Role, b.Role))
+	})
+	return out
+}
+
+// roleOrder is the order of roles in texts: starters first, helpers last.
+var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
+
+// mergePeaks takes the fullest run by each accounting.
+func mergePeaks(looks []*RunScan) Peaks {
+	var p Peaks
+	for i, to := range [accountings]**Peak{byRSS: &p.RSS, byPSS: &p.PSS, byNoShared: &p.NoShared, byCgroup: &p.Cgroup} {
+		for _, k := range looks {
+			if v := &k.peaks[i]; v.known && (*to == nil || v.v > (*to).Bytes) {
+				*to = &Peak{Bytes: v.v, At: k.Wall(v.at), Run: k.Run.Meta.ID}
+			}
+		}
+	}
+	return p
+}

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/view"
@@ -179,5 +181,93 @@ func TestFaultsAreAllInTheStream(t *testing.T) {
 	}
 	if told["limits"] != kinds || told["loader"] != 1 {
 		t.Errorf("events %v, want all %d", told, kinds)
+	}
+}
+
+// TestTell tells each in its way, in the order given.
+func TestTell(t *testing.T) {
+	f := newStand(t)
+	news := view.News{
+		event.Found{Limit: event.Limit{Name: event.LimitUser}},
+		view.Line{Text: "a fact"},
+		view.Line{Text: "told once", Warn: true, Once: "part", Key: "a"},
+		event.LoaderSaid{What: event.LoaderHello, PID: 7},
+		view.Cured{Cure: event.Cure{PID: 7}, Text: "cured"},
+	}
+	news.Fault("proctree", errors.New("cannot read"))
+	news.Fault("proctree", nil)
+	f.Tell(time.Second, news)
+	f.Tell(2*time.Second, news)
+	want := []string{"a fact", "told once", "cured", "proctree: cannot read", "a fact"}
+	if !slices.Equal(f.said.all, want) {
+		t.Errorf("said %q", f.said.all)
+	}
+	var names []any
+	for _, e := range f.events() {
+		names = append(names, e["event"])
+	}
+	if want := []any{"limit", "loader", "cure", "fault", "limit", "loader", "cure"}; !slices.Equal(names, want) {
+		t.Errorf("told %v", names)
+	}
+}
+
+// TestOutcomesOfBytes keep their bytes, whichever way they go.
+func TestOutcomesOfBytes(t *testing.T) {
+	o := event.Outcome{Decision: 3, Before: 7, After: 5, Freed: 2, OK: true}
+	for _, l := range event.Limits {
+		b, err := json.Marshal(outcomeOf(l, o))
+		wardentest.NoError(t, err)
+		var back event.Outcome
+		if err := json.Unmarshal(b, &back); err != nil || back.Decision != 3 || !back.OK {
+			t.Errorf("%s: %s (%v)", l, b, err)
+		}
+		if has := strings.Contains(string(b), "_bytes"); has == l.Counts() {
+			t.Errorf("%s: %s", l, b)
+		}
+	}
+}
+
+// TestSkipsLeaveRoomForFaults: what is said once must not be used up by what is
+// said of other processes each time.
+func TestSkipsLeaveRoomForFaults(t *testing.T) {
+	s := newStand(t)
+	rule, err := event.ParseRule("5%:signal=USR2")
+	wardentest.NoError(t, err)
+	l := &event.Limit{Name: event.LimitUser, Used: 50, Limit: 100}
+	for pid := range maxKnown {
+		s.Skipped(0, &policy.Skipped{
+			Rule: rule, On: l.ID(), Used: l.Used, LimitSize: l.Limit, Reason: event.ReasonNotCaught, Detail: fmt.Sprint("USR2, process ", pid+1),
+		}, l)
+	}
+	if n := s.said.count("signal=USR2 skipped: the process has no handler for this signal (USR2, process 1)"); n != 1 {
+		t.Errorf("%q", s.said.all)
+	}
+	if s.Fault(0, "loader", errors.New("it is broken")); s.said.count("loader: it is broken") != 1 {
+		t.Errorf("%q", s.said.all)
+	}
+	if n := len(s.events()); n != maxKnown+1 || s.Sum.Saved.Skipped() != maxKnown {
+		t.Errorf("%d events, %d skipped", n, s.Sum.Saved.Skipped())
+	}
+}
+
+func TestSignalsAreToldAgain(t *testing.T) {
+	var s signals
+	winch := event.Signal{Signal: "SIGWINCH"}
+	told := 0
+	for i := range 100 {
+		if s.fresh(time.Duration(i)*50*time.Millisecond, winch) {
+			told++
+		}
+	}
+	if told != 5 {
+		t.Errorf("told %d times in 5 s", told)
+	}
+	for i := range 10 * mostSignals {
+		if !s.fresh(time.Hour, event.Signal{Signal: "SIGUSR1", Sender: i}) {
+			t.Fatalf("the one of sender %d was not told", i)
+		}
+	}
+	if len(s) > mostSignals {
+		t.Errorf("%d are remembered", len(s))
 	}
 }

@@ -48,20 +48,6 @@ func (t *Limits) introduced(of event.LimitID) {
 	t.known[of] = true
 }
 
-// About writes a line about a decision: what was done behind how full the limit is, nil for
-// one that was not read. share has more about that: ", +300 MiB/s".
-func (f *Fan) About(now time.Duration, d *event.Decision, l *event.Limit, share, what string) {
-	if l == nil {
-		l = &event.Limit{Name: d.Limit, Used: d.Used, Limit: d.LimitSize}
-	}
-	f.Limits.about(now, d, l, phrase.Share, share+": "+what, ": "+what)
-}
-
-// Near writes that a rule warns. more has a forecast.
-func (f *Fan) Near(now time.Duration, d *event.Decision, l *event.Limit, more string) {
-	f.Limits.about(now, d, l, phrase.Near, more, "")
-}
-
 // about writes a line about a limit, or about the job's end.
 func (t *Limits) about(now time.Duration, d *event.Decision, l *event.Limit, words func(*event.Limit, bool) string, more, moreOfEnd string) {
 	of := Kind{Name: d.Rule + "@" + string(d.Limit), Thing: d.Action.Row().Thing}
