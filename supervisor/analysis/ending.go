@@ -135,7 +135,7 @@ func (q *Case) diagnose() Ending {
 	case q.Exit.By == "rsswarden":
 		f = seen(EndStopped, event.CauseStopped)
 	default:
-		f = q.ended()
+		f = q.witnessedEnd()
 	}
 	if q.Said != nil && f.Cause != event.CauseRunning && f.Cause != event.CauseDetached {
 		f = q.reconcile(f)
@@ -157,8 +157,8 @@ func (f Ending) by(b LimitState) Ending {
 	return f
 }
 
-// ended finds out why the command ended, with the watcher there to see it.
-func (q *Case) ended() Ending {
+// witnessedEnd finds out why the command ended, with the watcher there to see it.
+func (q *Case) witnessedEnd() Ending {
 	d := q.Death()
 	signal, told := q.terminationSignal()
 	shm, _ := q.Fullest(event.LimitSHM)

@@ -35,14 +35,14 @@ func (g *findingsSeen) diagnosed(at time.Duration, d *event.Diagnosis) {
 	}
 }
 
-// first takes in a finding and says whether it is new.
-func (g *findingsSeen) first(d *event.Diagnosis) bool {
+// isNew takes in a finding and says whether it is new.
+func (g *findingsSeen) isNew(d *event.Diagnosis) bool {
 	n := len(g.Found)
 	g.diagnosed(0, d)
 	return len(g.Found) > n
 }
 
-// of returns a finding, nil where it was not reported.
+// Of returns a finding, nil where it was not reported.
 func (g *findingsSeen) Of(f event.Finding) *findingSeen {
 	if i := slices.IndexFunc(g.Found, func(t findingSeen) bool { return t.Finding == f }); i >= 0 {
 		return &g.Found[i]

@@ -7,7 +7,6 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
 // RunFacts are what the outcome of a run and the advice for the next one follow from. The
@@ -255,74 +254,4 @@ func (q *Case) facts() RunFacts {
 	}
 	f.Meet(outcome, outcome != "" && outcome != event.RunKilled && outcome != event.RunFailed)
 	return f
-}
-
-// brief is what the job comes to: how it ended as its deciding run did, the peak of the run
-// that came nearest, the actions of all.
-func (rep *Result) brief() Brief {
-	best := rep.Best
-	f := best.facts()
-	own := best.Exit
-	if best.Rank != nil || own == nil || own.Took == 0 || best.Found.Certainty == Slurm || len(rep.Scanned) > 1 {
-		own = nil // it needs more than the exit event says
-	}
-	var b Brief
-	if own != nil {
-		b = BriefOf(own)
-	} else {
-		node := best.Run.Meta.Node
-		for _, k := range rep.Scanned {
-			if k.Restarts() != best.Restarts() {
-				continue
-			}
-			c := &Case{RunScan: k}
-			if g := c.facts(); g.Peak != nil && (f.Peak == nil || g.Peak.Ratio() > f.Peak.Ratio()) {
-				f.Peak, f.Ends, node = g.Peak, g.Ends, k.Run.Meta.Node
-			}
-			if e := k.Exit; e != nil && f.Peak != nil && e.Next.Without > 0 {
-				f.Without = map[event.LimitID]rss.Bytes{f.Peak.ID(): max(e.Next.Without, f.Without[f.Peak.ID()])}
-			}
-			f.Partial = f.Partial || k.Run.Live || k.Exit == nil && k.Handing == nil
-		}
-		saved := mergeActions(rep.Scanned)
-		f.Saved = &saved
-		peak, exit := f.Peak, best.Exit
-		if exit != nil {
-			b = BriefOf(exit)
-		}
-		b.Brief, b.Peak, b.Node = f.Brief(Seconds(rep.Duration)), peak, node
-		if exit != nil {
-			b.Rule, b.Cancelled, b.Lacked = exit.Rule, exit.Cancelled, exit.Brief.Lacked
-		}
-		b.Probably = best.Found.Certainty == Inferred && !best.Death().Seen
-	}
-	b.Job, b.Recorded = rep.Job, true
-	if len(rep.Runs) > 0 {
-		b.Command, b.ID = rep.Runs[0].Command, record.Label(best.Run.Meta.ID)[:4]
-	}
-	if b.Outcome == event.RunExhausted {
-		b.Lacked = causeRows[best.Found.Cause].lacked
-		if best.Found.Limit >= 0 {
-			l := best.Found.Near.Limit
-			b.LackedLimit = &l
-		}
-	}
-	if b.Outcome == event.RunUnknown {
-		b.At = best.Wall(best.End)
-	}
-	if b.Outcome == event.RunStopped && b.Rule == "" && best.Actions.Last != nil {
-		b.Rule = best.Actions.Last.Rule
-	}
-	if s, told := best.terminationSignal(); b.Outcome == event.RunCancelled && b.Cancelled == "" && told {
-		b.Cancelled = s.Signal.Signal
-	}
-	for _, k := range rep.Scanned {
-		if k.Restarts() == best.Restarts() && b.Need == nil && (b.Peak != nil || len(rep.Scanned) == 1) {
-			if b.Need = k.need(b.Peak); b.Need != nil && b.Need.Open == "" && died(b.Outcome) {
-				b.Need = nil
-			}
-		}
-	}
-	rep.Outcome = b.Outcome
-	return b
 }

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// The columns of a band of the stack, in KiB but for Count.
+// The columns of a band of the stack, in KiB but for BandCount.
 const (
-	Anon = iota
-	File
-	Shmem
-	Count
+	BandAnon = iota
+	BandFile
+	BandShmem
+	BandCount
 	bandColumns
 )
 
-// The columns of a limit, in KiB: Low and Size are the least of a point, the others the most.
+// The columns of a limit, in KiB: LimitLow and LimitSize are the least of a point, the others the most.
 const (
-	Used = iota
-	Low
-	Most // Limit.UsedMax
-	Charged
-	Working
-	Size
+	LimitUsed = iota
+	LimitLow
+	LimitMost // Limit.UsedMax
+	LimitCharged
+	LimitWorking
+	LimitSize
 	limitColumns
 	limitsFrom = len(layerRoles) * bandColumns // in a row, which has the bands first
 )
@@ -40,7 +40,7 @@ type point struct {
 func (p *point) join(row []int64) {
 	sum := int64(0)
 	for i := 0; i < limitsFrom; i += bandColumns {
-		sum += row[i+Anon] + row[i+File] + row[i+Shmem]
+		sum += row[i+BandAnon] + row[i+BandFile] + row[i+BandShmem]
 	}
 	if p.row == nil {
 		p.row, p.sum = slices.Clone(row), sum
@@ -63,7 +63,7 @@ func JoinReadings(column int, was, now int64) int64 {
 		return now
 	case now < 0:
 		return was
-	case column == Low, column == Size:
+	case column == LimitLow, column == LimitSize:
 		return min(was, now)
 	}
 	return max(was, now)
@@ -194,11 +194,11 @@ func (l Level) MarshalJSON() ([]byte, error) {
 		out.Stretches = append(out.Stretches, s.First, s.Count)
 	}
 	for _, x := range l.Bands {
-		out.Bands = append(out.Bands, columns{"anon": x[Anon], "file": x[File], "shmem": x[Shmem], "count": x[Count]})
+		out.Bands = append(out.Bands, columns{"anon": x[BandAnon], "file": x[BandFile], "shmem": x[BandShmem], "count": x[BandCount]})
 	}
 	for _, x := range l.Limits {
 		out.Limits = append(out.Limits, columns{
-			"used": x[Used], "low": below(x[Used], x[Low]), "most": below(x[Most], x[Used]), "charged": x[Charged], "working": x[Working], "size": x[Size],
+			"used": x[LimitUsed], "low": below(x[LimitUsed], x[LimitLow]), "most": below(x[LimitMost], x[LimitUsed]), "charged": x[LimitCharged], "working": x[LimitWorking], "size": x[LimitSize],
 		})
 	}
 	return json.Marshal(out)

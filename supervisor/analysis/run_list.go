@@ -71,15 +71,15 @@ func (r *ListedRun) join(e record.IndexEntry) {
 		peak = &e
 	}
 	limit, share, size := peak.Limit, peak.Peak, peak.Size
-	if weight(e.Outcome) > weight(r.Outcome) {
+	if severity(e.Outcome) > severity(r.Outcome) {
 		r.IndexEntry = e
 	}
 	r.Limit, r.Peak, r.Size = limit, share, size
 	r.Ranks, r.Seconds = ranks, longest
 }
 
-// weight is how much an outcome of one rank says of all.
-func weight(o event.RunOutcome) int {
+// severity is how much an outcome of one rank says of all.
+func severity(o event.RunOutcome) int {
 	i := slices.Index(event.RunOutcomes, o)
 	if i < 0 {
 		return -1

@@ -63,10 +63,27 @@ const (
 // layerRoles is the order of the stack, from the bottom.
 var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside, Own}
 
-// Counts says that processes of a band are part of what the limit counts, and so of its
-// stack. Use of /dev/shm is no process's.
-func Counts(l event.LimitName, band rss.Role) bool {
-	switch l {
+// Stack is the sum of the bands that a limit counts, a value each point in KiB; of all but
+// [Own] for a limit of -1.
+func (s *RunSeries) Stack(l *Level, limit int) []int64 {
+	sum := make([]int64, len(l.Sum))
+	for i, band := range l.Bands {
+		if s.Stacks(limit, s.Roles[i]) {
+			for k := range sum {
+				sum[k] += band[BandAnon][k] + band[BandFile][k] + band[BandShmem][k]
+			}
+		}
+	}
+	return sum
+}
+
+// Stacks says that processes of a band are part of what a limit counts, and so of its stack.
+// Use of /dev/shm is no process's.
+func (s *RunSeries) Stacks(limit int, band rss.Role) bool {
+	if limit < 0 {
+		return band != Own
+	}
+	switch s.Limits[limit].Name {
 	case event.LimitCgroup, event.LimitThrottle, event.LimitSlurm:
 		return true
 	case event.LimitUser:
@@ -75,28 +92,6 @@ func Counts(l event.LimitName, band rss.Role) bool {
 		return false
 	}
 	return band != Own
-}
-
-// Stack is the sum of the bands that a limit counts, a value each point in KiB; of all but
-// [Own] for a limit of -1.
-func (s *RunSeries) Stack(l *Level, limit int) []int64 {
-	sum := make([]int64, len(l.Sum))
-	for i, band := range l.Bands {
-		if s.Stacks(limit, s.Roles[i]) {
-			for k := range sum {
-				sum[k] += band[Anon][k] + band[File][k] + band[Shmem][k]
-			}
-		}
-	}
-	return sum
-}
-
-// Stacks says that a band is in the stack under a limit.
-func (s *RunSeries) Stacks(limit int, band rss.Role) bool {
-	if limit < 0 {
-		return band != Own
-	}
-	return Counts(s.Limits[limit].Name, band)
 }
 
 // TrimCount is how often workers trimmed themselves in one cell of a strip, and the pages
@@ -241,9 +236,9 @@ func (s *RunSeries) Share() float64 {
 		return most
 	}
 	x := s.Levels[0].Limits[s.Primary]
-	for k, used := range x[Used] {
-		if x[Size][k] > 0 {
-			most = max(most, float64(used)/float64(x[Size][k]))
+	for k, used := range x[LimitUsed] {
+		if x[LimitSize][k] > 0 {
+			most = max(most, float64(used)/float64(x[LimitSize][k]))
 		}
 	}
 	return most
@@ -369,10 +364,10 @@ func (o *seriesScan) band(role rss.Role, anon, file, shmem rss.Bytes, count int)
 	i := slices.Index(layerRoles[:], role)
 	o.roles[i] = true
 	row := o.row[i*bandColumns:]
-	row[Anon] += int64(anon / rss.KiB)
-	row[File] += int64(file / rss.KiB)
-	row[Shmem] += int64(shmem / rss.KiB)
-	row[Count] += int64(count)
+	row[BandAnon] += int64(anon / rss.KiB)
+	row[BandFile] += int64(file / rss.KiB)
+	row[BandShmem] += int64(shmem / rss.KiB)
+	row[BandCount] += int64(count)
 }
 
 func (o *seriesScan) limit(x *record.Reading) {
@@ -554,7 +549,7 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 			}
 			m.Kind = MarkLimit
 		case *event.Diagnosis:
-			if !found.first(v) {
+			if !found.isNew(v) {
 				continue
 			}
 			m.Kind = MarkFinding

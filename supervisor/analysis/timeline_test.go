@@ -37,7 +37,7 @@ func TestSeriesKeepsPeaks(t *testing.T) {
 		top, low, most, sum := int64(0), int64(1)<<60, int64(0), int64(0)
 		for k := range level.Sum {
 			x := level.Limits[0]
-			top, low, most, sum = max(top, x[Used][k]), min(low, x[Low][k]), max(most, x[Most][k]), max(sum, level.Sum[k])
+			top, low, most, sum = max(top, x[LimitUsed][k]), min(low, x[LimitLow][k]), max(most, x[LimitMost][k]), max(sum, level.Sum[k])
 		}
 		if top != 7<<20 || most != 7<<20+1024 || sum != 7<<20 || low != 1024 {
 			t.Fatalf("round %d: %d samples, %d points of %v: used %d most %d low %d sum %d", round, n, len(level.Sum), level.Step, top, most, low, sum)
@@ -68,13 +68,13 @@ func TestSeriesHalvesToItsBudget(t *testing.T) {
 		return top
 	}
 	l := &s.Levels[0]
-	if peak(small.Sum) != peak(l.Sum) || peak(small.Limits[0][Used]) != peak(l.Limits[0][Used]) {
-		t.Errorf("peaks %d %d, want %d %d", peak(small.Sum), peak(small.Limits[0][Used]), peak(l.Sum), peak(l.Limits[0][Used]))
+	if peak(small.Sum) != peak(l.Sum) || peak(small.Limits[0][LimitUsed]) != peak(l.Limits[0][LimitUsed]) {
+		t.Errorf("peaks %d %d, want %d %d", peak(small.Sum), peak(small.Limits[0][LimitUsed]), peak(l.Sum), peak(l.Limits[0][LimitUsed]))
 	}
 	for k := range small.Sum {
 		sum := int64(0)
 		for _, b := range small.Bands {
-			sum += b[Anon][k] + b[File][k] + b[Shmem][k]
+			sum += b[BandAnon][k] + b[BandFile][k] + b[BandShmem][k]
 		}
 		if sum != small.Sum[k] {
 			t.Fatalf("point %d: bands %d, sum %d: not of one sample", k, sum, small.Sum[k])

@@ -161,10 +161,10 @@ func writeLegend(b *strings.Builder, s *analysis.RunSeries, pieces [][]column) {
 	}
 	if s.Primary >= 0 {
 		item("used", "used: "+UsedMeans(&s.Limits[s.Primary]), true)
-		if has(pieces, analysis.Charged) {
+		if has(pieces, analysis.LimitCharged) {
 			item("charged", "charged", true)
 		}
-		if has(pieces, analysis.Working) {
+		if has(pieces, analysis.LimitWorking) {
 			item("working", "working set", true)
 		}
 	}

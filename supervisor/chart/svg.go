@@ -118,7 +118,7 @@ func WritePanel(b *strings.Builder, t *analysis.Timeline, s *analysis.RunSeries,
 		base := append([]int64(nil), below...)
 		band := l.Bands[i]
 		for k := range below {
-			below[k] += band[analysis.Anon][k] + band[analysis.File][k] + band[analysis.Shmem][k]
+			below[k] += band[analysis.BandAnon][k] + band[analysis.BandFile][k] + band[analysis.BandShmem][k]
 		}
 		path("band "+roleClass(s.Roles[i]), func(p *pathWriter) {
 			p.area(pieces, func(d *column) int64 { return base[d.point] }, func(d *column) int64 { return below[d.point] })
@@ -159,36 +159,36 @@ func writeLimit(b *strings.Builder, path func(string, func(*pathWriter)), pieces
 	size := int64(0)
 	for _, piece := range pieces {
 		for i := range piece {
-			size = max(size, piece[i].limit[analysis.Size])
+			size = max(size, piece[i].limit[analysis.LimitSize])
 		}
 	}
 	part := func(share float64) func(*column) int64 {
 		return func(d *column) int64 {
-			if d.limit[analysis.Size] <= 0 {
+			if d.limit[analysis.LimitSize] <= 0 {
 				return -1
 			}
-			return int64(float64(d.limit[analysis.Size]) * share)
+			return int64(float64(d.limit[analysis.LimitSize]) * share)
 		}
 	}
 	if shown {
 		path("beyond", func(p *pathWriter) {
-			p.area(pieces, func(d *column) int64 { return max(d.limit[analysis.Size], 0) }, func(*column) int64 { return int64(top / rss.KiB) })
+			p.area(pieces, func(d *column) int64 { return max(d.limit[analysis.LimitSize], 0) }, func(*column) int64 { return int64(top / rss.KiB) })
 		})
 		for _, share := range Rungs {
 			path("rung", func(p *pathWriter) { p.line(pieces, part(share)) })
 		}
 	}
-	path("span", func(p *pathWriter) { p.area(pieces, of(analysis.Low), of(analysis.Used)) })
-	path("range", func(p *pathWriter) { p.area(pieces, of(analysis.Used), of(analysis.Most)) })
+	path("span", func(p *pathWriter) { p.area(pieces, of(analysis.LimitLow), of(analysis.LimitUsed)) })
+	path("range", func(p *pathWriter) { p.area(pieces, of(analysis.LimitUsed), of(analysis.LimitMost)) })
 	for _, c := range []struct {
 		class string
 		of    int
-	}{{"charged", analysis.Charged}, {"working", analysis.Working}} {
+	}{{"charged", analysis.LimitCharged}, {"working", analysis.LimitWorking}} {
 		if has(pieces, c.of) {
 			path(c.class, func(p *pathWriter) { p.line(pieces, of(c.of)) })
 		}
 	}
-	path("used", func(p *pathWriter) { p.line(pieces, of(analysis.Used)) })
+	path("used", func(p *pathWriter) { p.line(pieces, of(analysis.LimitUsed)) })
 	if size == 0 {
 		return
 	}
@@ -286,8 +286,8 @@ func topOf(s *analysis.RunSeries) (top rss.Bytes, limitShown bool) {
 		most = max(most, slices.Max(append(s.Stack(l, s.Primary), 0)))
 		if s.Primary >= 0 {
 			p := l.Limits[s.Primary]
-			for k, used := range p[analysis.Used] {
-				most, limit = max(most, used, p[analysis.Most][k]), max(limit, p[analysis.Size][k])
+			for k, used := range p[analysis.LimitUsed] {
+				most, limit = max(most, used, p[analysis.LimitMost][k]), max(limit, p[analysis.LimitSize][k])
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func adviseKind(k *analysis.Program) []analysis.AdviceLine {
 func sources(k *analysis.Program) string {
 	var ids []string
 	for i := range k.Jobs {
-		ids = append(ids, k.Jobs[i].Last().Run.Meta.ID)
+		ids = append(ids, k.Jobs[i].LastRun().Run.Meta.ID)
 	}
 	text := values.Count(len(ids), "run")
 	if jobs := len(ids); jobs > 3 {
@@ -107,7 +107,7 @@ func sources(k *analysis.Program) string {
 func adviseFinding(k *analysis.Program) (analysis.AdviceLine, bool) {
 	newest := k.Newest()
 	for i := range k.Jobs {
-		if k.Jobs[i].Last() != newest {
+		if k.Jobs[i].LastRun() != newest {
 			continue
 		}
 		for _, d := range analysis.MergeFindings(k.Jobs[i].Runs) {
@@ -322,7 +322,7 @@ var countedWhat = map[event.Accounting]string{
 func adviseLoaders(k *analysis.Program, key analysis.LimitKey) []analysis.AdviceLine {
 	f := k.Newest()
 	for i := range k.Jobs {
-		if g := k.Jobs[i].Last(); g.Workers.Most() > 0 {
+		if g := k.Jobs[i].LastRun(); g.Workers.Most() > 0 {
 			f = g
 		}
 	}
@@ -337,7 +337,7 @@ func adviseLoaders(k *analysis.Program, key analysis.LimitKey) []analysis.Advice
 		}
 		seen := 0
 		for i := range k.Jobs {
-			if _, too := rule(k.Jobs[i].Last(), key); too {
+			if _, too := rule(k.Jobs[i].LastRun(), key); too {
 				seen++
 			}
 		}
@@ -381,7 +381,7 @@ func fewerWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLi
 		was += fmt.Sprintf(" of %d trainers", loaders)
 	}
 	more := ""
-	if f.Recorded == nil || f.Fate(f.Peak(key)) == analysis.LimitTooSmall {
+	if f.Recorded == nil || f.Fate(f.PeakOf(key)) == analysis.LimitTooSmall {
 		more = "; what more they would have taken is not known"
 	}
 	return analysis.AdviceLine{
@@ -445,7 +445,7 @@ func ownStart(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, 
 		}
 	}
 	n := rss.Bytes(min(alike, f.Workers.Most()))
-	size := f.Peak(key).Limit
+	size := f.PeakOf(key).Limit
 	if alike == 0 || 2*alike < all || n*least < max(analysis.LeastSaved, size.Scale(analysis.LeastPart)) {
 		return analysis.AdviceLine{}, false
 	}

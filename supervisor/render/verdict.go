@@ -51,7 +51,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		text := "ended with exit status 0 " + q.after()
 		if b, ok := q.Highest(); ok {
 			used, size := b.Max.Used, b.Max.Size
-			if l := q.Peak(analysis.KeyOf(b.Limit)); l != nil {
+			if l := q.PeakOf(analysis.KeyOf(b.Limit)); l != nil {
 				used, size = l.Used, l.Limit
 			}
 			return text + fmt.Sprintf("; nearest limit: %s at %s", b.Name, phrase.Fill(b.Name, used, size))
