@@ -105,12 +105,12 @@ func nodesOf(looks []*RunScan, zone *time.Location) []Node {
 		out = append(out, n)
 	}
 	slices.SortStableFunc(out, func(a, b Node) int {
-		return cmp.Or(cmp.Compare(b.Restart, a.Restart), cmp.Compare(b.share(), a.share()), strings.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(b.Restart, a.Restart), cmp.Compare(b.peakShare(), a.peakShare()), strings.Compare(a.Node, b.Node))
 	})
 	return out
 }
 
-func (n *Node) share() float64 {
+func (n *Node) peakShare() float64 {
 	if n.Nearest == nil {
 		return -1
 	}

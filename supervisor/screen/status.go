@@ -21,13 +21,13 @@ func Status(statuses []control.Status, look text.Style, zone *time.Location, det
 		m := New(look.Columns(), 0, look)
 		m.Zone = zone
 		m, _ = m.Update(Answer{Statuses: []control.Status{st}, At: st.Time})
-		all = append(all, m.status())
+		all = append(all, statusFrame(m))
 	}
 	return all
 }
 
-// status draws one run without its processes.
-func (m Model) status() *Frame {
+// statusFrame draws one run without its processes.
+func statusFrame(m Model) *Frame {
 	n := &m.nodes[0]
 	facts := n.facts(m.W, m.Zone)
 	limits := len(limitRows(m.nodes))
