@@ -33,6 +33,18 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/textfile"
 )
 
+const programName = "rsswardend"
+
+// version is set by the linker; `make build` puts the git description here.
+var version = "unknown"
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1 // it could not start, or go on
+	exitUsage  = 2 // bad usage, nothing was started
+)
+
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == sendCommand {
 		os.Exit(send(os.Stdin, os.Stdout))
@@ -197,18 +209,6 @@ func (p process) get(name string) string {
 	v, _ := p.lookup(name)
 	return strings.TrimSpace(v)
 }
-
-// Exit statuses.
-const (
-	exitOK     = 0
-	exitFailed = 1 // it could not start, or go on
-	exitUsage  = 2 // bad usage, nothing was started
-)
-
-const programName = "rsswardend"
-
-// version is set by the linker; `make build` puts the git description here.
-var version = "unknown"
 
 // settings is what the command line chooses.
 type settings struct {

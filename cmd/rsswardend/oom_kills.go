@@ -29,6 +29,17 @@ const maxSteps = 64
 
 func key(j *nodejobs.Job) string { return j.Node + " " + j.ID }
 
+// oom is what is known of a job that lost processes to the OOM killer.
+type oom struct {
+	job   nodejobs.Job
+	first time.Time         // when the first kill was seen
+	near  time.Duration     // for how long nine tenths of the limit were used then
+	steps map[string]uint64 // kills by step, of those that were seen
+	said  time.Time         // when that was last reported
+	// unseen says that no look saw the job.
+	unseen bool
+}
+
 // watchOOM reports kills as they are seen, and at its end records each job that had some.
 func (d *daemon) watchOOM(s *nodejobs.Snapshot) {
 	seen := uint64(0)
@@ -269,15 +280,4 @@ func (r *recordFile) close() {
 		r.file.Close()
 		r.file = nil
 	}
-}
-
-// oom is what is known of a job that lost processes to the OOM killer.
-type oom struct {
-	job   nodejobs.Job
-	first time.Time         // when the first kill was seen
-	near  time.Duration     // for how long nine tenths of the limit were used then
-	steps map[string]uint64 // kills by step, of those that were seen
-	said  time.Time         // when that was last reported
-	// unseen says that no look saw the job.
-	unseen bool
 }

@@ -317,12 +317,3 @@ func (p *Path) Tasks(dst []Tasks) ([]Tasks, error) {
 	}
 	return dst, failed
 }
-
-// Close gives the descriptors back; they are opened again when needed. A nil Path has none.
-func (p *Path) Close() {
-	if p != nil {
-		for _, l := range p.Levels {
-			l.Close()
-		}
-	}
-}

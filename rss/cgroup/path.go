@@ -44,6 +44,15 @@ func Open(proc, sys string, pid int) (*Path, error) {
 	return resolve(proc, sys, pid, "memory", usageFile, ErrNoMemory)
 }
 
+// Close gives the descriptors back; they are opened again when needed. A nil Path has none.
+func (p *Path) Close() {
+	if p != nil {
+		for _, l := range p.Levels {
+			l.Close()
+		}
+	}
+}
+
 // resolve finds the group of a process under a controller: the v1 hierarchy that
 // lists it, else the v2 one. A directory belongs to the controller if it has
 // the file of that version: a v2 root has none, nor has a v2 group that the

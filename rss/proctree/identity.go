@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/procfile"
 )
 
+// Identity is what a PID belongs to, as it was read at one moment.
 type Identity struct {
 	ID      rss.ProcID
 	Parent  int
@@ -186,6 +187,7 @@ func Parents(proc string, pid int) iter.Seq2[Identity, error] {
 // endPause is how often a process is looked at without a pidfd.
 const endPause = 100 * time.Millisecond
 
+// Ending waits for the end of a process that is not ours to wait for.
 type Ending struct {
 	proc string
 	id   rss.ProcID
@@ -233,6 +235,7 @@ func (e *Ending) Wait(most time.Duration) bool {
 	return true
 }
 
+// Close stops waiting and gives the descriptor back.
 func (e *Ending) Close() {
 	if e.fd >= 0 {
 		unix.Close(e.fd)

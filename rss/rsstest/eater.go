@@ -114,64 +114,6 @@ func fill(name string, size int) error {
 	}
 }
 
-// Eater is a process that uses memory on request.
-type Eater struct {
-	*Child
-	t testing.TB
-}
-
-// StartEater starts the test binary as an eater. It ends with the test. The
-// package's TestMain must call [BeEater].
-func StartEater(t testing.TB) *Eater {
-	t.Helper()
-	return StartEaterBy(t, nil)
-}
-
-// StartEaterBy is [StartEater] by a command, which is given the eater's path as its last
-// argument, and with this more in the environment.
-func StartEaterBy(t testing.TB, env []string, command ...string) *Eater {
-	t.Helper()
-	if !mayEat {
-		t.Fatal("TestMain does not call rsstest.BeEater")
-	}
-	own, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	argv := append(command, own)
-	c := exec.Command(argv[0], argv[1:]...)
-	c.Env = append(append(os.Environ(), env...), eaterRole+"=1")
-	return &Eater{StartChild(t, c), t}
-}
-
-// Anon makes the eater touch this much of its own memory, and keep it. It
-// reports false where the eater did not survive.
-func (e *Eater) Anon(size rss.Bytes) bool { return e.do("anon %d", size) }
-
-// Free makes the eater give back all that it keeps.
-func (e *Eater) Free() bool { return e.do("free") }
-
-// File makes the eater write a file of this size, sync it and read it.
-func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }
-
-// Map makes the eater map a file shared and read-only, and touch so much of it.
-func (e *Eater) Map(size rss.Bytes, name string) bool { return e.do("map %d "+name, size) }
-
-func (e *Eater) do(format string, args ...any) bool {
-	e.t.Helper()
-	if _, err := fmt.Fprintf(e.In, format+"\n", args...); err != nil {
-		return false
-	}
-	s, err := e.Line()
-	if err != nil {
-		return false
-	}
-	if strings.HasPrefix(s, "error:") {
-		e.t.Fatal(s)
-	}
-	return true
-}
-
 // MapMany makes n memory mappings of one page each in this process. Neighbours
 // differ in protection, or the kernel would make one mapping of them. It
 // returns how to give them up.
@@ -216,8 +158,66 @@ func OpenMany(n int) (undo func(), err error) {
 	return undo, nil
 }
 
+// Eater is a process that uses memory on request.
+type Eater struct {
+	*Child
+	t testing.TB
+}
+
+// StartEater starts the test binary as an eater. It ends with the test. The
+// package's TestMain must call [BeEater].
+func StartEater(t testing.TB) *Eater {
+	t.Helper()
+	return StartEaterBy(t, nil)
+}
+
+// StartEaterBy is [StartEater] by a command, which is given the eater's path as its last
+// argument, and with this more in the environment.
+func StartEaterBy(t testing.TB, env []string, command ...string) *Eater {
+	t.Helper()
+	if !mayEat {
+		t.Fatal("TestMain does not call rsstest.BeEater")
+	}
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(command, own)
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Env = append(append(os.Environ(), env...), eaterRole+"=1")
+	return &Eater{StartChild(t, c), t}
+}
+
+// Anon makes the eater touch this much of its own memory, and keep it. It
+// reports false where the eater did not survive.
+func (e *Eater) Anon(size rss.Bytes) bool { return e.do("anon %d", size) }
+
+// Free makes the eater give back all that it keeps.
+func (e *Eater) Free() bool { return e.do("free") }
+
+// File makes the eater write a file of this size, sync it and read it.
+func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }
+
+// Map makes the eater map a file shared and read-only, and touch so much of it.
+func (e *Eater) Map(size rss.Bytes, name string) bool { return e.do("map %d "+name, size) }
+
 // Maps makes the eater have so many memory mappings more, of one page each.
 func (e *Eater) Maps(n int) bool { return e.do("maps %d", n) }
 
 // Descriptors makes the eater open so many descriptors more.
 func (e *Eater) Descriptors(n int) bool { return e.do("fds %d", n) }
+
+func (e *Eater) do(format string, args ...any) bool {
+	e.t.Helper()
+	if _, err := fmt.Fprintf(e.In, format+"\n", args...); err != nil {
+		return false
+	}
+	s, err := e.Line()
+	if err != nil {
+		return false
+	}
+	if strings.HasPrefix(s, "error:") {
+		e.t.Fatal(s)
+	}
+	return true
+}

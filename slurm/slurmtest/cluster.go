@@ -266,6 +266,56 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 	return c.startNodes(ctx)
 }
 
+// startNodes starts every slurmd and waits until all nodes take jobs.
+func (c *Cluster) startNodes(ctx context.Context) error {
+	var started []*daemon
+	for _, node := range c.nodes {
+		d, err := c.daemon("slurmd", logOf(node), "-D", "-N", node, "-f", c.Conf())
+		if err != nil {
+			return err
+		}
+		c.daemons = append(c.daemons, d)
+		started = append(started, d)
+	}
+	for i, node := range c.nodes {
+		if err := c.await(ctx, logOf(node), started[i], func() bool {
+			out, err := c.admin(ctx, "sinfo", "-h", "-n", node, "-o", "%T").Output()
+			return err == nil && strings.TrimSpace(string(out)) == "idle"
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeNames are the names of n nodes, each with a slurmd of its own: that of
+// the cluster for one, and for more a common name that ends in a number, so
+// that Slurm writes them as it does elsewhere, "rwabcn[1-2]".
+func nodeNames(cluster string, n int) []string {
+	if n == 1 {
+		return []string{cluster}
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%sn%d", cluster, i+1)
+	}
+	return names
+}
+
+// freePorts returns n unused TCP ports.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("cannot find a free port: %w", err)
+		}
+		defer l.Close()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}
+
 // startTimeout is how long a daemon may take to answer.
 const startTimeout = 30 * time.Second
 
@@ -343,6 +393,12 @@ func (c *Cluster) Conf() string { return c.path("etc/slurm.conf") }
 // UID is the user that jobs run as.
 func (c *Cluster) UID() int { return int(c.uid) }
 
+// Node is the name of the only node, or of the first.
+func (c *Cluster) Node() string { return c.nodes[0] }
+
+// Nodes are the names of all nodes, in the order in which Slurm fills a job.
+func (c *Cluster) Nodes() []string { return append([]string(nil), c.nodes...) }
+
 func (c *Cluster) setUser(name string) error {
 	u, err := user.Lookup(name)
 	if err != nil {
@@ -361,20 +417,6 @@ func (c *Cluster) setUser(name string) error {
 	}
 	c.user, c.uid, c.gid = u, uint32(uid), uint32(gid)
 	return os.Chown(c.Dir(), int(uid), int(gid))
-}
-
-// freePorts returns n unused TCP ports.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("cannot find a free port: %w", err)
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
 }
 
 // daemon is a process of the cluster, our child.
@@ -426,48 +468,6 @@ func (d *daemon) kill() {
 	d.cmd.Process.Kill()
 	<-d.done
 }
-
-// nodeNames are the names of n nodes, each with a slurmd of its own: that of
-// the cluster for one, and for more a common name that ends in a number, so
-// that Slurm writes them as it does elsewhere, "rwabcn[1-2]".
-func nodeNames(cluster string, n int) []string {
-	if n == 1 {
-		return []string{cluster}
-	}
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("%sn%d", cluster, i+1)
-	}
-	return names
-}
-
-// startNodes starts every slurmd and waits until all nodes take jobs.
-func (c *Cluster) startNodes(ctx context.Context) error {
-	var started []*daemon
-	for _, node := range c.nodes {
-		d, err := c.daemon("slurmd", logOf(node), "-D", "-N", node, "-f", c.Conf())
-		if err != nil {
-			return err
-		}
-		c.daemons = append(c.daemons, d)
-		started = append(started, d)
-	}
-	for i, node := range c.nodes {
-		if err := c.await(ctx, logOf(node), started[i], func() bool {
-			out, err := c.admin(ctx, "sinfo", "-h", "-n", node, "-o", "%T").Output()
-			return err == nil && strings.TrimSpace(string(out)) == "idle"
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Node is the name of the only node, or of the first.
-func (c *Cluster) Node() string { return c.nodes[0] }
-
-// Nodes are the names of all nodes, in the order in which Slurm fills a job.
-func (c *Cluster) Nodes() []string { return append([]string(nil), c.nodes...) }
 
 // logOf is the name of a slurmd's log, of which it is the only one or not.
 func logOf(node string) string { return "slurmd." + node }

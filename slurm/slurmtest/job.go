@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,4 +228,21 @@ func exitPair(s string) (code, signal int) {
 	code, _ = strconv.Atoi(a)
 	signal, _ = strconv.Atoi(b)
 	return code, signal
+}
+
+func processesUnder(dir string) []int {
+	var pids []int
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		b, _ := os.ReadFile(path)
+		for field := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
 }

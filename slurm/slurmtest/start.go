@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -263,21 +260,4 @@ func (g *guard) finish() error {
 
 func sweep(root, name string) {
 	exec.Command("/bin/sh", "-c", sweepScript, "sweep", root, name, cgroupRoot).Run()
-}
-
-func processesUnder(dir string) []int {
-	var pids []int
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "cgroup.procs" {
-			return nil
-		}
-		b, _ := os.ReadFile(path)
-		for field := range strings.FieldsSeq(string(b)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-		return nil
-	})
-	return pids
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
+// Alert is one rung of one limit that was crossed.
 type Alert struct {
 	// Job is empty outside Slurm. Run is the short name of the sender: two that watch the
 	// same limit, with different options or one from outside, differ in it, so that the
@@ -55,11 +56,13 @@ func (a *Alert) Name() string {
 	return "RsswardenMemoryNearLimit"
 }
 
+// The severities.
 const (
 	SeverityWarning  = "warning"
 	SeverityCritical = "critical" // the job is about to be ended, by us
 )
 
+// Severity is critical where the rule ends the job.
 func (a *Alert) Severity() string {
 	if a.Action.Row().Ends {
 		return SeverityCritical
@@ -139,6 +142,7 @@ func managerBody(list []*entry, now time.Time, holds time.Duration, heard func(i
 // MessageVersion is "v" of a [Message]. Fields are only ever added.
 const MessageVersion = 1
 
+// The statuses of a [Message].
 const (
 	Firing   = "firing"
 	Resolved = "resolved"

@@ -45,6 +45,66 @@ func Examine(s Setup) Report {
 	return r
 }
 
+// Setup is what doctor needs of the program that asks.
+type Setup struct {
+	Program   ProgramFacts
+	Lookup    func(string) (string, bool)
+	Environ   []string
+	Stderr    *os.File // for progress, where it is a terminal
+	Warn      func(text string)
+	Ends      <-chan os.Signal // end the examination
+	DieBy     func(syscall.Signal)
+	PID       int           // the process whose limits count
+	Pythons   []string      // named by the user; none for those of PATH
+	Patience  time.Duration // for each Python
+	TryAlerts bool
+	TryTorch  bool
+
+	settings.Settings                            // of a run without options
+	Origin            func(option string) string // where it was chosen, as the user wrote it
+
+	Prepare     func() (loader.Prepared, error)
+	LookPath    func(name string) (string, error)
+	Sample      func(set *limit.Set, proc string, pid int) (*rss.Sample, error)
+	CommandLine func(pid int) []string
+	Counts      func(pid int, procs []rss.Proc) []event.Limit // limits on numbers
+}
+
+// ProgramFacts are about rsswarden and its settings.
+type ProgramFacts struct {
+	Version, Path string
+	// Off says that RSSWARDEN=off is in the environment.
+	Off bool
+	// Options not at their default, "limit=3G (environment)", and those that the site
+	// locks.
+	Chosen, Locked []string
+	// The configuration files that were read.
+	Site, User string
+	Warnings   []string // of options that are not used as they were written
+	// Usage is why run would start nothing, and Hint what to do.
+	Usage error
+	Hint  string
+}
+
+type prober struct {
+	Setup
+	trialLimits string    // /proc/PID/limits of the trial run's command
+	room        rss.Bytes // left before a limit or the node's end, where known
+	roomKnown   bool
+	found       []event.Limit
+	unable      map[event.Action]string // why an action cannot be carried out here
+	ptraceWorks bool
+
+	mu    sync.Mutex // held for good once a signal asked for the end
+	child int        // the leader of the process group that we have started, else 0
+	dir   string     // the run directory that we have made
+}
+
+func (d *prober) get(name string) string {
+	v, _ := d.Lookup(name)
+	return strings.TrimSpace(v)
+}
+
 const (
 	patience      = 2 * time.Second  // for a file system that may hang
 	trialPatience = 10 * time.Second // for what takes milliseconds
@@ -92,6 +152,20 @@ func (d *prober) obey() {
 	d.DieBy(s)
 }
 
+// leave removes the run directory. Where that fails the next run sweeps it.
+func (d *prober) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove()
+}
+
+func (d *prober) remove() {
+	if d.dir != "" {
+		_ = loader.Remove(d.dir)
+		d.dir = ""
+	}
+}
+
 // within asks a file system; false if it does not answer in time.
 func within[T any](ask func() T) (T, bool) {
 	c := make(chan T, 1)
@@ -112,80 +186,6 @@ func errnoOf(err error) error {
 		return errno
 	}
 	return err
-}
-
-// Setup is what doctor needs of the program that asks.
-type Setup struct {
-	Program   ProgramFacts
-	Lookup    func(string) (string, bool)
-	Environ   []string
-	Stderr    *os.File // for progress, where it is a terminal
-	Warn      func(text string)
-	Ends      <-chan os.Signal // end the examination
-	DieBy     func(syscall.Signal)
-	PID       int           // the process whose limits count
-	Pythons   []string      // named by the user; none for those of PATH
-	Patience  time.Duration // for each Python
-	TryAlerts bool
-	TryTorch  bool
-
-	settings.Settings                            // of a run without options
-	Origin            func(option string) string // where it was chosen, as the user wrote it
-
-	Prepare     func() (loader.Prepared, error)
-	LookPath    func(name string) (string, error)
-	Sample      func(set *limit.Set, proc string, pid int) (*rss.Sample, error)
-	CommandLine func(pid int) []string
-	Counts      func(pid int, procs []rss.Proc) []event.Limit // limits on numbers
-}
-
-type prober struct {
-	Setup
-	trialLimits string    // /proc/PID/limits of the trial run's command
-	room        rss.Bytes // left before a limit or the node's end, where known
-	roomKnown   bool
-	found       []event.Limit
-	unable      map[event.Action]string // why an action cannot be carried out here
-	ptraceWorks bool
-
-	mu    sync.Mutex // held for good once a signal asked for the end
-	child int        // the leader of the process group that we have started, else 0
-	dir   string     // the run directory that we have made
-}
-
-func (d *prober) get(name string) string {
-	v, _ := d.Lookup(name)
-	return strings.TrimSpace(v)
-}
-
-// ProgramFacts are about rsswarden and its settings.
-type ProgramFacts struct {
-	Version, Path string
-	// Off says that RSSWARDEN=off is in the environment.
-	Off bool
-	// Options not at their default, "limit=3G (environment)", and those that the site
-	// locks.
-	Chosen, Locked []string
-	// The configuration files that were read.
-	Site, User string
-	Warnings   []string // of options that are not used as they were written
-	// Usage is why run would start nothing, and Hint what to do.
-	Usage error
-	Hint  string
-}
-
-// leave removes the run directory. Where that fails the next run sweeps it.
-func (d *prober) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.remove()
-}
-
-func (d *prober) remove() {
-	if d.dir != "" {
-		_ = loader.Remove(d.dir)
-		d.dir = ""
-	}
 }
 
 // progress shows on a terminal what takes seconds, for as long as it does.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,82 +124,6 @@ func treeCheck(f treeFacts) Check {
 	return c.as(OK, "", "process %d and its descendants can be read (%d now)", f.PID, f.Procs)
 }
 
-// limits reads the limits as run finds them, with the --limit of the environment and of
-// the files.
-func (d *prober) limits() []Check {
-	const proc, sys = "/proc", "/sys"
-	cgroup, hidden := cgroupCheck(proc, sys, d.PID)
-	ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
-	defer cancel()
-	set, warnings := limit.Find(ctx, limit.Config{
-		Proc: proc, Sys: sys, PID: d.PID, Lookup: d.Lookup, Accounting: cmp.Or(d.Accounting, event.AccountingAuto), User: d.Limit, UserShare: d.LimitShare, UserSource: d.Origin("limit"),
-		Slurm: slurm.Search{Lookup: d.Lookup, Scontrol: slurm.Scontrol},
-	})
-	defer set.Close()
-	sample, err := d.Sample(set, proc, d.PID)
-	tree := treeFacts{PID: d.PID, Procs: len(sample.Procs), Gaps: sample.Gaps, Err: err}
-	s := slurmFacts{Rules: set.Enforcement()}
-	s.Job, s.InJob = set.Job()
-	l := limitFacts{Limits: set.Read(sample), Hidden: hidden, Assumed: !s.Rules.Known}
-	for _, w := range append(warnings, set.Warnings()...) {
-		l.Warnings = append(l.Warnings, w.String())
-	}
-	if s.InJob {
-		s.findVersion(ctx)
-	}
-	for _, one := range l.Limits {
-		if one.Name == event.LimitCgroup && (one.Scope == event.ScopeStep || one.Scope == event.ScopeJob) {
-			s.Kernel = true
-		}
-	}
-	s.readParent(proc, d.CommandLine)
-	d.found = append(slices.Clone(l.Limits), d.Counts(d.PID, sample.Procs)...)
-	d.room, d.roomKnown = l.Headroom()
-	return append([]Check{limitCheck(l), treeCheck(tree), cgroup}, slurmChecks(s)...)
-}
-
-// findVersion finds the version of Slurm; the rules have it where it decides who kills.
-func (f *slurmFacts) findVersion(ctx context.Context) {
-	if f.Version = f.Rules.Version; f.Version != "" {
-		f.VersionSource = "scontrol --version"
-		if strings.HasPrefix(f.Rules.Source, "scontrol") {
-			f.VersionSource = f.Rules.Source
-		}
-		return
-	}
-	if v, err := slurm.FindVersion(ctx, slurm.Scontrol); err == nil {
-		f.Version, f.VersionSource = v, "scontrol --version"
-	}
-}
-
-// readParent finds out who started us, and the text of a batch script that it runs.
-func (f *slurmFacts) readParent(proc string, commandLine func(pid int) []string) {
-	f.ParentPID = os.Getppid()
-	if i, err := proctree.Identify(proc, f.ParentPID); err == nil {
-		f.Parent = i.Comm
-	}
-	if !f.InJob || f.Job.StepID != slurm.StepBatch {
-		return
-	}
-	for _, word := range commandLine(f.ParentPID) {
-		// slurmd calls its copy of every batch script so.
-		if filepath.Base(word) != "slurm_script" || !filepath.IsAbs(word) {
-			continue
-		}
-		text, answered := within(func() string {
-			b, err := slurm.ReadFile(word)
-			if err != nil {
-				return ""
-			}
-			return string(b)
-		})
-		if answered && text != "" {
-			f.Script, f.Text = word, text
-		}
-		return
-	}
-}
-
 // cgroupCheck says what can be read of the memory cgroup of a process, and whether levels of
 // it are hidden.
 func cgroupCheck(proc, sys string, pid int) (c Check, hidden bool) {
@@ -235,6 +158,40 @@ func cgroupCheck(proc, sys string, pid int) (c Check, hidden bool) {
 		c = c.as(Limited, "where the job has been given less than what `limit` shows, "+sayLimit, "%s; levels above cannot be seen from here, a limit there holds all the same", c.Found)
 	}
 	return c, hidden
+}
+
+// limits reads the limits as run finds them, with the --limit of the environment and of
+// the files.
+func (d *prober) limits() []Check {
+	const proc, sys = "/proc", "/sys"
+	cgroup, hidden := cgroupCheck(proc, sys, d.PID)
+	ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
+	defer cancel()
+	set, warnings := limit.Find(ctx, limit.Config{
+		Proc: proc, Sys: sys, PID: d.PID, Lookup: d.Lookup, Accounting: cmp.Or(d.Accounting, event.AccountingAuto), User: d.Limit, UserShare: d.LimitShare, UserSource: d.Origin("limit"),
+		Slurm: slurm.Search{Lookup: d.Lookup, Scontrol: slurm.Scontrol},
+	})
+	defer set.Close()
+	sample, err := d.Sample(set, proc, d.PID)
+	tree := treeFacts{PID: d.PID, Procs: len(sample.Procs), Gaps: sample.Gaps, Err: err}
+	s := slurmFacts{Rules: set.Enforcement()}
+	s.Job, s.InJob = set.Job()
+	l := limitFacts{Limits: set.Read(sample), Hidden: hidden, Assumed: !s.Rules.Known}
+	for _, w := range append(warnings, set.Warnings()...) {
+		l.Warnings = append(l.Warnings, w.String())
+	}
+	if s.InJob {
+		s.findVersion(ctx)
+	}
+	for _, one := range l.Limits {
+		if one.Name == event.LimitCgroup && (one.Scope == event.ScopeStep || one.Scope == event.ScopeJob) {
+			s.Kernel = true
+		}
+	}
+	s.readParent(proc, d.CommandLine)
+	d.found = append(slices.Clone(l.Limits), d.Counts(d.PID, sample.Procs)...)
+	d.room, d.roomKnown = l.Headroom()
+	return append([]Check{limitCheck(l), treeCheck(tree), cgroup}, slurmChecks(s)...)
 }
 
 // Counts are limits on numbers and their use; 0 for a limit that is missing or could not

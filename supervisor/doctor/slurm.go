@@ -1,11 +1,15 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 )
 
@@ -22,6 +26,48 @@ type slurmFacts struct {
 	Parent       string
 	ParentPID    int
 	Script, Text string
+}
+
+// findVersion finds the version of Slurm; the rules have it where it decides who kills.
+func (f *slurmFacts) findVersion(ctx context.Context) {
+	if f.Version = f.Rules.Version; f.Version != "" {
+		f.VersionSource = "scontrol --version"
+		if strings.HasPrefix(f.Rules.Source, "scontrol") {
+			f.VersionSource = f.Rules.Source
+		}
+		return
+	}
+	if v, err := slurm.FindVersion(ctx, slurm.Scontrol); err == nil {
+		f.Version, f.VersionSource = v, "scontrol --version"
+	}
+}
+
+// readParent finds out who started us, and the text of a batch script that it runs.
+func (f *slurmFacts) readParent(proc string, commandLine func(pid int) []string) {
+	f.ParentPID = os.Getppid()
+	if i, err := proctree.Identify(proc, f.ParentPID); err == nil {
+		f.Parent = i.Comm
+	}
+	if !f.InJob || f.Job.StepID != slurm.StepBatch {
+		return
+	}
+	for _, word := range commandLine(f.ParentPID) {
+		// slurmd calls its copy of every batch script so.
+		if filepath.Base(word) != "slurm_script" || !filepath.IsAbs(word) {
+			continue
+		}
+		text, answered := within(func() string {
+			b, err := slurm.ReadFile(word)
+			if err != nil {
+				return ""
+			}
+			return string(b)
+		})
+		if answered && text != "" {
+			f.Script, f.Text = word, text
+		}
+		return
+	}
 }
 
 func slurmChecks(f slurmFacts) []Check {

@@ -76,6 +76,56 @@ type Place struct {
 // New returns a place that has not joined.
 func New(opt Options) *Place { return &Place{opt: opt, told: map[rss.ProcID]bool{}} }
 
+// joinPatience bounds how long the file system may take: it is checked to be
+// node-local, but a disk can hang.
+const joinPatience = 2 * time.Second
+
+// sweptAfter is how old the traces are of runs that were killed with all of theirs
+// before they are removed.
+const sweptAfter = time.Hour
+
+// Join meets the other watchers of this name below the first of the parents that is fit.
+// An existing leader keeps the lead, and we follow. After an error we lead alone.
+func (p *Place) Join(parents []string, name string, me Member) error {
+	post, led, err := joinWithin(joinPatience, func() (*post, error) { return joinAny(p.opt.Proc, parents, name, me) })
+	if err != nil {
+		return err
+	}
+	probe.Run(func() { sweepAll(p.opt.Proc, filepath.Dir(filepath.Dir(post.dir.Name())), sweptAfter) })
+	p.post, p.Me, p.follows = post, me, !led
+	return nil
+}
+
+// joinWithin joins, and takes the lead where it is free, within so long. What comes later
+// is given up at once: a lead that is not used would have the others follow for ever.
+func joinWithin(patience time.Duration, join func() (*post, error)) (*post, bool, error) {
+	type joined struct {
+		post *post
+		led  bool
+		err  error
+	}
+	var settled atomic.Bool // it has joined, or was given up
+	r := probe.New(nil, func(join func() (*post, error)) (j joined) {
+		fault.Point("join")
+		if j.post, j.err = join(); j.err == nil {
+			if j.led, j.err = j.post.TryLead(); j.err != nil {
+				j.post.Leave()
+			}
+		}
+		if settled.Swap(true) && j.err == nil {
+			j.post.Leave()
+		}
+		return j
+	})
+	r.Ask(join, false)
+	if !r.Wait(patience) && !settled.Swap(true) {
+		return nil, false, fmt.Errorf("no answer from the file system within %v", patience)
+	}
+	r.Wait(patience) // it has just joined
+	j, _ := r.Take()
+	return j.post, j.led, j.err
+}
+
 // News is what a Place has found out or was asked for, in this order.
 type News struct {
 	Faults []Fault
@@ -190,6 +240,21 @@ func (p *Place) Advance(now time.Duration) (n News) {
 	return n
 }
 
+// renewEvery is how often our place among the watchers is looked after.
+const renewEvery = time.Minute
+
+// renew keeps our place: what cleans /tmp may have removed it. It says whether our file for
+// orders is another one now.
+func (p *Place) renew(now time.Duration, n *News) (reopened bool) {
+	if now-p.renewedAt < renewEvery {
+		return false
+	}
+	p.renewedAt, n.Renewed = now, true
+	reopened, err := p.post.Renew(p.Me)
+	n.fault("leader", err)
+	return reopened
+}
+
 // Within shortens a pause to what Advance must not come later than.
 func (p *Place) Within(now, pause time.Duration) time.Duration {
 	if p.follows && !p.hears {
@@ -213,56 +278,6 @@ func (p *Place) Leave(how *Ended) {
 		p.post.Leave()
 	}
 	p.post = nil
-}
-
-// joinPatience bounds how long the file system may take: it is checked to be
-// node-local, but a disk can hang.
-const joinPatience = 2 * time.Second
-
-// sweptAfter is how old the traces are of runs that were killed with all of theirs
-// before they are removed.
-const sweptAfter = time.Hour
-
-// Join meets the other watchers of this name below the first of the parents that is fit.
-// An existing leader keeps the lead, and we follow. After an error we lead alone.
-func (p *Place) Join(parents []string, name string, me Member) error {
-	post, led, err := joinWithin(joinPatience, func() (*post, error) { return joinAny(p.opt.Proc, parents, name, me) })
-	if err != nil {
-		return err
-	}
-	probe.Run(func() { sweepAll(p.opt.Proc, filepath.Dir(filepath.Dir(post.dir.Name())), sweptAfter) })
-	p.post, p.Me, p.follows = post, me, !led
-	return nil
-}
-
-// joinWithin joins, and takes the lead where it is free, within so long. What comes later
-// is given up at once: a lead that is not used would have the others follow for ever.
-func joinWithin(patience time.Duration, join func() (*post, error)) (*post, bool, error) {
-	type joined struct {
-		post *post
-		led  bool
-		err  error
-	}
-	var settled atomic.Bool // it has joined, or was given up
-	r := probe.New(nil, func(join func() (*post, error)) (j joined) {
-		fault.Point("join")
-		if j.post, j.err = join(); j.err == nil {
-			if j.led, j.err = j.post.TryLead(); j.err != nil {
-				j.post.Leave()
-			}
-		}
-		if settled.Swap(true) && j.err == nil {
-			j.post.Leave()
-		}
-		return j
-	})
-	r.Ask(join, false)
-	if !r.Wait(patience) && !settled.Swap(true) {
-		return nil, false, fmt.Errorf("no answer from the file system within %v", patience)
-	}
-	r.Wait(patience) // it has just joined
-	j, _ := r.Take()
-	return j.post, j.led, j.err
 }
 
 // Name names the place where the watchers meet that judge alike: of one job on one node,

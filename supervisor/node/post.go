@@ -42,6 +42,28 @@ const (
 	Prefix = "lead."
 )
 
+// Member is one rsswarden run of the job on this node: a rank.
+type Member struct {
+	V       int        `json:"v"`
+	Holder  rss.ProcID `json:"holder"`
+	Watcher rss.ProcID `json:"watcher"`
+	Command rss.ProcID `json:"command"`
+	Step    string     `json:"step,omitempty"` // "0", "batch"; empty outside Slurm
+	Task    int        `json:"task"`           // SLURM_PROCID, -1 outside Slurm
+	// Dir is its run directory for loaders, empty where there is none.
+	Dir   string    `json:"dir,omitempty"`
+	Words []string  `json:"words"` // of the command line, the first few
+	Since time.Time `json:"since"`
+	// Ended is how its command ended, nil as long as it has not.
+	Ended *Ended `json:"ended,omitempty"`
+}
+
+// Ended is how a command ended: one of the two.
+type Ended struct {
+	Code   int `json:"code"`
+	Signal int `json:"signal,omitempty"`
+}
+
 // post is the directory in which watchers meet, and this one's place in it. Its
 // methods are for one goroutine, but for [post.Wait].
 type post struct {
@@ -56,6 +78,11 @@ type post struct {
 	old    []*os.File // those that lost their name meanwhile
 	killed bool       // who had it before us ended without a word
 	ended  bool
+}
+
+type known struct {
+	Member
+	inode uint64
 }
 
 // joinAny makes the directory NAME under the first of the parents that is fit, or
@@ -383,33 +410,6 @@ func (d directory) has(name string) bool {
 	return !errors.Is(unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW), unix.ENOENT)
 }
 
-// Member is one rsswarden run of the job on this node: a rank.
-type Member struct {
-	V       int        `json:"v"`
-	Holder  rss.ProcID `json:"holder"`
-	Watcher rss.ProcID `json:"watcher"`
-	Command rss.ProcID `json:"command"`
-	Step    string     `json:"step,omitempty"` // "0", "batch"; empty outside Slurm
-	Task    int        `json:"task"`           // SLURM_PROCID, -1 outside Slurm
-	// Dir is its run directory for loaders, empty where there is none.
-	Dir   string    `json:"dir,omitempty"`
-	Words []string  `json:"words"` // of the command line, the first few
-	Since time.Time `json:"since"`
-	// Ended is how its command ended, nil as long as it has not.
-	Ended *Ended `json:"ended,omitempty"`
-}
-
-// Ended is how a command ended: one of the two.
-type Ended struct {
-	Code   int `json:"code"`
-	Signal int `json:"signal,omitempty"`
-}
-
-type known struct {
-	Member
-	inode uint64
-}
-
 func (p *post) Put(me Member) error {
 	me.V = 1
 	return p.dir.write(p.mine, me)
@@ -493,21 +493,6 @@ func (p *post) lives(id rss.ProcID) bool {
 		return !proctree.Vanished(err)
 	}
 	return start == id.Start
-}
-
-// renewEvery is how often our place among the watchers is looked after.
-const renewEvery = time.Minute
-
-// renew keeps our place: what cleans /tmp may have removed it. It says whether our file for
-// orders is another one now.
-func (p *Place) renew(now time.Duration, n *News) (reopened bool) {
-	if now-p.renewedAt < renewEvery {
-		return false
-	}
-	p.renewedAt, n.Renewed = now, true
-	reopened, err := p.post.Renew(p.Me)
-	n.fault("leader", err)
-	return reopened
 }
 
 // Renew keeps our place for as long as the job takes. What cleans /tmp removes what
