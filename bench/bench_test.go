@@ -49,6 +49,39 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+var (
+	programFlag = flag.String("rsswarden", "", "measure this `FILE` rather than build the tree's own")
+	idleFlag    = flag.Duration("idle", time.Minute, "how long to watch what sleeps")
+	pairsFlag   = flag.Int("pairs", 10, "pairs of trainings; an interval worth its name needs 30")
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == readerRole {
+		os.Exit(beReader(os.Args[2:]))
+	}
+	flag.Parse()
+	os.Exit(inDirectory(m.Run))
+}
+
+// The end of ctx ends what is being measured; workDir is for what is built and written.
+var (
+	ctx     context.Context
+	workDir string
+)
+
+func inDirectory(run func() int) int {
+	var stop func()
+	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	var err error
+	if workDir, err = os.MkdirTemp("", "rsswarden-bench-"); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot make a directory:", err)
+		return 1
+	}
+	defer os.RemoveAll(workDir)
+	return run()
+}
+
 // TestQuick runs what takes seconds, and checks that all has been measured. How fast
 // anything was is not tested here.
 func TestQuick(t *testing.T) {
@@ -124,39 +157,6 @@ func TestStatistics(t *testing.T) {
 	low, middle, high := interval([]float64{0.5, 2, 1, 1})
 	near("the middle of 1/2 and 2", middle, 1, 1e-9)
 	near("bounds are as far off", low*high, 1, 1e-9)
-}
-
-var (
-	programFlag = flag.String("rsswarden", "", "measure this `FILE` rather than build the tree's own")
-	idleFlag    = flag.Duration("idle", time.Minute, "how long to watch what sleeps")
-	pairsFlag   = flag.Int("pairs", 10, "pairs of trainings; an interval worth its name needs 30")
-)
-
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == readerRole {
-		os.Exit(beReader(os.Args[2:]))
-	}
-	flag.Parse()
-	os.Exit(inDirectory(m.Run))
-}
-
-// The end of ctx ends what is being measured; workDir is for what is built and written.
-var (
-	ctx     context.Context
-	workDir string
-)
-
-func inDirectory(run func() int) int {
-	var stop func()
-	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	var err error
-	if workDir, err = os.MkdirTemp("", "rsswarden-bench-"); err != nil {
-		fmt.Fprintln(os.Stderr, "cannot make a directory:", err)
-		return 1
-	}
-	defer os.RemoveAll(workDir)
-	return run()
 }
 
 // BenchmarkTrees is one sum of RSS over a tree of 64 and of 1,000 sleeping processes, back to

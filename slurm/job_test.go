@@ -14,6 +14,16 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+func TestMain(m *testing.M) {
+	if os.Getenv("PRINT_RLIMIT_RSS") != "" {
+		fmt.Println(RlimitRSS())
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const mib = 1 << 20
+
 // env makes a lookup function of "NAME=value" words.
 func env(words string) func(string) (string, bool) {
 	return func(name string) (value string, ok bool) {
@@ -23,6 +33,14 @@ func env(words string) func(string) (string, bool) {
 			}
 		}
 		return value, ok
+	}
+}
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -119,16 +137,6 @@ func TestNodeName(t *testing.T) {
 	}
 }
 
-// must ends the test where there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-const mib = 1 << 20
-
 func TestStepLimits(t *testing.T) {
 	for _, test := range []struct {
 		name, env string
@@ -170,14 +178,6 @@ func TestRlimitRSS(t *testing.T) {
 	if err != nil || string(out) != fmt.Sprintln(12345<<10) {
 		t.Errorf("under ulimit -m 12345: %q, %v", out, err)
 	}
-}
-
-func TestMain(m *testing.M) {
-	if os.Getenv("PRINT_RLIMIT_RSS") != "" {
-		fmt.Println(RlimitRSS())
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
 }
 
 func TestPerNode(t *testing.T) {

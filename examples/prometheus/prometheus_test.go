@@ -24,6 +24,14 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// The programs under test.
+var rsswarden, rsswardend string
+
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &rsswarden, wardentest.Daemon: &rsswardend}))
+}
+
 // exporter serves every metric of the table, of two jobs. What counts grows.
 func exporter(t *testing.T) *httptest.Server {
 	var scrapes atomic.Int64
@@ -78,14 +86,6 @@ func TestBoardOnRealPrometheus(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The programs under test.
-var rsswarden, rsswardend string
-
-func TestMain(m *testing.M) {
-	rsstest.BeEater()
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &rsswarden, wardentest.Daemon: &rsswardend}))
 }
 
 // faster is how many times faster than at a site things go here: each interval of the

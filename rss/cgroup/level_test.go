@@ -23,6 +23,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // between reports whether b lies in [low, high] MiB.
 func between(b rss.Bytes, low, high rss.Bytes) bool { return b >= low*rss.MiB && b <= high*rss.MiB }
 
@@ -225,14 +233,6 @@ func TestNoDescriptorLeft(t *testing.T) {
 		if pids, err := l.Procs(); err != nil || len(pids) != 2 {
 			t.Errorf("v%d: then %v, %v", version, pids, err)
 		}
-	}
-}
-
-// must ends the test where there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -17,6 +17,18 @@ import (
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
+// TestMain lets the test binary be a process with a /dev/shm of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("ROLE") != "" {
+		if err := play(); err != nil {
+			fmt.Println("error:", err)
+		}
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
 func TestNames(t *testing.T) {
 	for link, want := range map[string]struct {
 		name string
@@ -134,18 +146,6 @@ func TestUsageOfText(t *testing.T) {
 	if _, err := Usage(fs.Proc, 9); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no process: %v", err)
 	}
-}
-
-// TestMain lets the test binary be a process with a /dev/shm of its own.
-func TestMain(m *testing.M) {
-	if os.Getenv("ROLE") != "" {
-		if err := play(); err != nil {
-			fmt.Println("error:", err)
-		}
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
 }
 
 // play holds 1 MiB by a descriptor, 2 MiB by a mapping alone, 3 MiB by name and

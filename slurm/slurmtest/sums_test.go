@@ -24,6 +24,28 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "hold" {
+		if err := hold(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "hold-cluster" {
+		if err := holdCluster(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	code := m.Run()
+	if err := slurmtest.Shutdown(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
 const mib = 1 << 20
 
 // family is a job with one process of each kind that could count or not: a
@@ -409,28 +431,6 @@ func totalRSS(t *testing.T, dir string) uint64 {
 	}
 	t.Fatalf("no total_rss in %s", dir)
 	return 0
-}
-
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "hold" {
-		if err := hold(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if len(os.Args) > 1 && os.Args[1] == "hold-cluster" {
-		if err := holdCluster(os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-	code := m.Run()
-	if err := slurmtest.Shutdown(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
 }
 
 // holdCluster starts a cluster with a job on all its nodes, prints the cluster's

@@ -15,6 +15,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/probe"
 )
 
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(m.Run())
+}
+
 // look plays full looks, one a second of a clock of its own, until ok holds.
 func (r *Counts) look(t *testing.T, now *time.Duration, procs []rss.Proc, ok func() bool) {
 	t.Helper()
@@ -141,9 +146,4 @@ func TestCountsNeverBlockTheLoop(t *testing.T) {
 	if _, ok := none.Next(0); ok {
 		t.Error("the zero value is to be asked again")
 	}
-}
-
-func TestMain(m *testing.M) {
-	rsstest.BeEater()
-	os.Exit(m.Run())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,123 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/limit"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
+
+// stand is one machine as a test has it.
+type stand struct {
+	t    *testing.T
+	fs   rsstest.Tree
+	tree *proctree.Reader
+	set  *limit.Set
+	warn []limit.Warning
+	seq  uint64
+}
+
+// inJob is the environment of a batch step.
+var inJob = map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "700"}
+
+// config makes a search that finds conf as the only file, or none.
+func config(conf string) slurm.Search {
+	return slurm.Search{
+		Paths: []string{"/etc/slurm/slurm.conf"},
+		ReadFile: func(name string) ([]byte, error) {
+			if name != "/etc/slurm/slurm.conf" || conf == "" {
+				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+			}
+			return []byte(conf), nil
+		},
+	}
+}
+
+const (
+	linuxKill = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nJobAcctGatherFrequency=task=30\nTaskPlugin=task/none\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
+	cgroupRAM = "JobAcctGatherType=jobacct_gather/cgroup\nTaskPlugin=task/cgroup\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
+)
+
+func newStand(t *testing.T, fs rsstest.Tree, env map[string]string, conf string, change func(*limit.Config)) *stand {
+	t.Helper()
+	cfg := limit.Config{
+		Proc: fs.Proc, Sys: fs.Sys, PID: rsstest.Trainer,
+		Lookup: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
+		Slurm:  config(conf),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s := &stand{t: t, fs: fs, tree: proctree.New(fs.Proc)}
+	t.Cleanup(s.tree.Close)
+	s.set, s.warn = limit.Find(context.Background(), cfg)
+	t.Cleanup(s.set.Close)
+	return s
+}
+
+// sample reads the tree and what counts beside it.
+func (s *stand) sample() *rss.Sample {
+	s.t.Helper()
+	procs, gaps, err := s.tree.Tree(rss.ProcID{PID: rsstest.Trainer})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	extra, more, err := s.set.Extra(s.tree, procs)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.seq++
+	return &rss.Sample{
+		Seq: s.seq, At: time.Unix(1_800_000_000, 0), Mono: time.Duration(s.seq) * time.Second,
+		Procs: procs, Extra: extra, Gaps: gaps.Add(more),
+	}
+}
+
+func (s *stand) read() []event.Limit {
+	s.t.Helper()
+	limits := s.set.Read(s.sample())
+	for i, l := range limits {
+		if l.Binding != (i == 0 && l.Name != event.LimitTime && l.Name != event.LimitThrottle) {
+			s.t.Errorf("binding: %d %+v", i, l)
+		}
+		if l.Name != event.LimitTime && (l.UsedSource == "" || l.LimitSource == "" || l.Limit == 0 || l.UsedMax < l.Used) {
+			s.t.Errorf("incomplete: %+v", l)
+		}
+		if l.Enforcer == "" || l.Scope == "" {
+			s.t.Errorf("incomplete: %+v", l)
+		}
+	}
+	return limits
+}
+
+func names(limits []event.Limit) string {
+	var s []string
+	for _, l := range limits {
+		s = append(s, string(l.Name)+"/"+string(l.Scope))
+	}
+	return strings.Join(s, " ")
+}
+
+func get(t *testing.T, limits []event.Limit, name event.LimitName) event.Limit {
+	t.Helper()
+	return scoped(t, limits, name, "")
+}
+
+// scoped returns the first limit of that name, and of the scope where one is given.
+func scoped(t *testing.T, limits []event.Limit, name event.LimitName, scope event.Scope) event.Limit {
+	t.Helper()
+	for _, l := range limits {
+		if l.Name == name && (scope == "" || l.Scope == scope) {
+			return l
+		}
+	}
+	t.Fatalf("no %s of the %s among %s", name, scope, names(limits))
+	return event.Limit{}
+}
+
+func total(procs ...[]rss.Proc) (n rss.Bytes) {
+	for _, list := range procs {
+		for _, p := range list {
+			n += p.RSS
+		}
+	}
+	return n
+}
 
 func TestWhichLimits(t *testing.T) {
 	step := map[string]string{"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_END_TIME": "1800000600"}
@@ -180,6 +298,27 @@ func TestOOMKills(t *testing.T) {
 	}
 }
 
+func TestByKernel(t *testing.T) {
+	var all []limit.Kills
+	for _, k := range []event.KernelKills{
+		{Level: "/c/job_1", Scope: event.ScopeJob, Kills: 3},
+		{Level: "/c", Scope: event.ScopeCgroup},
+		{Level: "/c/job_1/step_0", Scope: event.ScopeStep, Kills: 2, Leaf: true},
+		{Level: "/c/job_1/step_1", Scope: event.ScopeStep, Kills: 1},
+	} {
+		all = append(all, limit.Kills{KernelKills: k})
+	}
+	got := limit.ByKernel(all)
+	want := []event.KernelKills{
+		{Level: "/c/job_1/step_0", Scope: event.ScopeStep, Kills: 2, Leaf: true},
+		{Level: "/c/job_1/step_1", Scope: event.ScopeStep, Kills: 1},
+		{Level: "/c/job_1", Scope: event.ScopeJob, Kills: 3},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	s := newStand(t, rsstest.Unpack(t, "torch", "slurm-v1"), inJob, linuxKill, nil)
 	e := s.set.Explain(s.read(), s.warn)
@@ -257,123 +396,6 @@ func TestDescriptors(t *testing.T) {
 	if n := open(); n != before {
 		t.Errorf("%d descriptors before, %d after", before, n)
 	}
-}
-
-// stand is one machine as a test has it.
-type stand struct {
-	t    *testing.T
-	fs   rsstest.Tree
-	tree *proctree.Reader
-	set  *limit.Set
-	warn []limit.Warning
-	seq  uint64
-}
-
-// inJob is the environment of a batch step.
-var inJob = map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "700"}
-
-// config makes a search that finds conf as the only file, or none.
-func config(conf string) slurm.Search {
-	return slurm.Search{
-		Paths: []string{"/etc/slurm/slurm.conf"},
-		ReadFile: func(name string) ([]byte, error) {
-			if name != "/etc/slurm/slurm.conf" || conf == "" {
-				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-			}
-			return []byte(conf), nil
-		},
-	}
-}
-
-const (
-	linuxKill = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nJobAcctGatherFrequency=task=30\nTaskPlugin=task/none\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
-	cgroupRAM = "JobAcctGatherType=jobacct_gather/cgroup\nTaskPlugin=task/cgroup\nProctrackType=proctrack/cgroup\nSelectTypeParameters=CR_Core_Memory\n"
-)
-
-func newStand(t *testing.T, fs rsstest.Tree, env map[string]string, conf string, change func(*limit.Config)) *stand {
-	t.Helper()
-	cfg := limit.Config{
-		Proc: fs.Proc, Sys: fs.Sys, PID: rsstest.Trainer,
-		Lookup: func(k string) (string, bool) { v, ok := env[k]; return v, ok },
-		Slurm:  config(conf),
-	}
-	if change != nil {
-		change(&cfg)
-	}
-	s := &stand{t: t, fs: fs, tree: proctree.New(fs.Proc)}
-	t.Cleanup(s.tree.Close)
-	s.set, s.warn = limit.Find(context.Background(), cfg)
-	t.Cleanup(s.set.Close)
-	return s
-}
-
-// sample reads the tree and what counts beside it.
-func (s *stand) sample() *rss.Sample {
-	s.t.Helper()
-	procs, gaps, err := s.tree.Tree(rss.ProcID{PID: rsstest.Trainer})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	extra, more, err := s.set.Extra(s.tree, procs)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.seq++
-	return &rss.Sample{
-		Seq: s.seq, At: time.Unix(1_800_000_000, 0), Mono: time.Duration(s.seq) * time.Second,
-		Procs: procs, Extra: extra, Gaps: gaps.Add(more),
-	}
-}
-
-func (s *stand) read() []event.Limit {
-	s.t.Helper()
-	limits := s.set.Read(s.sample())
-	for i, l := range limits {
-		if l.Binding != (i == 0 && l.Name != event.LimitTime && l.Name != event.LimitThrottle) {
-			s.t.Errorf("binding: %d %+v", i, l)
-		}
-		if l.Name != event.LimitTime && (l.UsedSource == "" || l.LimitSource == "" || l.Limit == 0 || l.UsedMax < l.Used) {
-			s.t.Errorf("incomplete: %+v", l)
-		}
-		if l.Enforcer == "" || l.Scope == "" {
-			s.t.Errorf("incomplete: %+v", l)
-		}
-	}
-	return limits
-}
-
-func names(limits []event.Limit) string {
-	var s []string
-	for _, l := range limits {
-		s = append(s, string(l.Name)+"/"+string(l.Scope))
-	}
-	return strings.Join(s, " ")
-}
-
-func get(t *testing.T, limits []event.Limit, name event.LimitName) event.Limit {
-	t.Helper()
-	return scoped(t, limits, name, "")
-}
-
-// scoped returns the first limit of that name, and of the scope where one is given.
-func scoped(t *testing.T, limits []event.Limit, name event.LimitName, scope event.Scope) event.Limit {
-	t.Helper()
-	for _, l := range limits {
-		if l.Name == name && (scope == "" || l.Scope == scope) {
-			return l
-		}
-	}
-	t.Fatalf("no %s of the %s among %s", name, scope, names(limits))
-	return event.Limit{}
-}
-
-func total(procs ...[]rss.Proc) (n rss.Bytes) {
-	for _, list := range procs {
-		for _, p := range list {
-			n += p.RSS
-		}
-	}
-	return n
 }
 
 // TestAgeOfPSS: a sum says how old the oldest reading is that it rests on, in

@@ -15,6 +15,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(m.Run())
+}
+
 // real is a node of real cgroups of v1, that no Slurm knows.
 type real struct {
 	*Node
@@ -304,11 +309,6 @@ func TestRealNoticesRefused(t *testing.T) {
 			break
 		}
 	}
-}
-
-func TestMain(m *testing.M) {
-	rsstest.BeEater()
-	os.Exit(m.Run())
 }
 
 // TestRealV2 runs itself in a guest, which has the memory controller on v2: directories as

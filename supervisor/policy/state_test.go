@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,131 @@ func (c *script) want(got []string, want ...string) {
 func (c *script) done(ok bool, reason event.Reason, before, after float64) {
 	b, a := slurm(before).Used, slurm(after).Used
 	c.s.Done(event.Outcome{Decision: c.last.ID, OK: ok, Reason: reason, Before: b, After: a, Freed: b.Sub(a)})
+}
+
+// play plays one line of a script, which may go on with another ladder.
+func (c *script) play(line string) *script {
+	c.t.Helper()
+	words := strings.Fields(line)
+	number := func(text string) float64 {
+		v, err := strconv.ParseFloat(text, 64)
+		wardentest.NoError(c.t, err)
+		return v
+	}
+	switch words[0] {
+	case "can":
+		h := event.Feasibility{OK: words[2] == "yes"}
+		switch reason := strings.Join(words[2:], " "); {
+		case h.OK && len(words) > 3:
+			h.Gain = rss.Bytes(number(words[3])) * rss.MiB
+		case reason == "nothing":
+			h.Reason = event.ReasonUnsupported
+		case !h.OK && reason != "no":
+			h.Reason = event.Reason(reason)
+		}
+		c.answers[words[1]] = h
+	case "lead":
+		c.leads[words[1]] = rss.Bytes(number(words[2])) * rss.MiB
+	case "ahead":
+		if c.last.Lead != rss.Bytes(number(words[1]))*rss.MiB {
+			c.t.Fatalf("at %v: %+v", c.now, c.last)
+		}
+	case "changed": // what would be handed over, since the last of these lines
+		if now := c.s.Changes(); (now != c.changes) != (words[1] == "yes") {
+			c.t.Fatalf("at %v: %d changes, before %d", c.now, now, c.changes)
+		}
+		c.changes = c.s.Changes()
+	case "moves":
+		if got := c.s.moves([]event.Limit{c.limit(words[1], number)}); got != (words[2] == "yes") {
+			c.t.Fatalf("at %v, %s: moves %v", c.now, words[1], got)
+		}
+	case "ended":
+		c.s.Done(event.Outcome{Decision: c.ids[strings.Join(words[1:], " ")], OK: true})
+	case "raised":
+		var all []string
+		for _, r := range c.s.Raised(c.seen) {
+			all = append(all, fmt.Sprintf("%s since %v", r.Rule, r.Since))
+		}
+		if got, want := strings.Join(all, ", "), strings.Join(words[1:], " "); got != want {
+			c.t.Fatalf("at %v: raised %q, want %q", c.now, got, want)
+		}
+	case "end":
+		c.end, _ = time.ParseDuration(words[1])
+	case "done", "failed":
+		reason := event.ReasonDone
+		if len(words) > 3 {
+			reason = event.Reason(strings.Join(words[3:], " "))
+		}
+		c.done(words[0] == "done", reason, number(words[1]), number(words[2]))
+	case "flight":
+		if f := c.s.flight; (f == nil) != (words[1] == "none") || f != nil && f.rule.String() != words[1] {
+			c.t.Fatalf("at %v: %+v is in flight", c.now, f)
+		}
+	case "stopped":
+		if c.s.Stopped() != (words[1] == "yes") {
+			c.t.Fatalf("at %v: stopped %v", c.now, c.s.Stopped())
+		}
+	case "on":
+		if string(c.last.Limit) != words[1] {
+			c.t.Fatalf("at %v: %+v", c.now, c.last)
+		}
+	case "begun":
+		c.s.Begun(c.last.ID)
+	case "handover":
+		waiting := uint64(0)
+		if len(words) > 1 {
+			waiting = c.last.ID
+		}
+		return c.successor(waiting)
+	default:
+		pause, err := time.ParseDuration(words[0])
+		wardentest.NoError(c.t, err)
+		looked, said, ok := strings.Cut(line, ">")
+		if !ok {
+			c.t.Fatalf("%q is no line of a script", line)
+		}
+		var limits []event.Limit
+		for _, word := range strings.Fields(looked)[1:] {
+			limits = append(limits, c.limit(word, number))
+		}
+		var want []string
+		if said = strings.TrimSpace(said); said != "" {
+			want = strings.Split(said, ", ")
+		}
+		c.want(c.at(pause, limits...), want...)
+	}
+	return c
+}
+
+// limit reads a limit of a script.
+func (c *script) limit(word string, number func(string) float64) event.Limit {
+	used, level, _ := strings.Cut(word, "@")
+	name, rest, named := strings.Cut(used, ":")
+	if named {
+		used = rest
+	}
+	used, most, isPSS := strings.Cut(used, "most")
+	used, of, other := strings.Cut(used, "of")
+	free, isFree := strings.CutPrefix(used, "free")
+	l := slurm(0)
+	if isFree {
+		l.Used = l.Limit - rss.Bytes(number(free))*rss.MiB
+	} else {
+		l = slurm(number(used))
+	}
+	switch {
+	case name == "job" && named:
+		l.Scope = event.ScopeJob
+	case named:
+		l.Name = event.LimitName(name)
+	}
+	if l.Level = level; other {
+		l.Limit = rss.Bytes(number(of)) * rss.MiB
+	}
+	if isPSS {
+		l.Accounting, l.UsedMax = event.AccountingPSS, slurm(number(most)).Used
+	}
+	return l
 }
 
 const second = time.Second

@@ -18,6 +18,11 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+func TestMain(m *testing.M) {
+	rsstest.BeEater()
+	os.Exit(m.Run())
+}
+
 // instances counts the inotify instances of this process.
 func instances(t *testing.T) (n int) {
 	t.Helper()
@@ -216,9 +221,4 @@ func TestNoLeaveToAskForStalls(t *testing.T) {
 	if err := New().Stalls(1, fs.Proc); err != nil {
 		t.Errorf("%v where it may only be read", err)
 	}
-}
-
-func TestMain(m *testing.M) {
-	rsstest.BeEater()
-	os.Exit(m.Run())
 }

@@ -25,6 +25,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test, faulty the same with faults that can be asked for.
+var binary, faulty string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty}))
+}
+
 // TestAttach: warns, signals, and says at the end what it does not know.
 func TestAttach(t *testing.T) {
 	p := wardentest.StartPuppet(t, os.Geteuid())
@@ -447,13 +456,4 @@ func TestAttachPanics(t *testing.T) {
 			p.End()
 		})
 	}
-}
-
-// binary is the program under test, faulty the same with faults that can be asked for.
-var binary, faulty string
-
-const python = wardentest.Python
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty}))
 }

@@ -25,6 +25,16 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test, faulty the same with faults that can be asked for,
+// ofSite one whose site file is etc/rsswarden.toml of its working directory.
+var binary, faulty, ofSite string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string), wardentest.Site: &ofSite}))
+}
+
 // TestScripts runs the command line as a user does: testdata/script holds one
 // file a feature. A job of Slurm that the tests themselves may run in is
 // hidden from them.
@@ -70,16 +80,6 @@ func TestSiteScripts(t *testing.T) {
 			return nil
 		},
 	})
-}
-
-// binary is the program under test, faulty the same with faults that can be asked for,
-// ofSite one whose site file is etc/rsswarden.toml of its working directory.
-var binary, faulty, ofSite string
-
-const python = wardentest.Python
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string), wardentest.Site: &ofSite}))
 }
 
 // TestDoctorTriesAlerts: each receiver that a run would have gets one alert that says

@@ -17,6 +17,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test, faulty the same with faults that can be asked for.
+var binary, faulty, ofSite string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string), wardentest.Site: &ofSite}))
+}
+
 // countSignals prints its PID, a line for each SIGUSR1, and ends with 43 at the end of
 // its input. It waits for both by one select: a handler of Python's whose signal comes
 // just before read(2) would wait for the end of that.
@@ -344,13 +353,4 @@ func TestTrainingSurvivesItsWatcher(t *testing.T) {
 			}
 		})
 	}
-}
-
-// binary is the program under test, faulty the same with faults that can be asked for.
-var binary, faulty, ofSite string
-
-const python = wardentest.Python
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string), wardentest.Site: &ofSite}))
 }

@@ -25,6 +25,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
+}
+
 // leaderSource is a leader with given answers that notes what it is asked.
 type leaderSource struct {
 	status  control.Status
@@ -623,11 +630,4 @@ func TestMovingLead(t *testing.T) {
 	}
 	wardentest.Says(t, out, "job 463512 · n1 ")
 	<-next
-}
-
-// binary is the program under test.
-var binary string
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
 }

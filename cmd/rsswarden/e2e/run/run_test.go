@@ -20,6 +20,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test.
+var binary string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Daemon: new(string)}))
+}
+
 // risenJob starts a Python that is setuid, as sudo is, or not to be read by who executes
 // it, as programs under licence are. In it a helper, of root's where it can be, holds
 // 60 MiB. Both end when their input does.
@@ -161,13 +170,4 @@ func TestHolderIsSmall(t *testing.T) {
 	if err := cmd.Wait(); wardentest.ExitStatus(cmd.ProcessState) != 128+int(unix.SIGTERM) {
 		t.Errorf("ended with %v", err)
 	}
-}
-
-// binary is the program under test.
-var binary string
-
-const python = wardentest.Python
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Daemon: new(string)}))
 }

@@ -22,6 +22,22 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test, faulty the same with faults that can be asked for.
+var binary, faulty string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string)}, slurmtest.Shutdown))
+}
+
+// cluster is one that tests may share, with rsswarden installed for its jobs.
+func cluster(t *testing.T, mode slurmtest.Mode) (c *slurmtest.Cluster, warden string) {
+	t.Helper()
+	c = slurmtest.Start(t, mode, slurmtest.Usual)
+	return c, c.Install(t, binary)
+}
+
 func TestSlurmCgroupQuiet(t *testing.T) {
 	c, warden := cluster(t, slurmtest.Cgroup)
 	for name, job := range map[string]string{
@@ -156,22 +172,6 @@ func awaitProcess(t *testing.T, line string) {
 		wardentest.NoError(t, err)
 		return slices.ContainsFunc(files, func(file string) bool { return wardentest.Read(file) == line })
 	})
-}
-
-// binary is the program under test, faulty the same with faults that can be asked for.
-var binary, faulty string
-
-const python = wardentest.Python
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string)}, slurmtest.Shutdown))
-}
-
-// cluster is one that tests may share, with rsswarden installed for its jobs.
-func cluster(t *testing.T, mode slurmtest.Mode) (c *slurmtest.Cluster, warden string) {
-	t.Helper()
-	c = slurmtest.Start(t, mode, slurmtest.Usual)
-	return c, c.Install(t, binary)
 }
 
 // holdUntil holds as many MiB as its first argument says until there is a file of the name
@@ -386,6 +386,7 @@ func readmeFolder(t *testing.T, c *slurmtest.Cluster, bin string) string {
 }
 
 var digits = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+
 var bars = regexp.MustCompile(`[█▏▎▍▌▋▊▉░]+`)
 
 // shape leaves of a line what does not differ from run to run: no numbers, and

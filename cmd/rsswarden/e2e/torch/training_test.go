@@ -23,6 +23,15 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test.
+var binary string
+
+const python = wardentest.Python
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
+}
+
 // taker takes 5 MiB each 0.08 s, so many times, and ends with a status.
 const taker = `import sys, time
 held = []
@@ -158,15 +167,6 @@ func lastExit(t *testing.T, events string) (e event.Exit) {
 	lines := strings.Split(strings.TrimSpace(wardentest.Read(events)), "\n")
 	wardentest.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &e))
 	return e
-}
-
-// binary is the program under test.
-var binary string
-
-const python = wardentest.Python
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
 }
 
 // TestBrokenHookNextRung: the hook of a trainer breaks, and no worker of it can be recycled

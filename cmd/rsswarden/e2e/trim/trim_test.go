@@ -22,6 +22,13 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
+}
+
 // users are who may trim their own: us and, where we are root, a plain user.
 func users(t *testing.T, test func(t *testing.T, as func(*exec.Cmd))) {
 	t.Run("we", func(t *testing.T) { test(t, nil) })
@@ -381,11 +388,4 @@ func TestTrimKernels(t *testing.T) {
 			m.Intact()
 		})
 	}
-}
-
-// binary is the program under test.
-var binary string
-
-func TestMain(m *testing.M) {
-	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}))
 }
