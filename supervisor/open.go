@@ -25,8 +25,7 @@ import (
 )
 
 func newEngine(opt Options, begin hold.Begin) *engine {
-	s := &opt.Settings
-	run := tell.NewRun(s, opt.Proc, opt.Lookup)
+	run := tell.NewRun(&opt.Settings.Run, opt.Proc, opt.Lookup)
 	run.Holder, run.Self, run.WholeJob = begin.Holder, opt.Self, opt.Job != nil
 	e := &engine{
 		Options: opt,
@@ -49,12 +48,12 @@ func newEngine(opt Options, begin hold.Begin) *engine {
 		return slurm.ScontrolBy(ctx, opt.Link.Start, args...)
 	}
 	e.observe = observe.New(observe.Options{
-		Settings: &e.Settings, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup,
+		Settings: &e.Settings.Policy, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Lookup: opt.Lookup,
 		Holder: begin.Holder, Command: command, Job: opt.Job, Probes: &e.probes, Scontrol: scontrol,
 		Bell: e.bell, LimitMet: limitMet, LoaderNews: loaderNews, Stalled: stalled, Start: opt.Link.Start, Subreaper: opt.Link.Subreaper,
 	})
 	env := &action.Env{
-		Observer: e.observe, Settings: &e.Settings, Able: opt.Able, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Attempt: begin.Attempt, Lookup: opt.Lookup, Now: e.now,
+		Observer: e.observe, Settings: &e.Settings.Policy, Able: opt.Able, Proc: opt.Proc, Sys: opt.Sys, Self: opt.Self, Attempt: begin.Attempt, Lookup: opt.Lookup, Now: e.now,
 		View: e.view, Holder: opt.Link, Ranks: ranks{e}, Tell: e.tell,
 	}
 	e.oom = &action.OOMPrefer{Env: env}

@@ -111,9 +111,12 @@ func newStand(t *testing.T, changes ...func(*Options)) *stand {
 		Link: h, Proc: fs.Proc, Sys: fs.Sys, Self: theHolder + 9, Log: said,
 		Lookup: func(string) (string, bool) { return "", false },
 		Settings: settings.Settings{
-			Command: []string{"python", "train.py"}, Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS,
-			Interval: time.Second, Trim: settings.TrimHook, StopStatus: 137, Grace: time.Minute, Record: settings.RecordNone,
-			Events: filepath.Join(t.TempDir(), "events.jsonl"),
+			Run: settings.Run{Command: []string{"python", "train.py"}, Interval: time.Second},
+			Policy: settings.Policy{
+				UserLimit: settings.UserLimit{Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS},
+				Workers:   settings.Workers{Trim: settings.TrimHook}, StopStatus: 137, Grace: time.Minute,
+			},
+			Outputs: settings.Outputs{Record: settings.RecordNone, Events: filepath.Join(t.TempDir(), "events.jsonl")},
 		},
 	}
 	opt.Settings.Rules = append(opt.Settings.Rules, rules...)

@@ -164,8 +164,8 @@ func (t *target) describe(p process, pid int, job string) {
 // attach watches until the target has ended, or a signal ends the watch.
 func attach(p process, t *target) error {
 	p.color = &t.settings.Color
-	log, closeLog := newLog(p.stderr, styleOf(p, p.stderr), t.settings.LogFormat, t.settings.Quiet)
-	tell.NameRun(&t.settings, t.env.Lookup)
+	log, closeLog := newLog(p.stderr, styleOf(p, p.stderr), t.settings.Log)
+	tell.NameRun(&t.settings.Run, t.env.Lookup)
 	told := make(chan syscall.Signal, 1)
 	stop := interrupts() // before a line of ours says that it watches
 	go func() {

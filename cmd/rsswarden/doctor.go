@@ -90,7 +90,9 @@ func doctorSetup(p process) doctor.Setup {
 	origins := s.Origins
 	if f.Usage, f.Warnings = err, s.Warnings; err != nil {
 		// The rest is examined as it would be without what is wrong.
-		s = settings.Settings{Loader: true, Trim: settings.TrimHook, Rules: policy.Default()}
+		s = settings.Settings{Policy: settings.Policy{
+			Rules: policy.Default(), Workers: settings.Workers{Loader: true, Trim: settings.TrimHook},
+		}}
 	}
 	for _, o := range origins {
 		switch {

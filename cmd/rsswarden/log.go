@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rsswarden/rsswarden/supervisor/fault"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"golang.org/x/term"
 )
@@ -50,9 +51,9 @@ func (l logger) write(level zapcore.Level, line string, more ...zapcore.Field) {
 // newLog returns a logger that writes short lines to stderr: "rsswarden: 14:03:07 84 % of
 // 900 MiB", or JSON objects. A stderr that is full or gone must not hold up the
 // watcher: lines go through a queue and are dropped if it is full.
-func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logger, func(time.Duration)) {
+func newLog(stderr *os.File, style text.Style, how settings.Log) (logger, func(time.Duration)) {
 	level := zapcore.InfoLevel
-	if quiet {
+	if how.Quiet {
 		level = zapcore.ErrorLevel
 	}
 	conf := zapcore.EncoderConfig{
@@ -60,7 +61,7 @@ func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logge
 		EncodeTime: zapcore.RFC3339TimeEncoder, EncodeLevel: zapcore.LowercaseLevelEncoder,
 	}
 	encoder := plainEncoder{zapcore.NewJSONEncoder(conf), text.Style{}, 0}
-	if format != "json" {
+	if how.LogFormat != "json" {
 		conf.LevelKey = ""
 		conf.ConsoleSeparator = " "
 		conf.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
@@ -72,7 +73,7 @@ func newLog(stderr *os.File, style text.Style, format string, quiet bool) (logge
 		}
 	}
 	w := newLossyWriter(stderr)
-	return logger{zapcore.NewCore(encoder, zapcore.AddSync(w), level), w, format == "json", style}, w.close
+	return logger{zapcore.NewCore(encoder, zapcore.AddSync(w), level), w, how.LogFormat == "json", style}, w.close
 }
 
 func linePrefix(t time.Time) string { return programName + ": " + t.Format(time.TimeOnly) }

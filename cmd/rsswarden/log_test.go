@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
+	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -19,7 +20,7 @@ func TestLogSteersNoTerminal(t *testing.T) {
 		t.Setenv("COLUMNS", "80")
 		f, err := os.Create(name)
 		wardentest.NoError(t, err)
-		log, flush := newLog(f, text.Style{}, format, false)
+		log, flush := newLog(f, text.Style{}, settings.Log{LogFormat: format})
 		log.Warn("process 7 (" + recordtest.Hostile + ") is large")
 		flush(10 * time.Second)
 		b, err := os.ReadFile(name)

@@ -121,7 +121,7 @@ func start(p process, s settings.Settings) error {
 	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
 	told := s
 	told.Command = clipped(s.Command)
-	tell.NameRun(&told, p.lookup)
+	tell.NameRun(&told.Run, p.lookup)
 	opt.Setup = told.Encode()
 	st, err := hold.Run(opt)
 	defer func() {

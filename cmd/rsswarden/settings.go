@@ -28,7 +28,7 @@ import (
 // settingsOf are the checked settings of a command with [watchFlags]; options that it does
 // not have are at their defaults. The caller fills in what to watch.
 func settingsOf(p process, c *cli.Context) (settings.Settings, error) {
-	s := settings.Settings{Version: p.version}
+	s := settings.Settings{Run: settings.Run{Version: p.version}}
 	src := &valueSources{p: p, c: c}
 	if err := src.read(&s); err != nil {
 		return s, err
@@ -58,6 +58,7 @@ func settingsOf(p process, c *cli.Context) (settings.Settings, error) {
 			s.Origins = append(s.Origins, event.Setting{Name: o.name, Value: o.shown(v).String(), Origin: v.origin})
 		}
 	}
+	s.LimitSource = picked["limit"].place()
 	if err := src.alerts(picked[alertOption], &s); err != nil {
 		return s, err
 	}

@@ -43,6 +43,19 @@ func (v sourcedValue) user() bool {
 	return v.origin != originSite && v.origin != originLocked && v.origin != originDefault
 }
 
+// place is where it was written, for people; empty for a default.
+func (v sourcedValue) place() string {
+	switch v.origin {
+	case originDefault:
+		return ""
+	case originFlag, originEnvironment:
+		return v.name
+	case originSite, originLocked:
+		return "the site's configuration"
+	}
+	return v.origin
+}
+
 // usage is err for the user.
 func (v sourcedValue) usage(err error) error { return usageOf(v.name, err) }
 

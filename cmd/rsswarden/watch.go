@@ -55,12 +55,12 @@ func watch(p process) int {
 			unix.CloseOnExec(fd) // who reads it waits for its end, and not for that of what we start
 		}
 	}
-	if text := captureCrash(&s); text != "" {
+	if text := captureCrash(s.Events, s.Dir); text != "" {
 		s.Warnings = append(s.Warnings, text)
 	}
 	// OpenLink has replaced os.Stderr by a copy that survives a reader's end.
 	p.color = &s.Color
-	log, closeLog := newLog(os.Stderr, styleOf(p, os.Stderr), s.LogFormat, s.Quiet)
+	log, closeLog := newLog(os.Stderr, styleOf(p, os.Stderr), s.Log)
 	supervisor.Watch(supervisor.Options{
 		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
 	})
@@ -108,13 +108,13 @@ const (
 // a crash can be hundreds of lines on the user's stderr; the holder reports the death in
 // one. It returns what the watcher before this one died of, empty if unknown. A user who
 // set GOTRACEBACK sees the whole crash.
-func captureCrash(s *settings.Settings) (before string) {
+func captureCrash(events, dir string) (before string) {
 	wanted := slices.ContainsFunc(hold.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOTRACEBACK=") })
-	if wanted || s.Events == "/dev/stderr" || strings.HasPrefix(s.Events, "/dev/fd/2") || strings.HasPrefix(s.Events, "/proc/self/fd/2") {
+	if wanted || events == "/dev/stderr" || strings.HasPrefix(events, "/dev/fd/2") || strings.HasPrefix(events, "/proc/self/fd/2") {
 		return ""
 	}
-	if s.Dir != "" {
-		name := filepath.Join(s.Dir, crashFile)
+	if dir != "" {
+		name := filepath.Join(dir, crashFile)
 		if f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err == nil {
 			before = crashWords(f)
 			_ = f.Truncate(0)

@@ -248,7 +248,7 @@ func (f *Flight) actOn(s *rss.Sample, pids []int) {
 // Env is what all actions share: what was read last, and what they act through. The loop
 // fills it in as it finds each part, and nothing here changes it.
 type Env struct {
-	Settings *settings.Settings
+	Settings *settings.Policy
 	Able     attach.Abilities
 	Proc     string // "/proc"
 	Sys      string // "/sys"

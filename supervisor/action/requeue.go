@@ -165,7 +165,7 @@ func (a *requeuing) Begin(f *Flight, l *event.Limit) (Running, Result) {
 	a.asked = ""
 	a.under = &putting{requeuing: a, flight: f, limit: *l, plan: RequeuePlan{
 		Job: facts.job, MiB: mib, StartIn: facts.killWait + afterKillWait, Places: record.DefaultPlaces(a.Lookup, os.Geteuid()),
-		Line: record.RequeueEntry{Rule: f.Decision.Rule, Because: fmt.Sprintf("%s at %s", l.Name, rss.UsedOf(l.Used, l.Limit)), Run: a.Settings.RunID},
+		Line: record.RequeueEntry{Rule: f.Decision.Rule, Because: fmt.Sprintf("%s at %s", l.Name, rss.UsedOf(l.Used, l.Limit)), Run: a.Tell.Run.ID},
 	}}
 	if job, ok := a.Limits.Job(); ok {
 		line := &a.under.plan.Line

@@ -22,7 +22,7 @@ func parsed(t *testing.T, text string) event.Rule {
 
 // TestNewSize: what each form of the rule comes to.
 func TestNewSize(t *testing.T) {
-	a := &requeuing{Env: &Env{Settings: &settings.Settings{MaxRequeues: 3}, View: &view.View{}}}
+	a := &requeuing{Env: &Env{Settings: &settings.Policy{Requeue: settings.Requeue{MaxRequeues: 3}}, View: &view.View{}}}
 	l := event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Used: 980 * rss.MiB, Limit: 1000 * rss.MiB}
 	facts := jobFacts{job: slurm.RunningJob{ID: "46", State: "RUNNING", Requeue: true, Batch: true, MiB: 1000, CPUs: 2, Nodes: 1}, room: slurm.MaxMemory{MiB: 8000}}
 	for text, want := range map[string]uint64{

@@ -446,7 +446,13 @@ func TestExamine(t *testing.T) {
 	setup := Setup{
 		Program: ProgramFacts{Version: "v1", Off: true}, Lookup: lookup, Environ: env, Stderr: os.Stderr, Ends: make(chan os.Signal), PID: os.Getpid(),
 		Pythons: []string{python}, Patience: 10 * time.Second, TryAlerts: true,
-		Settings: settings.Settings{Loader: true, Record: dir, Trim: settings.TrimHook, Rules: []event.Rule{{Limit: event.LimitFDs, Action: event.ActionWarn}}},
+		Settings: settings.Settings{
+			Outputs: settings.Outputs{Record: dir},
+			Policy: settings.Policy{
+				Rules:   []event.Rule{{Limit: event.LimitFDs, Action: event.ActionWarn}},
+				Workers: settings.Workers{Loader: true, Trim: settings.TrimHook},
+			},
+		},
 		Origin:   func(option string) string { return option },
 		Prepare:  func() (loader.Prepared, error) { return loader.Prepare(loader.Options{Env: env, Owner: os.Getpid()}) },
 		LookPath: func(name string) (string, error) { return name, nil },

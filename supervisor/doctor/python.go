@@ -295,7 +295,7 @@ func (d *prober) loaders() []Check {
 	f := pythonFacts{Asked: len(d.Pythons) > 0}
 	if !d.Loader {
 		f.NoLoader = "loader=off of " + d.Origin("loader")
-		d.unable = unable(&d.Settings, d.ptraceWorks, &f)
+		d.unable = unable(&d.Policy, d.ptraceWorks, &f)
 		return append(pythonChecks(f), runDir.judge(Place{Off: f.NoLoader}), hookDir.judge(Place{Off: f.NoLoader}))
 	}
 	prepared, err := d.Prepare()
@@ -307,13 +307,13 @@ func (d *prober) loaders() []Check {
 		defer d.leave()
 		f.Pythons = d.ask(prepared)
 	}
-	d.unable = unable(&d.Settings, d.ptraceWorks, &f)
+	d.unable = unable(&d.Policy, d.ptraceWorks, &f)
 	return append(pythonChecks(f), d.runDir(prepared, err), d.hookDir(prepared, err))
 }
 
 // unable says why an action that frees memory cannot be carried out here, with an empty text
 // where it can or that is not known.
-func unable(s *settings.Settings, traces bool, f *pythonFacts) map[event.Action]string {
+func unable(s *settings.Policy, traces bool, f *pythonFacts) map[event.Action]string {
 	hook, recycle := f.unable()
 	trim := hook
 	switch {

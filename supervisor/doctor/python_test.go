@@ -114,12 +114,12 @@ func TestUnable(t *testing.T) {
 		"--trim off":            {pythonFacts{Pythons: []Python{all}}, settings.TrimOff, false, "--trim is off", "", true},
 		"no place for the hook": {pythonFacts{NoHook: errors.New("full")}, settings.TrimHook, false, "the loader hook cannot be put in place", "the loader hook cannot be put in place", false},
 	} {
-		got := unable(&settings.Settings{Trim: c.trimBy}, c.ptraced, &c.facts)
+		got := unable(&settings.Policy{Workers: settings.Workers{Trim: c.trimBy}}, c.ptraced, &c.facts)
 		if got[event.ActionTrim] != c.trim || got[event.ActionRecycle] != c.recycle || (got[event.ActionGC] == "") != c.collectsGarbage {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if unable(&settings.Settings{DryRun: true}, false, &pythonFacts{})[event.ActionRecycle] == "" {
+	if unable(&settings.Policy{DryRun: true}, false, &pythonFacts{})[event.ActionRecycle] == "" {
 		t.Error("--dry-run recycles")
 	}
 }

@@ -42,7 +42,7 @@ import (
 
 // Options are what an Observer works with.
 type Options struct {
-	Settings *settings.Settings
+	Settings *settings.Policy
 	Proc     string // "/proc" outside tests
 	Sys      string // "/sys" outside tests
 	Self     int    // our PID
@@ -106,7 +106,7 @@ func (opt *Options) limitsOf(pid int, self []int, lookup func(string) (string, b
 	s := opt.Settings
 	return limit.Find(context.Background(), limit.Config{
 		Proc: opt.Proc, Sys: opt.Sys, PID: pid, Self: self,
-		User: s.Limit, UserShare: s.LimitShare, UserSource: s.LimitSource(), Accounting: s.Accounting,
+		User: s.Limit, UserShare: s.LimitShare, UserSource: s.LimitSource, Accounting: s.Accounting,
 		Lookup: lookup,
 		Slurm:  slurm.Search{Lookup: lookup, ReadFile: ReadWithin},
 	})

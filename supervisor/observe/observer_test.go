@@ -36,11 +36,11 @@ type stand struct {
 	now time.Duration
 }
 
-func newStand(t *testing.T, change func(*settings.Settings, map[string]string)) *stand {
+func newStand(t *testing.T, change func(*settings.Policy, map[string]string)) *stand {
 	t.Helper()
 	s := &stand{t: t, fs: rsstest.Empty(t), v: &view.View{Watched: -1}}
 	s.fs.Write("proc/meminfo", "MemTotal: 67108864 kB\nMemFree: 67108864 kB\nMemAvailable: 67108864 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
-	set := &settings.Settings{Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS, Interval: time.Second}
+	set := &settings.Policy{UserLimit: settings.UserLimit{Limit: 1000 * rss.MiB, Accounting: event.AccountingRSS}}
 	env := map[string]string{}
 	if change != nil {
 		change(set, env)
@@ -152,7 +152,7 @@ func TestFastRead(t *testing.T) {
 // TestLeastOf: what the anonymous memory of a trainer and its workers counts for certain, for
 // a sum of PSS alone.
 func TestLeastOf(t *testing.T) {
-	s := newStand(t, func(set *settings.Settings, _ map[string]string) { set.Accounting = event.AccountingPSS })
+	s := newStand(t, func(set *settings.Policy, _ map[string]string) { set.Accounting = event.AccountingPSS })
 	s.Loader = new(loader.Control)
 	id := rss.ProcID{PID: 1, Start: 1}
 	s.Workers.SetTrainers([]event.Trainer{{ID: id, CanRecycle: true, Loaders: []event.DataLoader{{N: 1, NumWorkers: 1, CanRecycle: true, Workers: []int{11}}}}})

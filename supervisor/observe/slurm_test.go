@@ -23,7 +23,7 @@ import (
 
 // inJob is an observer of a job that ends in so long, and scontrol by hand.
 func inJob(t *testing.T, left time.Duration) (*stand, *probetest.ByHand[SlurmQuestion, SlurmAnswer]) {
-	s := newStand(t, func(_ *settings.Settings, env map[string]string) {
+	s := newStand(t, func(_ *settings.Policy, env map[string]string) {
 		env["SLURM_JOB_ID"], env["SLURMD_NODENAME"], env["SLURM_LOCALID"] = "7", "n1", "1"
 		env["SLURM_JOB_END_TIME"] = strconv.FormatInt(time.Now().Add(left).Unix(), 10)
 	})
@@ -98,7 +98,7 @@ func limitsOfSteps(t *testing.T) (l *stepLimits, tried *[]int, open func() int) 
 		fs.Put(rsstest.Process{PID: ofStep(step).PID, Parent: 1, Start: 1, Comm: "python"})
 	}
 	tried = new([]int)
-	opt := Options{Settings: &settings.Settings{}, Proc: fs.Proc, Sys: fs.Sys}
+	opt := Options{Settings: &settings.Policy{}, Proc: fs.Proc, Sys: fs.Sys}
 	l = &stepLimits{proc: fs.Proc, probes: new(probe.Set), sets: map[string]*limit.Set{}}
 	l.find = func(pid int) (*limit.Set, []limit.Warning) {
 		*tried = append(*tried, pid)

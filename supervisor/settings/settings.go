@@ -13,40 +13,56 @@ import (
 )
 
 // Settings is what a user chose for one run, checked already. The holder hands
-// it to the watcher as JSON.
+// it to the watcher as JSON, in which all fields are at the top.
 type Settings struct {
-	Command []string `json:"command"`
-	Version string   `json:"version"`
+	Run
+	Policy
+	Outputs
+	Alerting
+	Log
 	// Origins lists every option with its value and where that came from.
 	Origins []event.Setting `json:"origins"`
+	// Warnings are what the holder met before the command began, told by the
+	// watcher as its first lines.
+	Warnings []string `json:"warnings,omitempty"`
+}
 
-	// Limit is --limit in bytes, or LimitShare a share (0.8 for 80%) of the
-	// limit that is found; both 0 where the user gave none.
-	Limit      rss.Bytes        `json:"limit,omitempty"`
-	LimitShare float64          `json:"limit_share,omitempty"`
-	Accounting event.Accounting `json:"accounting"`
-	// Rules is the ladder, from mild to hard, defaults included.
-	Rules    []event.Rule  `json:"rules"`
-	DryRun   bool          `json:"dry_run,omitempty"`
-	Interval time.Duration `json:"interval"`
-
-	Events string `json:"events,omitempty"`
-	// Textfile is the directory in which node_exporter looks for files of metrics, its
-	// full path; empty for none.
-	Textfile string `json:"textfile,omitempty"`
-	// TextfileFault is why no file can be kept there at the start, which was told.
-	TextfileFault string `json:"textfile_fault,omitempty"`
-	// Record is where the full record goes: RecordAuto, RecordNone, or a
-	// directory for it. RunID names the run and Begun is when it began, BegunMono
-	// the same by CLOCK_MONOTONIC: the other clock may be set before a
-	// watcher is started again. Without RunID nothing is recorded.
-	Record    string        `json:"record,omitempty"`
+// Run is what runs, and what its record knows it by.
+type Run struct {
+	Command []string `json:"command"`
+	Version string   `json:"version"` // of rsswarden
+	// RunID names the run; without it nothing is recorded. Begun is when it began, BegunMono
+	// the same by CLOCK_MONOTONIC: the other clock may be set before a watcher is started
+	// again.
 	RunID     string        `json:"run_id,omitempty"`
 	Begun     time.Time     `json:"begun,omitzero"`
 	BegunMono time.Duration `json:"begun_mono,omitempty"`
-	// RecordFault is why no record can be kept in that directory, which was told: then
-	// there is a journal alone.
-	RecordFault string `json:"record_fault,omitempty"`
+	Interval  time.Duration `json:"interval"` // longest pause between two samples
+}
+
+// Policy is the user's own limit, when something is done about limits, and what.
+type Policy struct {
+	UserLimit
+	// Rules is the ladder, from mild to hard, defaults included.
+	Rules      []event.Rule  `json:"rules"`
+	DryRun     bool          `json:"dry_run,omitempty"`
+	StopStatus int           `json:"stop_status"`
+	Grace      time.Duration `json:"grace"`
+	Workers
+	Requeue
+}
+
+// UserLimit is --limit, in bytes or as a share (0.8 for 80%) of the limit that is found; both
+// are 0 where the user gave none.
+type UserLimit struct {
+	Limit       rss.Bytes        `json:"limit,omitempty"`
+	LimitShare  float64          `json:"limit_share,omitempty"`
+	LimitSource string           `json:"limit_source,omitempty"` // where the user wrote it, for people
+	Accounting  event.Accounting `json:"accounting"`
+}
+
+// Workers are how workers of loaders and pools are reached, and what is done to them.
+type Workers struct {
 	// Loader says that loaders are to be talked to.
 	Loader bool `json:"loader"`
 	// Dir is the run directory that loader hooks talk through; empty where that
@@ -55,20 +71,18 @@ type Settings struct {
 	Trim TrimMode `json:"trim"`
 	// TrimPrivate adds read-only private file mappings to what workers trim.
 	TrimPrivate bool `json:"trim_private,omitempty"`
-
-	// OOMPrefer has the kernel's OOM killer choose workers first. NoFile is up to
-	// how many descriptors the loader hook may raise RLIMIT_NOFILE of a process
-	// that will need them, 0 for none.
+	// OOMPrefer has the kernel's OOM killer choose workers first.
 	OOMPrefer bool `json:"oom_prefer,omitempty"`
-	NoFile    int  `json:"nofile,omitempty"`
-
+	// NoFile is up to how many descriptors the loader hook may raise RLIMIT_NOFILE of a
+	// process that will need them, 0 for none.
+	NoFile       int    `json:"nofile,omitempty"`
 	WorkerSignal int    `json:"worker_signal,omitempty"`
 	WorkerMatch  string `json:"worker_match,omitempty"`
+}
 
-	StopStatus int           `json:"stop_status"`
-	Grace      time.Duration `json:"grace"`
-
-	// CheckpointSignal asks the trainer for a checkpoint before a requeue, as
+// Requeue is how a job is put back into the queue.
+type Requeue struct {
+	// CheckpointSignal asks the trainer for a checkpoint before it, as
 	// signal= would: "USR2@rank0"; empty for none. Its end is that of the command,
 	// or that CheckpointFile was written, or CheckpointTimeout.
 	CheckpointSignal  string        `json:"checkpoint_signal,omitempty"`
@@ -76,23 +90,39 @@ type Settings struct {
 	CheckpointTimeout time.Duration `json:"checkpoint_timeout,omitempty"`
 	// MaxRequeues is how often a job is started again at most.
 	MaxRequeues int `json:"max_requeues,omitempty"`
+}
 
-	// Alerts are the receivers of alerts, and AlertProgram is what carries them; the
-	// token goes along, from here or the file. AlertComment has the job's comment
-	// written.
-	Alerts         []alert.Target `json:"alerts,omitempty"`
-	AlertProgram   string         `json:"alert_program,omitempty"`
-	AlertToken     string         `json:"alert_token,omitempty"`
-	AlertTokenFile string         `json:"alert_token_file,omitempty"`
-	AlertComment   bool           `json:"alert_comment,omitempty"`
+// Outputs are the files that a run writes.
+type Outputs struct {
+	Events string `json:"events,omitempty"`
+	// Textfile is the directory in which node_exporter looks for files of metrics, its
+	// full path; empty for none. TextfileFault is why no file can be kept there at the
+	// start, which was told.
+	Textfile      string `json:"textfile,omitempty"`
+	TextfileFault string `json:"textfile_fault,omitempty"`
+	// Record is where the full record goes: RecordAuto, RecordNone, or a directory for it.
+	// RecordFault is why none can be kept in that directory, which was told: then there is
+	// a journal alone.
+	Record      string `json:"record,omitempty"`
+	RecordFault string `json:"record_fault,omitempty"`
+}
 
+// Alerting is who gets alerts, and how.
+type Alerting struct {
+	Alerts []alert.Target `json:"alerts,omitempty"`
+	// AlertProgram is what carries them; the token goes along, from here or the file.
+	AlertProgram   string `json:"alert_program,omitempty"`
+	AlertToken     string `json:"alert_token,omitempty"`
+	AlertTokenFile string `json:"alert_token_file,omitempty"`
+	// AlertComment has the job's comment written.
+	AlertComment bool `json:"alert_comment,omitempty"`
+}
+
+// Log is how lines on stderr look.
+type Log struct {
 	Quiet     bool   `json:"quiet,omitempty"`
-	LogFormat string `json:"log_format"`
-	// Color is when the lines have colour: auto, always, never.
-	Color string `json:"color,omitempty"`
-	// Warnings are what the holder met before the command began, told by the
-	// watcher as its first lines.
-	Warnings []string `json:"warnings,omitempty"`
+	LogFormat string `json:"log_format"`      // console, json
+	Color     string `json:"color,omitempty"` // auto, always, never
 }
 
 // The values of --record that are no directory.
@@ -118,36 +148,23 @@ func (m TrimMode) Hook() bool { return m == TrimHook || m == TrimAuto }
 // Ptrace says that processes may be stopped for it.
 func (m TrimMode) Ptrace() bool { return m == TrimAuto || m == TrimPtrace }
 
-// LimitSource names where the user wrote the limit.
-func (s *Settings) LimitSource() string {
-	i := slices.IndexFunc(s.Origins, func(o event.Setting) bool { return o.Name == "limit" })
-	if i < 0 {
-		return "--limit"
-	}
-	switch origin := s.Origins[i].Origin; {
-	case origin == "flag":
-		return "--limit"
-	case origin == "environment":
-		return "RSSWARDEN_LIMIT"
-	case strings.HasPrefix(origin, "/"):
-		return origin
-	default:
-		return "the site's configuration"
-	}
-}
-
 // RulesOfSite says that the rules are those of the site's file, which are for all jobs.
 func (s *Settings) RulesOfSite() bool {
 	return slices.ContainsFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" && strings.HasPrefix(o.Origin, "site") })
 }
 
 // RuleTexts are the rules as people write them.
-func (s *Settings) RuleTexts() []string {
-	texts := make([]string, len(s.Rules))
-	for i, r := range s.Rules {
+func (p *Policy) RuleTexts() []string {
+	texts := make([]string, len(p.Rules))
+	for i, r := range p.Rules {
 		texts[i] = r.String()
 	}
 	return texts
+}
+
+// Requeues says that one of the rules is a requeue=.
+func (p *Policy) Requeues() bool {
+	return slices.ContainsFunc(p.Rules, func(r event.Rule) bool { return r.Action == event.ActionRequeue })
 }
 
 // Encode returns s in the form that [Decode] reads.
@@ -165,9 +182,4 @@ func Decode(b []byte) (Settings, error) {
 	var s Settings
 	err := json.Unmarshal(b, &s)
 	return s, err
-}
-
-// Requeues says that one of the rules is a requeue=.
-func (s *Settings) Requeues() bool {
-	return slices.ContainsFunc(s.Rules, func(r event.Rule) bool { return r.Action == event.ActionRequeue })
 }

@@ -31,7 +31,7 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t, said: &lines{}, path: filepath.Join(t.TempDir(), "events")}
-	s.Fan = New(s.said, &settings.Settings{Events: s.path}, Run{Proc: "/proc", Holder: 1, Node: "n1"})
+	s.Fan = New(s.said, &settings.Settings{Outputs: settings.Outputs{Events: s.path}}, Run{Proc: "/proc", Holder: 1, Node: "n1"})
 	t.Cleanup(func() { s.CloseStream(time.Second) })
 	return s
 }
@@ -144,7 +144,7 @@ func TestClientBehind(t *testing.T) {
 func TestDroppedSamplesAreAllCounted(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	wardentest.NoError(t, syscall.Mkfifo(fifo, 0o600))
-	f := New(&lines{}, &settings.Settings{Events: fifo}, Run{}) // without a reader
+	f := New(&lines{}, &settings.Settings{Outputs: settings.Outputs{Events: fifo}}, Run{}) // without a reader
 	for f.samples.dropped == 0 {
 		f.samples.put(looked(0), 0, f.Costs)
 	}

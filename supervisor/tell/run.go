@@ -37,8 +37,8 @@ type Run struct {
 	Self        int        // this watcher
 }
 
-// NewRun is the run with these settings.
-func NewRun(s *settings.Settings, proc string, lookup func(string) (string, bool)) Run {
+// NewRun is the run of these settings.
+func NewRun(s *settings.Run, proc string, lookup func(string) (string, bool)) Run {
 	return Run{
 		ID: s.RunID, Version: s.Version, Command: s.Command, Begun: s.Begun, BegunMono: s.BegunMono, Interval: s.Interval,
 		Lookup: lookup, Node: slurm.NodeName(lookup), Job: JobOf(lookup), Proc: proc,
@@ -46,7 +46,7 @@ func NewRun(s *settings.Settings, proc string, lookup func(string) (string, bool
 }
 
 // NameRun names the run that begins now, so that it can be recorded.
-func NameRun(s *settings.Settings, lookup func(string) (string, bool)) {
+func NameRun(s *settings.Run, lookup func(string) (string, bool)) {
 	s.Begun, s.BegunMono = time.Now(), Monotonic()
 	s.RunID = record.NewID(s.Begun, JobOf(lookup), slurm.NodeName(lookup), runNumber("/proc/self/ns/pid", os.Getpid()))
 }
