@@ -1,3 +1,17 @@
+// Package supervisor is the watcher: it puts the parts together that read memory, judge it,
+// act on it and tell, and runs the loop in [Watch], whose goroutine owns all state.
+//
+// A full read takes the processes that are watched (package population), finds their
+// roles (workers) and how near each limit is (limit, counts), lets the ladder judge
+// (policy), begins and advances actions (action), and tells (tell). Between two full reads a
+// fast one reads one counter of the limit that binds, after a pause that follows from
+// headroom and the fastest growth seen (cadence). What may hang is read beside the loop
+// (probe, observe). docs/architecture.md has the picture.
+//
+// The command depends on none of this. The watcher is a process of its own: a panic here
+// ends it, the holder starts it again, and the command notices nothing. Any other failure is
+// told once, and the part is left out from then on; docs/promises.md has a row, and a test,
+// for each.
 package supervisor
 
 import (
@@ -15,6 +29,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/observe"
+	"github.com/rsswarden/rsswarden/supervisor/phrase"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/population"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
@@ -456,4 +471,65 @@ func (e *engine) statusFacts() *tell.StatusFacts {
 		}
 	}
 	return st
+}
+
+// tellSignals reports the pending signals before the end, so that none of those that ended
+// the command is left out.
+func (e *engine) tellSignals() {
+	for {
+		select {
+		case m := <-e.Link.Messages():
+			if sig, ok := m.(hold.Signal); ok {
+				e.tellSignal(sig)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// exitOf is how the command ended.
+func exitOf(exit *hold.Exit, stopStatus int) tell.Ending {
+	out := tell.Ending{StopStatus: stopStatus, Rank: -1}
+	if exit != nil {
+		out.Said, out.Code, out.Signal = true, exit.Code, exit.Signal
+	}
+	return out
+}
+
+// end emits the exit event and the summary. exit is nil if the holder has gone without a
+// word.
+func (e *engine) end(exit *hold.Exit) {
+	if !e.node.Leads() {
+		e.endFollowing(exit)
+		return
+	}
+	e.tell.Closing(len(e.node.Others) > 0)
+	e.pass(exit) // others' commands may live on
+	e.poll(true)
+	e.tell.SHMUsers(e.now(), e.observe.SHMUsers.Told())
+	e.tellSignals()
+	ended := e.acts.End(exit != nil)
+	if e.observe.Loader != nil {
+		e.observe.Loader.Trials.Stop(action.LastPatience)
+	}
+	e.acts.Close()
+	out := exitOf(exit, e.Settings.StopStatus)
+	out.Node, out.Successor, out.Requeued = e.tell.Run.Node, e.node.Successor, e.acts.Requeued()
+	if exit != nil {
+		if out.Left = e.acts.Left(ended); len(out.Left) > 0 {
+			e.read() // it may have grown since the last look
+		}
+	}
+	out.Limits, out.Read, out.Now = e.view.Limits, e.view.Sample.Mono, e.now()
+	out.Kills, out.NodeKills = e.observe.Limits.OOMKills(), e.observe.Limits.NodeKills()
+	_, out.InJob = e.observe.Limits.Job()
+	out.Findings, out.Took = e.observe.Diagnosis.State.Findings(), e.runTime()
+	if e.observe.Pop.Attached() {
+		out.Attached = phrase.AttachEnded(e.observe.Pop.Command.PID, e.observe.Pop.Name, exit != nil, e.tell.Sum.Stopped, time.Since(e.started))
+	}
+	if len(e.node.Others) > 0 {
+		out.Rank = e.node.Me.Task
+	}
+	e.tell.End(&out, action.LastPatience)
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,9 +11,13 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
+	"github.com/rsswarden/rsswarden/supervisor/record"
+	"github.com/rsswarden/rsswarden/supervisor/tell"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -210,5 +215,180 @@ func TestHandedOverUnbegun(t *testing.T) {
 	second.acts.Ran(<-second.acts.Ended())
 	if got := second.fired(); got != "85%:exec=true" {
 		t.Errorf("fired %q", got)
+	}
+}
+
+// TestAlertsOfTheNextLeader: they have the same labels, so that Alertmanager sees no
+// difference; and one that ends as well resolves them.
+func TestAlertsOfTheNextLeader(t *testing.T) {
+	dir := runtimeDir(t)
+	place, with := telling(t, alert.Webhook)
+	all := ranksBelow(t, 3, func(task int) []func(*Options) {
+		return []func(*Options){inJob(t, task, dir), with, func(o *Options) {
+			o.Settings.Rules, o.Settings.RunID = mustRules("80%:warn", "95%:stop"), fmt.Sprint("rank ", task)
+		}}
+	})
+	first, next, last := all[0], all[1], all[2]
+	for _, s := range all {
+		s.put(theCommand, s.holder.begin.Holder, 850*rss.MiB, 0)
+	}
+	first.open(first.holder.begin)
+	if m := carried(t, place, 1)[0]; m.Job != "46" {
+		t.Fatalf("%+v", m)
+	}
+	want := first.tell.Alerts.OpenIDs()
+	first.tell.Alerts.Close(false) // others live
+	next.inherits(first)
+	if got := next.tell.Alerts.OpenIDs(); got != want {
+		t.Errorf("the next leader has %v, the first had %v", got, want)
+	}
+	if m := carried(t, place, 2); m[0].ID != m[1].ID || m[0].Status != alert.Firing || m[1].Status != alert.Firing {
+		t.Errorf("%+v", m)
+	}
+	next.tell.Alerts.Close(false)
+	next.pass(&hold.Exit{})
+	last.isGivenTheLead()
+	last.end(&hold.Exit{})
+	m := carried(t, place, 3)
+	i := slices.IndexFunc(m, func(m alert.Message) bool { return m.Status == alert.Resolved })
+	if len(m) != 3 || i < 0 || m[i].ID != m[(i+1)%3].ID {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestAlertLeftBeforeTheKill: what was told, and whose rung was left, is the next
+// leader's to resolve.
+func TestAlertLeftBeforeTheKill(t *testing.T) {
+	place, with := telling(t, alert.Webhook)
+	first, next := leadAndFollow(t, runtimeDir(t), with, func(o *Options) { o.Settings.Rules = mustRules("80%:warn") })
+	first.put(theCommand, theHolder, 850*rss.MiB, 0)
+	next.put(theCommand, theHolder+500, 100*rss.MiB, 0)
+	first.open(first.holder.begin)
+	told := carried(t, place, 1)[0]
+	first.put(theCommand, theHolder, 100*rss.MiB, 0)
+	first.later(time.Second)
+	first.full()
+	if raised := first.acts.Ladder.Raised(first.view.Limits); len(raised) != 0 {
+		t.Fatalf("%v", raised)
+	}
+	first.tell.Alerts.Close(false) // it is killed
+	next.inherits(first)
+	if got := next.status().Alerts; len(got) != 1 || got[0].Firing != 1 {
+		t.Errorf("the next leader knows of %+v", got)
+	}
+	next.end(&hold.Exit{})
+	all := carried(t, place, 2)
+	if i := slices.IndexFunc(all, func(m alert.Message) bool { return m.Status == alert.Resolved }); len(all) != 2 || i < 0 || all[i].ID != told.ID {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestAlertsOfTwoRuns: of two that watch the same job on the same node, with options of
+// their own, the end of one resolves nothing that the other tells.
+func TestAlertsOfTwoRuns(t *testing.T) {
+	place, with := telling(t, alert.Webhook)
+	var runs []*stand
+	for i, rules := range [][]string{{"80%:warn"}, {"80%:warn", "99%:stop"}} {
+		s := leading(t, inJob(t, 0, runtimeDir(t)), with, func(o *Options) {
+			o.Settings.Rules, o.Settings.RunID = mustRules(rules...), fmt.Sprint("run ", i)
+		})
+		s.put(theCommand, theHolder, 850*rss.MiB, 0)
+		s.open(s.holder.begin)
+		runs = append(runs, s)
+	}
+	carried(t, place, 2)
+	runs[0].end(&hold.Exit{})
+	stays := runs[1].tell.Alerts.OpenIDs()
+	if stays == "" || strings.Contains(stays, " ") {
+		t.Fatalf("not one alert: %q", stays)
+	}
+	for _, m := range carried(t, place, 3) {
+		if m.Job != "46" || m.Run == "" {
+			t.Errorf("%+v", m)
+		}
+		if m.Status == alert.Resolved && m.ID == stays {
+			t.Error("the end of one has resolved the other's")
+		}
+	}
+}
+
+// keeping is a recorder that makes a run of what it is given, as a record would.
+type keeping struct {
+	*record.Builder
+	start  time.Time
+	limits map[event.LimitID]int
+}
+
+func newKeeping(start time.Time) *keeping {
+	return &keeping{record.NewBuilder(record.Meta{V: record.Version, ID: "kept", Start: start}), start, map[event.LimitID]int{}}
+}
+
+func (k *keeping) Sample(l *record.Look) {
+	s := record.Sample{At: l.At, AtDecision: l.AtDecision}
+	for i := range l.Limits {
+		e := &l.Limits[i]
+		n, ok := k.limits[e.ID()]
+		if !ok {
+			n = k.Builder.Limit(event.Limit{Name: e.Name, Scope: e.Scope, Accounting: e.Accounting, Level: e.Level})
+			k.limits[e.ID()] = n
+		}
+		r := record.Reading{Limit: n, Used: e.Used, UsedMax: e.UsedMax, Size: e.Limit, ETA: -1}
+		if e.ETA != nil {
+			r.ETA = *e.ETA
+		}
+		s.Limits = append(s.Limits, r)
+	}
+	k.Builder.Sample(&s)
+}
+
+// Event keeps what a record has: a pointer to what is read back.
+func (k *keeping) Event(name event.Name, v any) {
+	e := record.Entry{Name: name, Value: v}
+	switch v := v.(type) {
+	case event.Start:
+		e.At, e.Value = v.Time.Sub(k.start), &v
+	case event.Handover:
+		e.At, e.Value = v.Time.Sub(k.start), &v
+	case event.Decision:
+		e.At, e.Value = v.Time.Sub(k.start), &v
+	default:
+		return
+	}
+	k.Builder.Event(e)
+}
+
+func (k *keeping) Begin()              {}
+func (k *keeping) Close(time.Duration) {}
+
+// TestSuccessorIsRecorded: the record of a successor has the rules and the state it took
+// over, which go nowhere else.
+func TestSuccessorIsRecorded(t *testing.T) {
+	first, second := twoUsing(t, 900*rss.MiB, "80%:warn", "85%:warn")
+	second.tell.Run.Begun, second.tell.Run.BegunMono = time.Now(), tell.Monotonic()
+	k := newKeeping(second.tell.Run.Begun)
+	second.tell.Recorder = k
+	second.inherits(first)
+	second.full()
+	if got := second.fired(); got != "" {
+		t.Errorf("fired %q", got)
+	}
+	all := second.events()
+	if n := len(named(all, event.NameHandover)) + len(named(all, event.NameStart)); n != 0 {
+		t.Errorf("%d events were written, want them in the record alone", n)
+	}
+	run := k.Run()
+	var names []event.Name
+	for _, e := range run.Events {
+		names = append(names, e.Name)
+	}
+	if !slices.Equal(names, []event.Name{event.NameStart, event.NameHandover}) {
+		t.Fatalf("recorded %v", names)
+	}
+	start, h := run.Events[0].Value.(*event.Start), run.Events[1].Value.(*event.Handover)
+	if !slices.Equal(start.Rules, second.Settings.RuleTexts()) {
+		t.Errorf("the record's rules are %v", start.Rules)
+	}
+	if m, err := policy.ParseMemory(h.Memory); err != nil || len(m.Rungs) != 2 || m.At > h.Clock || h.Ran < 0 || h.Ran > second.runTime() {
+		t.Errorf("%+v, %v", h, err)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/metrics"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -57,6 +61,33 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 
 // status is what a client would get.
 func (s *stand) status() *control.Status { return s.tell.Status.Of(s.statusFacts()) }
+
+// textfileStand is a watcher with --textfile, opened.
+func textfileStand(t *testing.T) (s *stand, dir string) {
+	dir = t.TempDir()
+	s = opened(t, func(o *Options) {
+		o.Settings.Textfile, o.Settings.RunID, o.Settings.Version = dir, "run-7", "v1"
+	})
+	t.Cleanup(func() { s.tell.Textfile.Close(); <-s.tell.Textfile.Removed })
+	return s, dir
+}
+
+// shown is what stands in the one file of a directory, empty for none.
+func shown(dir string) string {
+	names, _ := filepath.Glob(dir + "/*.prom")
+	if len(names) != 1 {
+		return ""
+	}
+	b, _ := os.ReadFile(names[0])
+	return string(b)
+}
+
+func shows(t *testing.T, dir string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		wardentest.Until(t, line, func() bool { return strings.Contains(shown(dir), line+"\n") })
+	}
+}
 
 // TestStatus: ranks and processes are shown as they were read.
 func TestStatus(t *testing.T) {
@@ -148,13 +179,13 @@ func TestAskedToRecycle(t *testing.T) {
 	}
 	s.fs.End(first)
 	s.put(worker3, id.PID, 100*rss.MiB, 0)
-	s.log(id, `"what":"recycled","id":1,"n":1,"worker":`+digits(first)+`,"new":5000013,"pause_ms":7,"mode":"drain"`)
+	s.log(id, `"what":"recycled","id":1,"n":1,"worker":`+itoa(first)+`,"new":5000013,"pause_ms":7,"mode":"drain"`)
 	s.full()
 	if r := <-results; r.PID != first || !r.OK || r.Task != 0 || r.Paused != 0.007 || r.Freed == 0 {
 		t.Errorf("first result %+v", r)
 	}
 	second := s.acts.InFlight().Acted.Procs[0].ID.PID
-	s.log(id, `"what":"refused","id":2,"n":1,"worker":`+digits(second)+`,"why":"the loader ends"`)
+	s.log(id, `"what":"refused","id":2,"n":1,"worker":`+itoa(second)+`,"why":"the loader ends"`)
 	s.full()
 	if r := <-results; r.PID != second || second == first || r.OK || r.Reason != event.ReasonUnsupported {
 		t.Errorf("second result %+v", r)
@@ -176,8 +207,6 @@ func TestAskedToRecycle(t *testing.T) {
 		}
 	}
 }
-
-func digits(n int) string { b, _ := json.Marshal(n); return string(b) }
 
 // TestRefusedRequests: what cannot be done is refused, with the reason.
 func TestRefusedRequests(t *testing.T) {
@@ -245,7 +274,7 @@ func TestCheckpointOfOneRank(t *testing.T) {
 		return all, nil
 	}
 	_, err := ask(1)
-	if want := "rank 1: the process does not catch this signal: USR1, process " + digits(m.Command.PID); err == nil || err.Error() != want {
+	if want := "rank 1: the process does not catch this signal: USR1, process " + itoa(m.Command.PID); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	s.catches(theCommand, "0000000000000200") // USR1
@@ -254,4 +283,67 @@ func TestCheckpointOfOneRank(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].PID != m.Command.PID || all[0].Task != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
+}
+
+// TestTextfile: what a run tells from its first look until its end.
+func TestTextfile(t *testing.T) {
+	s, dir := textfileStand(t)
+	at := `node="` + s.tell.Run.Node + `",run="` + s.tell.Run.Label() + `"`
+	shows(t, dir,
+		`rsswarden_job_memory_used_bytes{`+at+`,limit="user"} 104857600`,
+		`rsswarden_job_memory_limit_bytes{`+at+`,limit="user"} 1048576000`,
+		`rsswarden_job_limit_ratio{`+at+`,limit="user"} 0.1`,
+		`rsswarden_processes{`+at+`,role="other"} 1`,
+		`rsswarden_memory_rss_bytes{`+at+`,role="other"} 104857600`,
+		`rsswarden_actions_total{`+at+`,action="warn",outcome="done"} 0`,
+		`rsswarden_actions_total{`+at+`,action="trim",outcome="refused"} 0`,
+		`rsswarden_actions_total{`+at+`,action="worker_trim",outcome="done"} 0`,
+		`rsswarden_oom_kills_total{`+at+`} 0`,
+		`rsswarden_ranks{`+at+`} 1`,
+		`rsswarden_build_info{`+at+`,version="v1"} 1`,
+	)
+	// The reference says which are a run's.
+	for l := range strings.Lines(string(s.tell.Textfile.Metrics(s.looked(), nil, nil).Text())) {
+		name, isName := strings.CutPrefix(l, "# HELP ")
+		name, _, _ = strings.Cut(name, " ")
+		if isName && !slices.ContainsFunc(metrics.All, func(m *metrics.Metric) bool { return m.Name == name && m != &metrics.OOMUnheard }) {
+			t.Errorf("%s is not of a run", name)
+		}
+	}
+	// It is written each 15 s, whatever is looked at meanwhile.
+	s.put(theCommand, theHolder, 200*rss.MiB, 0)
+	for range 7 {
+		s.later(2 * time.Second)
+		s.full()
+	}
+	if text := shown(dir); !strings.Contains(text, " 104857600\n") {
+		t.Errorf("written before 15 s:\n%s", text)
+	}
+	s.later(2 * time.Second)
+	s.full()
+	shows(t, dir, `rsswarden_job_memory_used_bytes{`+at+`,limit="user"} 209715200`)
+	// And at once where something was decided. Trim is of no use here.
+	s.put(theCommand, theHolder, 860*rss.MiB, 0)
+	s.later(time.Second)
+	s.full()
+	shows(t, dir,
+		`rsswarden_job_memory_used_bytes{`+at+`,limit="user"} 901775360`,
+		`rsswarden_actions_total{`+at+`,action="warn",outcome="done"} 1`,
+		`rsswarden_actions_total{`+at+`,action="trim",outcome="refused"} 1`,
+	)
+	s.end(&hold.Exit{})
+	// What stays is how many runs of the user have ended, and how.
+	if text := shown(dir); !strings.Contains(text, `outcome="tight"} 1`) || strings.Count(text, "} 1\n") != 1 || strings.Contains(text, "rsswarden_ranks") {
+		t.Errorf("left at the end:\n%s", text)
+	}
+}
+
+// TestTextfileOfOneKilled: a watcher that was started again, and does not lead now, takes
+// away what it told before.
+func TestTextfileOfOneKilled(t *testing.T) {
+	s, dir := textfileStand(t)
+	s.full()
+	shows(t, dir, "# TYPE rsswarden_ranks gauge")
+	s.tell.Textfile.Drop()
+	wardentest.Until(t, "the file is gone", func() bool { return shown(dir) == "" })
 }

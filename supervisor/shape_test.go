@@ -12,15 +12,19 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -282,4 +286,220 @@ func largest(counts map[string]int) (name string, most int) {
 		}
 	}
 	return name, most
+}
+
+// notLinked are folders from which neither program has anything.
+var notLinked = regexp.MustCompile(`^\.\./(examples|bench|bin)/|test/|/rsstest`)
+
+// inPrograms calls do for each syntax node of the two programs, with its folder.
+func inPrograms(t *testing.T, do func(dir string, n ast.Node)) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || notLinked.MatchString(path) {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir := strings.TrimPrefix(filepath.Dir(path), "../")
+		ast.Inspect(file, func(n ast.Node) bool {
+			if n != nil {
+				do(dir, n)
+			}
+			return true
+		})
+		return nil
+	})
+	wardentest.NoError(t, err)
+}
+
+// callCounts counts the calls of which name returns a name, as "folder name".
+func callCounts(t *testing.T, name func(*ast.CallExpr) string) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	inPrograms(t, func(dir string, n ast.Node) {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if name := name(call); name != "" {
+				found[dir+" "+name]++
+			}
+		}
+	})
+	return found
+}
+
+// goStatements are how many each folder has at most. A panic in a goroutine ends its
+// process. A new one belongs in a package that has tests in which its goroutines panic
+// (fault.Point, cmd/rsswarden.TestGoroutinePanics), or needs a reason why it cannot.
+var goStatements = map[string]int{
+	"supervisor/action": 7, "supervisor/alert": 5, "supervisor/control": 3, "supervisor/doctor": 2, "supervisor/event": 1, "supervisor/hold": 5, "supervisor/nodejobs": 1, "supervisor/probe": 2,
+	"supervisor/record": 1, "supervisor/record/store": 4, "supervisor/remote": 4, "supervisor/screen": 1, "supervisor/tell": 2, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/trim/once": 1, "supervisor/wake": 2, "cmd/rsswarden": 10, "cmd/rsswardend": 1,
+}
+
+// TestGoroutines: no goroutine is added unnoticed.
+func TestGoroutines(t *testing.T) {
+	found := map[string]int{}
+	inPrograms(t, func(dir string, n ast.Node) {
+		if _, ok := n.(*ast.GoStmt); ok {
+			found[dir]++
+		}
+	})
+	for dir, n := range found {
+		if n > goStatements[dir] {
+			t.Errorf("%s has %d go statements, at most %d: see goStatements", dir, n, goStatements[dir])
+		}
+	}
+}
+
+// TestRecovers: nothing else recovers from a panic, because half a watcher would be worse
+// than none. Elsewhere a panic ends the process.
+func TestRecovers(t *testing.T) {
+	want := map[string]int{
+		"supervisor/control recover": 2, // a request, answered by an error
+		"supervisor/config recover":  1, // a file that cannot be read
+		"supervisor/screen recover":  1, // the terminal is restored first
+		"supervisor/trim recover":    1, // a trim: its thread ends and releases the process
+		"supervisor/hold recover":    3, // the holder's loop; the start of a watcher, which is repeated
+		"supervisor recover":         1, // a trim, which is refused
+		"cmd/rsswarden recover":      3, // watching before there is a command; the helper for file systems; attach
+	}
+	got := callCounts(t, func(c *ast.CallExpr) string {
+		if f := types.ExprString(c.Fun); f == "recover" {
+			return f
+		}
+		return ""
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("known -, found +:\n%s", diff)
+	}
+}
+
+// TestReadsAreBounded: who chooses the length of a file does not choose how much memory
+// reading it takes. What is read or listed whole is short for the reason given; all else
+// goes through rss/procfile or an io.LimitReader.
+func TestReadsAreBounded(t *testing.T) {
+	want := map[string]int{
+		"cmd/rsswarden os.ReadDir":           1, // /proc
+		"rss/cgroup os.ReadDir":              3, // steps of our job; groups that we made; a search with a bound
+		"rss/proctree os.ReadDir":            1, // our own descriptors
+		"slurm os.ReadDir":                   1, // steps of a job, which root alone makes
+		"supervisor/hold io.ReadAll":         1, // from the process that started us
+		"supervisor/hold os.ReadDir":         2, // our own descriptors and threads
+		"supervisor/node os.ReadDir":         1, // a directory that we alone may write
+		"supervisor/limit os.ReadDir":        2, // steps of our job and their tasks
+		"supervisor/loader os.ReadFile":      1, // a directory that root and we alone may write
+		"supervisor/nodejobs os.ReadDir":     3, // jobs and steps, which Slurm makes
+		"supervisor/population Readdirnames": 1, // /proc
+		"supervisor/population os.ReadDir":   1, // steps of our job
+		"supervisor/record/store os.ReadDir": 2, // records; our own descriptors
+		"supervisor/remote os.ReadDir":       3, // /proc; directories that we alone may write
+	}
+	got := callCounts(t, func(c *ast.CallExpr) string {
+		f, _ := c.Fun.(*ast.SelectorExpr)
+		if f == nil {
+			return ""
+		}
+		switch name := types.ExprString(f); f.Sel.Name {
+		case "Readdirnames", "Readdir":
+			if types.ExprString(c.Args[0]) == "-1" {
+				return f.Sel.Name
+			}
+		case "CmdLine", "Environ", "ProcMaps", "ProcSMapsRollup": // of procfs, which reads whole files
+			if len(c.Args) == 0 && name != "os.Environ" && name != "hold.Environ" && name != "cmd.Environ" {
+				return "procfs " + f.Sel.Name
+			}
+		case "ReadAll", "ReadFile", "ReadDir":
+			if (strings.HasPrefix(name, "os.") || strings.HasPrefix(name, "io.")) && !strings.HasPrefix(types.ExprString(c.Args[0]), "io.LimitReader(") {
+				return name
+			}
+		}
+		return ""
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("known -, found +:\n%s", diff)
+	}
+}
+
+// TestProgramsStarted: what is started where is a closed list, and what a shell runs is
+// the user's own text or a constant.
+func TestProgramsStarted(t *testing.T) {
+	want := map[string]int{
+		`cmd/rsswarden runs "/proc/self/exe" exportCommand`: 1,
+		`cmd/rsswarden runs "squeue" "--noheader"`:          1, // completion of --job
+		"supervisor/doctor runs cat":                        1, // doctor: ourselves
+		"supervisor/doctor runs path":                       1, // doctor: Python
+		"cmd/rsswarden runs name":                           1, // sacct, scontrol
+		`slurm runs "scontrol"`:                             1,
+		`supervisor/action runs "/bin/sh" "-c" putOutside`:  1,
+		`supervisor/action runs "/bin/sh" "-c" p.Command`:   1, // exec=, the user's own text
+		"supervisor/alert runs p.Path SendCommand":          1,
+		`supervisor/loader runs u.Executable "-B"`:          1, // the training's Python with a file of the hook
+		`supervisor/remote runs "srun"`:                     1,
+	}
+	constants := map[string]bool{}
+	inPrograms(t, func(_ string, n ast.Node) {
+		if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
+			for _, spec := range d.Specs {
+				for _, name := range spec.(*ast.ValueSpec).Names {
+					constants[name.Name] = true
+				}
+			}
+		}
+	})
+	got := callCounts(t, func(c *ast.CallExpr) string {
+		args := c.Args
+		switch types.ExprString(c.Fun) {
+		case "exec.CommandContext":
+			args = args[1:]
+		case "exec.Command", "os.StartProcess", "syscall.StartProcess", "syscall.ForkExec", "syscall.Exec", "unix.Exec":
+		default:
+			return ""
+		}
+		name := "runs"
+		for _, a := range args[:min(3, len(args))] {
+			word := types.ExprString(a)
+			if strings.HasPrefix(word, "args") || strings.Contains(word, "(") || word == "dir" {
+				break
+			}
+			name += " " + word
+		}
+		return name
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("known -, found +:\n%s", diff)
+	}
+	for _, name := range []string{"putOutside", "SendCommand", "exportCommand"} {
+		if !constants[name] {
+			t.Errorf("%s is no constant", name)
+		}
+	}
+}
+
+// TestPure: what judges and words what was seen has the same answer for the same values, live,
+// in a replay and in a test: it reads no file, no clock and no random number.
+func TestPure(t *testing.T) {
+	pure := []string{"cadence", "diagnosis", "phrase", "policy", "text", "view"}
+	packages := []string{"os", "os/exec", "io/fs", "net", "net/http", "math/rand", "math/rand/v2", "golang.org/x/sys/unix", "syscall"}
+	calls := []string{"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.NewTimer", "time.NewTicker", "time.AfterFunc"}
+	seen := map[string]bool{}
+	inPrograms(t, func(dir string, n ast.Node) {
+		name := strings.TrimPrefix(dir, "supervisor/")
+		if !slices.Contains(pure, name) {
+			return
+		}
+		seen[name] = true
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			if path, _ := strconv.Unquote(n.Path.Value); slices.Contains(packages, path) {
+				t.Errorf("package %s imports %s", name, path)
+			}
+		case *ast.SelectorExpr:
+			if of, ok := n.X.(*ast.Ident); ok && slices.Contains(calls, of.Name+"."+n.Sel.Name) {
+				t.Errorf("package %s uses %s.%s", name, of.Name, n.Sel.Name)
+			}
+		}
+	})
+	if len(seen) != len(pure) {
+		t.Errorf("only %v were looked at", seen)
+	}
 }

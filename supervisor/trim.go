@@ -9,7 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/probe"
+	"github.com/rsswarden/rsswarden/supervisor/trim"
 )
 
 // slimAfter is how long after its start the watcher gives back what only its
@@ -86,5 +89,29 @@ func cleanRanges(smaps string, meant func(file string) bool) (ranges [][2]uintpt
 func drop(ranges [][2]uintptr) {
 	for _, r := range ranges {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, r[0], r[1]-r[0], unix.MADV_DONTNEED)
+	}
+}
+
+// Hands are what a holder trims with. Their thread is started at once, so call
+// it before the command begins.
+func Hands() func(hold.TrimRequest) hold.TrimAnswer {
+	return hands(trim.NewTracer().Do)
+}
+
+func hands(do func(trim.Piece) trim.Answer) func(hold.TrimRequest) hold.TrimAnswer {
+	return func(r hold.TrimRequest) (refused hold.TrimAnswer) {
+		defer func() {
+			if recover() != nil { // it would end the holder
+				refused = hold.TrimAnswer{Refusal: uint8(trim.Failed)}
+			}
+		}()
+		a := do(trim.Piece{
+			ID: rss.ProcID{PID: r.PID, Start: r.Start},
+			Lo: r.Lo, Hi: r.Hi, Offset: r.Offset, Dev: r.Dev, Inode: r.Inode,
+		})
+		return hold.TrimAnswer{
+			Refusal: uint8(a.Refusal), Threads: a.Threads, Advised: uint64(a.Advised),
+			Stop: a.Stop, Attached: a.Attached, Dropping: a.Dropping,
+		}
 	}
 }

@@ -8,10 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
+	"github.com/rsswarden/rsswarden/supervisor/loader"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -220,4 +224,125 @@ func TestSiteRulesAreForAllJobs(t *testing.T) {
 			t.Errorf("rules of %s: told %v, want %v", origin, told, want)
 		}
 	}
+}
+
+// TestExhausted is the verdict where something else than memory ran out, or could
+// have.
+func TestExhausted(t *testing.T) {
+	maps := func(s *stand, percent int) {
+		s.mappings(theCommand, 10*percent)
+		s.recount()
+	}
+	sharing := func(sent, maxSent, n, most int) *event.Sharing {
+		return &event.Sharing{Method: "forkserver", Strategy: "file_descriptor", Workers: 2, Tensors: 4000,
+			Maps: 5000, MaxMaps: 65530, FDs: n, MaxFDs: most, HardFDs: most, Sent: sent, MaxSent: maxSent}
+	}
+	told := func(s *stand, x *event.Sharing) {
+		s.tell.Sum.Loader(s.now(), &loader.Said{LoaderSaid: event.LoaderSaid{What: event.LoaderPickling, PID: theCommand, Sharing: x}})
+	}
+	for _, c := range []struct {
+		name  string
+		set   func(*stand)
+		exit  hold.Exit
+		want  event.RunOutcome
+		words []string
+	}{
+		{"97 % and it went well", func(s *stand) { maps(s, 97) }, hold.Exit{}, event.RunOK, nil},
+		{"97 % and it failed", func(s *stand) { maps(s, 97) }, hold.Exit{Code: 1}, event.RunExhausted, []string{"ran out of memory mappings", " 97 %  970 of 1,000, memory mappings"}},
+		{"97 %, and a signal ended it", func(s *stand) { maps(s, 97) }, hold.Exit{Signal: 15}, event.RunCancelled, nil},
+		{"97 % an hour before", func(s *stand) { maps(s, 97); maps(s, 5); s.later(time.Hour); s.full() }, hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"90 % all the time, and it failed", func(s *stand) { maps(s, 90); s.later(time.Minute); s.recount() }, hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"too much for the fork server", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.RunExhausted,
+			[]string{"500 of 253, file descriptors", `set_start_method("fork")`}},
+		{"too much for the fork server, it went well", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)) }, hold.Exit{}, event.RunOK, nil},
+		{"too much, and ten minutes of training after", func(s *stand) { told(s, sharing(500, 253, 4000, 65536)); s.later(10 * time.Minute); s.full() },
+			hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"just fits", func(s *stand) { told(s, sharing(253, 253, 4000, 65536)) }, hold.Exit{Code: 1}, event.RunFailed, nil},
+		{"too many descriptors", func(s *stand) { told(s, sharing(0, 0, 8000, 1024)) }, hold.Exit{Signal: 6}, event.RunExhausted,
+			[]string{"8,000 of 1,024, file descriptors", "next raise ulimit -n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t)
+			s.fs.Write("proc/sys/vm/max_map_count", "1000\n")
+			s.mappings(theCommand, 10)
+			s.open(s.holder.begin)
+			s.settle()
+			c.set(s)
+			s.end(&c.exit)
+			wardentest.Has(t, only(t, s.events(), event.NameExit), "outcome", string(c.want))
+			s.told(c.words...)
+		})
+	}
+}
+
+// TestCancelledBySlurmd: a job whose two steps have 517 of 400 MiB together is cancelled by
+// slurmd from 26.05.3 on. The last lines say so, and advise what survives.
+func TestCancelledBySlurmd(t *testing.T) {
+	const stepd, task, other = 600, 4801, 4802
+	conf := filepath.Join(t.TempDir(), "slurm.conf")
+	text := "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\nSelectTypeParameters=CR_Core_Memory\nTaskPlugin=task/none\nSLURM_VERSION=26.05.5\n"
+	wardentest.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
+	for _, c := range []struct {
+		name    string
+		other   rss.Bytes // of step 0
+		left    int       // seconds to the job's end
+		sender  string
+		outcome event.RunOutcome
+		says    string
+	}{
+		{"over the job's memory", 252, 3600, "slurmstepd", event.RunSlurmKill, "next #SBATCH --mem=832M (rough guess: 1.5 × peak)"},
+		{"scancel, with room", 52, 3600, "slurmstepd", event.RunCancelled, "✖ cancelled: SIGTERM (SIGTERM)"},
+		{"the job's end", 252, 3, "slurmstepd", event.RunTimeout, "✖ Slurm time limit reached (SIGTERM)"},
+		{"a signal of a user's", 252, 3600, "kill", event.RunCancelled, "✖ cancelled: SIGTERM, memory at 129 % of slurm"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			env := map[string]string{
+				"SLURM_JOB_ID": "2", "SLURM_STEP_ID": "-5", "SLURM_MEM_PER_NODE": "400", "SLURM_CONF": conf,
+				"SLURM_JOB_END_TIME": fmt.Sprint(time.Now().Unix() + int64(c.left)),
+			}
+			s := newStand(t, with(env), func(o *Options) { o.Settings.Limit, o.Settings.Rules = 0, nil })
+			s.fs.Put(rsstest.Process{PID: stepd, Parent: 1, Comm: "slurmstepd", Start: 3})
+			s.fs.Put(rsstest.Process{PID: theHolder, Parent: stepd, Comm: "rsswarden", Start: 5, Anon: 5 * rss.MiB})
+			s.put(theCommand, theHolder, 260*rss.MiB, 0)
+			s.fs.Put(rsstest.Process{PID: task, Parent: stepd + 1, Comm: "sh", Start: 20, Anon: rss.MiB / 2})
+			s.fs.Put(rsstest.Process{PID: stepd + 1, Parent: 1, Comm: "slurmstepd", Start: 4})
+			s.fs.Put(rsstest.Process{PID: other, Parent: task, Comm: "hog", Start: 21, Anon: c.other * rss.MiB})
+			const dir = "/slurm/uid_0/job_2/step_"
+			s.fs.Write("proc/self/mountinfo", "41 31 0:37 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n")
+			s.fs.Write(fmt.Sprintf("proc/%d/cgroup", theHolder), "7:freezer:"+dir+"batch\n")
+			s.fs.Write("sys/fs/cgroup/freezer"+dir+"batch/cgroup.procs", fmt.Sprintf("%d\n%d\n", theHolder, theCommand))
+			s.fs.Write("sys/fs/cgroup/freezer"+dir+"0/cgroup.procs", fmt.Sprintf("%d\n%d\n", task, other))
+			s.fs.Write("proc/4711/comm", c.sender+"\n")
+			s.open(s.holder.begin)
+			s.later(10 * time.Second)
+			s.full()
+			s.full()
+			s.tellSignal(hold.Signal{Signal: int(unix.SIGTERM), Sender: 4711, Forwarded: true})
+			s.end(&hold.Exit{Signal: int(unix.SIGTERM)})
+			wardentest.Has(t, s.last(event.NameExit), "outcome", string(c.outcome))
+			s.told(c.says)
+		})
+	}
+}
+
+// TestSignalsAreTold, those too that came with the command's end.
+func TestSignalsAreTold(t *testing.T) {
+	s := opened(t)
+	const sender = 4711
+	s.fs.Write(fmt.Sprintf("proc/%d/comm", sender), "slurmstepd\n")
+	s.holder.messages <- hold.Signal{Signal: int(unix.SIGCONT), Sender: sender}
+	s.holder.messages <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true}
+	s.holder.messages <- hold.Signal{Signal: int(unix.SIGTERM), Sender: sender, Forwarded: true} // told already
+	s.holder.messages <- hold.Signal{Signal: 34, Forwarded: true}
+	s.holder.messages <- hold.Exit{Signal: int(unix.SIGTERM)}
+	s.loop()
+	all := s.events()
+	got := named(all, event.NameSignal)
+	if len(got) != 3 {
+		t.Fatalf("signals %v", got)
+	}
+	wardentest.Has(t, got[0], "signal", "SIGCONT", "comm", "slurmstepd", "sender", 4711.0, "forwarded", false)
+	wardentest.Has(t, got[1], "signal", "SIGTERM", "comm", "slurmstepd", "sender", 4711.0, "forwarded", true)
+	wardentest.Has(t, got[2], "signal", "SIG34", "comm", nil, "sender", nil, "forwarded", true)
+	wardentest.Has(t, all[len(all)-1], "event", "exit", "signal", "SIGTERM")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/hold"
 	"github.com/rsswarden/rsswarden/supervisor/node"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -78,21 +79,31 @@ func leading(t *testing.T, change ...func(*Options)) *stand {
 	return s
 }
 
-// leadAndFollow are the watchers of two ranks that meet below a folder: the first
-// leads, the second follows.
+// ranksBelow are the watchers of n ranks that meet: the first leads, the others follow.
+func ranksBelow(t *testing.T, n int, change func(task int) []func(*Options)) (all []*stand) {
+	t.Helper()
+	for task := range n {
+		s := newStand(t, change(task)...)
+		s.holder.begin.Holder = theHolder + 500*task
+		all = append(all, s)
+	}
+	for task, s := range all {
+		for other := range n {
+			s.fs.Put(rsstest.Process{PID: theHolder + 500*other, Parent: 1, Start: 4, Comm: "rsswarden"})
+		}
+		if s.join(s.holder.begin); s.node.Leads() != (task == 0) {
+			t.Fatalf("rank %d leads: %v", task, s.node.Leads())
+		}
+	}
+	t.Cleanup(func() { all[0].pass(nil) })
+	return all
+}
+
+// leadAndFollow are the watchers of two ranks that meet below a folder.
 func leadAndFollow(t *testing.T, dir string, change ...func(*Options)) (first, second *stand) {
 	t.Helper()
-	first = leading(t, append([]func(*Options){inJob(t, 0, dir)}, change...)...)
-	second = newStand(t, append([]func(*Options){inJob(t, 1, dir)}, change...)...)
-	second.holder.begin.Holder = theHolder + 500
-	for _, fs := range []rsstest.Tree{first.fs, second.fs} {
-		fs.Put(rsstest.Process{PID: theHolder, Parent: 1, Start: 4, Comm: "rsswarden"})
-		fs.Put(rsstest.Process{PID: theHolder + 500, Parent: 1, Start: 4, Comm: "rsswarden"})
-	}
-	if second.join(second.holder.begin); second.node.Leads() {
-		t.Fatal("two lead")
-	}
-	return first, second
+	all := ranksBelow(t, 2, func(task int) []func(*Options) { return append([]func(*Options){inJob(t, task, dir)}, change...) })
+	return all[0], all[1]
 }
 
 // TestLeaderWatchesAll: the leader watches the commands of all ranks, from their start to
@@ -281,5 +292,172 @@ func TestSocketComesBack(t *testing.T) {
 	s.meet()
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSuccessorKills: the lead falls to who was told to stop; the KILL comes as if it had
+// not, and only to its own tree.
+func TestSuccessorKills(t *testing.T) {
+	first, s, command := twoRanks(t)
+	third, thirdID := sleeper(t)
+	o := stop
+	o.Grace = time.Minute
+	first.orders(s, o)
+	first.pass(&hold.Exit{})
+	if !s.waits() {
+		t.Fatal("it does not lead")
+	}
+	if n := terms(t, command); n != 1 {
+		t.Errorf("%d times TERM", n)
+	}
+	newRank(t, s, s.runtime(), 2, "0", thirdID).follows()
+	s.meets(1, 0)
+	s.later(30 * time.Second)
+	s.node.Advance(s.now())
+	if n := terms(t, command); n != 0 {
+		t.Errorf("%d times TERM", n) // and it lives
+	}
+	s.later(32 * time.Second)
+	over := make(chan struct{})
+	go func() {
+		s.loop()
+		close(over)
+	}()
+	dead(t, s.id)
+	s.holder.messages <- hold.Exit{Signal: 9}
+	yields(t, over, 10*time.Second)
+	if !running(third) {
+		t.Error("another rank was ended")
+	}
+	wardentest.Has(t, s.last(event.NameExit), "by", "rsswarden", "code", 137.0)
+}
+
+// TestSuccessorStopsAgain: where use is above the rung still the successor stops the ranks that
+// were not told, and sends its own command no second TERM; nothing has failed.
+func TestSuccessorStopsAgain(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		first, s, command := twoRanks(t, "90%:stop")
+		o := stop
+		o.Grace = time.Minute
+		first.orders(s, o)
+		first.pass(&hold.Exit{})
+		if !s.waits() {
+			t.Fatal("it does not lead")
+		}
+		var third *rankStand
+		if others > 0 {
+			_, id := sleeper(t)
+			third = newRank(t, s, s.runtime(), 2, "0", id, "90%:stop")
+			third.follows()
+			s.meets(1, 0)
+		}
+		s.uses("0", 950)
+		s.full()
+		if n := terms(t, command); n != 1 {
+			t.Errorf("%d others: %d times TERM", others, n)
+		}
+		if third != nil && !third.ordered().Stop {
+			t.Error("the rank that was not told is not stopped")
+		}
+		if !slices.Equal(s.holder.overrides, []int{137}) {
+			t.Errorf("the holder is to end with %v", s.holder.overrides)
+		}
+		if s.acts.InFlight() == nil || strings.Contains(s.stderr(), "failed") {
+			t.Errorf("%d others: flight %v, said\n%s", others, s.acts.InFlight(), s.stderr())
+		}
+	}
+}
+
+// TestOrdersBeforeNews: an order from before we watched for news is carried out, and so is
+// the last one.
+func TestOrdersBeforeNews(t *testing.T) {
+	for name, carried := range map[string]func(first, s *rankStand){
+		"before it follows": func(_, s *rankStand) {
+			s.holder.messages <- hold.Exit{}
+			s.waits()
+		},
+		"as it takes over": func(first, s *rankStand) {
+			first.pass(&hold.Exit{})
+			s.isGivenTheLead()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, s, command := twoRanks(t)
+			first.orders(s, stop)
+			carried(first, s)
+			if n := terms(t, command); n != 1 {
+				t.Errorf("%d times TERM", n)
+			}
+		})
+	}
+}
+
+// unstuckHolder tells when it was looked after.
+type unstuckHolder struct {
+	*fakeHolder
+	unstuck chan time.Time
+}
+
+func (h unstuckHolder) Unstick() error {
+	h.unstuck <- time.Now()
+	return nil
+}
+
+// TestFollowerLooksAfterTheHolder: two looks see a holder that alone was stopped; the
+// end of its command must not wait for them for long.
+func TestFollowerLooksAfterTheHolder(t *testing.T) {
+	_, s, _ := twoRanks(t)
+	h := unstuckHolder{s.holder, make(chan time.Time, 10)}
+	s.Link = h
+	led := s.startsToFollow()
+	began := time.Now()
+	yields(t, h.unstuck, 10*time.Second)
+	if took := yields(t, h.unstuck, 10*time.Second).Sub(began); took > 9*time.Second {
+		t.Errorf("two looks took %v", took)
+	}
+	s.holder.messages <- hold.Exit{}
+	yields(t, led, 10*time.Second)
+}
+
+// TestRanksEndTogether: two ranks end before the third, the successor, begins to lead, and
+// then that ends too. All ends are in its record.
+func TestRanksEndTogether(t *testing.T) {
+	dir, submit := runtimeDir(t), t.TempDir()
+	const n = 3
+	all := ranksBelow(t, n, func(task int) []func(*Options) {
+		return []func(*Options){inJob(t, task, dir, "SLURM_SUBMIT_DIR="+submit, "HOME="+submit)}
+	})
+	last := all[n-1]
+	run := &last.tell.Run
+	run.Begun = time.Now()
+	last.Settings.Record, run.ID = t.TempDir(), record.NewID(run.Begun, nil, "n1", 1)
+	all[1].end(&hold.Exit{Signal: 9})
+	all[0].pass(&hold.Exit{})
+	last.fs.End(theHolder)
+	last.fs.End(theHolder + 500)
+	last.isGivenTheLead()
+	last.end(&hold.Exit{Code: 3})
+
+	journals, err := filepath.Glob(submit + "/.rsswarden/2*.jsonl")
+	if err != nil || len(journals) != 1 {
+		t.Fatalf("journals %q, %v", journals, err)
+	}
+	kept, err := record.ReadJournal(journals[0])
+	wardentest.NoError(t, err)
+	var told []string
+	for _, e := range kept.Events {
+		switch e := e.Value.(type) {
+		case *event.Rank:
+			text := fmt.Sprintf("%s %d", e.What, e.Task)
+			if e.Signal != nil {
+				text += " " + *e.Signal
+			}
+			told = append(told, text)
+		case *event.Exit:
+			told = append(told, fmt.Sprintf("exit %d", *e.Code))
+		}
+	}
+	if got := fmt.Sprint(told); got != "[leads 2 ended 1 SIGKILL exit 3]" {
+		t.Errorf("told %s", got)
 	}
 }
