@@ -16,6 +16,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // scripted is a Control over a run directory whose trainer is this test.
@@ -29,28 +30,28 @@ type scripted struct {
 func newScripted(t *testing.T) *scripted {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700))
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	c, err := Open(dir)
-	must(t, err)
+	wardentest.NoError(t, err)
 	t.Cleanup(c.Close)
 	me, err := identify(os.Getpid())
-	must(t, err)
+	wardentest.NoError(t, err)
 	return &scripted{c, t, me.Owner, dir}
 }
 
 func (s *scripted) hello(id rss.ProcID) {
 	s.t.Helper()
 	text := fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1,"torch":"1.13.0","can_recycle":true}`, id.PID, id.Start)
-	must(s.t, replaceFile(filepath.Join(s.dir, nodedir.FileOf("hello", id)), []byte(text)))
+	wardentest.NoError(s.t, replaceFile(filepath.Join(s.dir, nodedir.FileOf("hello", id)), []byte(text)))
 }
 
 // log adds text to what the trainer reports.
 func (s *scripted) log(format string, args ...any) {
 	s.t.Helper()
 	f, err := os.OpenFile(filepath.Join(s.dir, nodedir.FileOf("log", s.id)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	must(s.t, err)
+	wardentest.NoError(s.t, err)
 	_, err = fmt.Fprintf(f, format, args...)
-	must(s.t, errors.Join(err, f.Close()))
+	wardentest.NoError(s.t, errors.Join(err, f.Close()))
 }
 
 // loader has the trainer say hello and report a loader with these workers.
@@ -65,9 +66,9 @@ func (s *scripted) loader(workers ...int) {
 func (s *scripted) ctl() ctl {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.dir, nodedir.FileOf("ctl", s.id)))
-	must(s.t, err)
+	wardentest.NoError(s.t, err)
 	var c ctl
-	must(s.t, json.Unmarshal(data, &c))
+	wardentest.NoError(s.t, json.Unmarshal(data, &c))
 	return c
 }
 
@@ -90,7 +91,7 @@ func TestControl(t *testing.T) {
 	if _, _, err := s.Trim(); !errors.Is(err, ErrNoProcess) {
 		t.Errorf("trim without a process: %v", err)
 	}
-	must(t, s.SetBudget(100*rss.MiB))
+	wardentest.NoError(t, s.SetBudget(100*rss.MiB))
 	s.hello(s.id)
 	s.expect(event.LoaderHello)
 	if got := s.ctl().Budget; got != 100*rss.MiB {
@@ -112,7 +113,7 @@ func TestControl(t *testing.T) {
 		t.Fatalf("asked %v, %v", asked, err)
 	}
 	recycle, err := s.Recycle(102, event.Drain)
-	must(t, err)
+	wardentest.NoError(t, err)
 	c := s.ctl()
 	if !reflect.DeepEqual(c.Trim, []ctlSeveral{{trim, []int{101, 102}}}) || !reflect.DeepEqual(c.Recycle, []ctlRecycle{{recycle, 102, event.Drain}}) {
 		t.Errorf("%+v", c)
@@ -138,14 +139,14 @@ func TestControl(t *testing.T) {
 	}
 	s.log(`{"what":"recycled","pid":1,"worker":102,"new":103,"id":%d,"n":1,"pause_ms":4}`+"\n", recycle)
 	s.expect(event.LoaderRecycled)
-	must(t, s.Cancel(trim))
+	wardentest.NoError(t, s.Cancel(trim))
 	if c := s.ctl(); len(c.Trim)+len(c.Recycle) != 0 {
 		t.Errorf("%+v", c)
 	}
 
 	// A watcher that is started again reads all once more, and goes on counting.
 	again, err := Open(s.dir)
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer again.Close()
 	said := again.Poll(true)
 	if len(said) != 7 || !said[0].Old || !reflect.DeepEqual(again.Trainers()[0].Loaders, s.Trainers()[0].Loaders) {
@@ -166,14 +167,14 @@ func TestControl(t *testing.T) {
 func TestTrainerEnds(t *testing.T) {
 	s := newScripted(t)
 	cmd := exec.Command("sleep", "60")
-	must(t, cmd.Start())
+	wardentest.NoError(t, cmd.Start())
 	of, err := identify(cmd.Process.Pid)
-	must(t, err)
+	wardentest.NoError(t, err)
 	s.id = of.Owner
 	s.loader(101)
 	s.expect(event.LoaderHello, event.LoaderIter)
 	id, err := s.Recycle(101, event.Swap)
-	must(t, err)
+	wardentest.NoError(t, err)
 	s.log(`{"what":"accepted","pid":1,"worker":101,"id":%d,"n":1}`+"\n", id)
 	cmd.Process.Kill()
 	cmd.Wait()
@@ -200,10 +201,10 @@ func TestControlGarbage(t *testing.T) {
 		"hello.4.4": `{"v":1,"pid":5,"start":4}`, "ctl.9.9": "[", "ctl.8.8": `{"last":99999999999999999999}`, "log.7.7": "x", "noise": "\x00",
 	}
 	for name, text := range files {
-		must(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
+		wardentest.NoError(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
 	}
-	must(t, os.Mkdir(filepath.Join(s.dir, "hello.6.6"), 0o700))
-	must(t, os.Symlink("/dev/zero", filepath.Join(s.dir, "hello.7.7")))
+	wardentest.NoError(t, os.Mkdir(filepath.Join(s.dir, "hello.6.6"), 0o700))
+	wardentest.NoError(t, os.Symlink("/dev/zero", filepath.Join(s.dir, "hello.7.7")))
 	s.log("%s", "\n\n{}\nnull\n\xff\xfe\n"+strings.Repeat("y", maxLine+1)+"\n"+`{"what":"iter","pid":1,"n":1,"workers":[5],"num_workers":1}`+"\n")
 	s.expect(event.LoaderIter)
 	if s.Malformed() == 0 {
@@ -229,7 +230,7 @@ func TestControlGarbage(t *testing.T) {
 
 func TestOpenRefusesUnsafe(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o755))
+	wardentest.NoError(t, os.Chmod(dir, 0o755))
 	if _, err := Open(dir); err == nil {
 		t.Error("opened a directory that others can enter")
 	}
@@ -245,14 +246,14 @@ func TestManyDirs(t *testing.T) {
 	var dirs []string
 	for i := range 3 * dirsInTurn {
 		dir := filepath.Join(base, fmt.Sprint(i))
-		must(t, os.Mkdir(dir, 0o700))
+		wardentest.NoError(t, os.Mkdir(dir, 0o700))
 		dirs = append(dirs, dir)
 	}
 	c, err := Open(dirs[0])
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer c.Close()
 	for _, dir := range dirs[1:] {
-		must(t, c.Add(dir))
+		wardentest.NoError(t, c.Add(dir))
 	}
 	c.Poll(true)
 	for _, d := range c.dirs {
@@ -278,7 +279,7 @@ func TestManyDirs(t *testing.T) {
 // which processes are asked.
 func TestControlGC(t *testing.T) {
 	s := newScripted(t)
-	must(t, s.SetPrivate(true))
+	wardentest.NoError(t, s.SetPrivate(true))
 	s.hello(s.id)
 	s.expect(event.LoaderHello)
 	if !s.ctl().Private {

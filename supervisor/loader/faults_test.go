@@ -125,7 +125,7 @@ func runFault(t *testing.T, s *stand, f fault) {
 	var asked []uint64
 	for n, mode := range []event.Mode{event.Swap, event.Drain} {
 		tr.moreEpochs(1)
-		must(t, tr.ctl.SetBudget(rss.Bytes(n+1)))
+		wardentest.NoError(t, tr.ctl.SetBudget(rss.Bytes(n+1)))
 		if pids := tr.workers(); len(pids) == 2 {
 			// Some faults leave no process to ask.
 			tr.ctl.Trim()
@@ -199,7 +199,7 @@ func TestGarbage(t *testing.T) {
 				[]byte(`{"v":1,"budget":0,"trim":[],"recycle":[],"gc":[{"id":"x","pids":3}],"trim_private":[]}`),
 				bytes.Repeat([]byte("["), 60000), bytes.Repeat([]byte{0xff}, 200000),
 			} {
-				must(t, replaceFile(path, garbage))
+				wardentest.NoError(t, replaceFile(path, garbage))
 				tr.moreEpochs(1)
 			}
 			// It still listens.
@@ -224,8 +224,8 @@ func TestGarbage(t *testing.T) {
 					tr, id := start(t)
 					path := filepath.Join(tr.dir, nodedir.FileOf(kind, id))
 					pids := tr.workers()
-					must(t, os.RemoveAll(path))
-					must(t, c.make(path))
+					wardentest.NoError(t, os.RemoveAll(path))
+					wardentest.NoError(t, c.make(path))
 					if kind == "log" {
 						// It is asked, and cannot answer.
 						for n, mode := range []event.Mode{event.Swap, event.Drain} {

@@ -50,7 +50,7 @@ type place struct {
 func newPlace(t testing.TB) place {
 	t.Helper()
 	src, err := os.ReadFile("testdata/probe.py")
-	must(t, err)
+	wardentest.NoError(t, err)
 	p := place{t.TempDir(), src}
 	var zipped bytes.Buffer
 	z := zip.NewWriter(&zipped)
@@ -62,7 +62,7 @@ func newPlace(t testing.TB) place {
 		os.WriteFile(filepath.Join(p.dir, "probe.py"), src, 0o600),
 		os.WriteFile(filepath.Join(p.dir, "probe.pyz"), zipped.Bytes(), 0o600),
 		os.Mkdir(filepath.Join(p.dir, "cwd"), 0o700))
-	must(t, err)
+	wardentest.NoError(t, err)
 	return p
 }
 
@@ -221,9 +221,9 @@ func TestOtherSiteCustomize(t *testing.T) {
 	all := torchtest.Interpreters(t, anyPython)
 	list := torchtest.Inert(t, "From the start")
 	sites, err := filepath.Glob("testdata/sites/*.py")
-	must(t, err)
+	wardentest.NoError(t, err)
 	stepsOn, err := os.ReadFile("testdata/sites/steps_on.py")
-	must(t, err)
+	wardentest.NoError(t, err)
 	for n, py := range all {
 		t.Run(py.Name, func(t *testing.T) {
 			t.Parallel()
@@ -233,11 +233,11 @@ func TestOtherSiteCustomize(t *testing.T) {
 			for where, dir := range map[string]string{
 				"PYTHONPATH": filepath.Join(p.dir, "mine"), "user site": strings.TrimSpace(userSite),
 			} {
-				must(t, os.MkdirAll(dir, 0o700))
+				wardentest.NoError(t, os.MkdirAll(dir, 0o700))
 				for _, site := range sites {
 					what := strings.TrimSuffix(filepath.Base(site), ".py")
 					body, err := os.ReadFile(site)
-					must(t, err)
+					wardentest.NoError(t, err)
 					if n > 0 && py.Major == 3 && !usual[what] && wardentest.Few(1, 0) == 0 {
 						continue
 					}
@@ -250,7 +250,7 @@ func TestOtherSiteCustomize(t *testing.T) {
 							continue
 						}
 					}
-					must(t, os.WriteFile(filepath.Join(dir, name), body, 0o600))
+					wardentest.NoError(t, os.WriteFile(filepath.Join(dir, name), body, 0o600))
 					hooked, hookDir := underHook(t, env)
 					args := []string{"-B", "@dir/probe.py", "@out"} // it is changed within a second
 					bare, wrapped := p.run(t, py.Path, env, args...), p.run(t, py.Path, hooked, args...)
@@ -270,7 +270,7 @@ func TestOtherSiteCustomize(t *testing.T) {
 			// One that comes before ours, as where a program is started by
 			// such another within the run.
 			mine := filepath.Join(p.dir, "mine")
-			must(t, errors.Join(os.Mkdir(mine, 0o700), os.WriteFile(filepath.Join(mine, "sitecustomize.py"), stepsOn, 0o600)))
+			wardentest.NoError(t, errors.Join(os.Mkdir(mine, 0o700), os.WriteFile(filepath.Join(mine, "sitecustomize.py"), stepsOn, 0o600)))
 			env := append(cleanEnv(), "PYTHONPATH="+mine)
 			hooked, hookDir := underHook(t, cleanEnv())
 			hooked = setEnv(hooked, "PYTHONPATH", mine+":"+hookDir)
@@ -314,7 +314,7 @@ func TestPrefixes(t *testing.T) {
 					t.Fatalf("%q in %s", found, prefix)
 				}
 				body := "import sys\nsys.mark = 1\nprint('own', __file__)\n"
-				must(t, os.WriteFile(filepath.Join(found[0], "sitecustomize.py"), []byte(body), 0o600))
+				wardentest.NoError(t, os.WriteFile(filepath.Join(found[0], "sitecustomize.py"), []byte(body), 0o600))
 			}
 			for _, options := range []string{"", "--system-site-packages", "--copies"}[:wardentest.Few(3, 2)] {
 				venv := filepath.Join(p.dir, "venv"+options)
@@ -349,21 +349,21 @@ func condaLike(t testing.TB, py torchtest.Interpreter, prefix string) string {
 	cmd := exec.Command(py.Path, "-I", "-c", ask)
 	cmd.Env = cleanEnv()
 	out, err := cmd.Output()
-	must(t, err)
+	wardentest.NoError(t, err)
 	exe, stdlib, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	lib := filepath.Join(prefix, "lib", filepath.Base(stdlib))
 	bin, err := os.ReadFile(exe)
 	err = errors.Join(err, os.MkdirAll(filepath.Join(lib, "site-packages"), 0o700), os.MkdirAll(filepath.Join(prefix, "bin"), 0o700),
 		os.WriteFile(filepath.Join(prefix, "bin/python"), bin, 0o700))
-	must(t, err)
+	wardentest.NoError(t, err)
 	entries, err := os.ReadDir(stdlib)
-	must(t, err)
+	wardentest.NoError(t, err)
 	for _, e := range entries {
 		switch e.Name() {
 		case "site-packages", "dist-packages", "sitecustomize.py", "__pycache__":
 			continue
 		}
-		must(t, os.Symlink(filepath.Join(stdlib, e.Name()), filepath.Join(lib, e.Name())))
+		wardentest.NoError(t, os.Symlink(filepath.Join(stdlib, e.Name()), filepath.Join(lib, e.Name())))
 	}
 	return prefix
 }

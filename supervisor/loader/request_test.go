@@ -9,13 +9,14 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // successor goes on with a training in the place of a watcher that died.
 func (tr *training) successor() {
 	tr.t.Helper()
 	c, err := Open(tr.dir)
-	must(tr.t, err)
+	wardentest.NoError(tr.t, err)
 	tr.t.Cleanup(c.Close)
 	tr.ctl = c
 	tr.poll()
@@ -29,15 +30,15 @@ func TestOldRecycleIsWithdrawn(t *testing.T) {
 		tr := train(t, trainOptions{on: on, args: "--part 200 --step 0.01"})
 		worker := tr.some()[0]
 		trainer := tr.ctl.Trainers()[0].ID.PID
-		must(t, syscall.Kill(trainer, syscall.SIGSTOP))
+		wardentest.NoError(t, syscall.Kill(trainer, syscall.SIGSTOP))
 		old, err := tr.ctl.Recycle(worker, event.Drain)
-		must(t, err)
+		wardentest.NoError(t, err)
 		tr.said = nil
 		tr.successor()
 		if n := tr.ctl.Withdrawn(); n != 1 || tr.ctl.Inherited() {
 			t.Errorf("%d withdrawn, inherited %v", n, tr.ctl.Inherited())
 		}
-		must(t, syscall.Kill(trainer, syscall.SIGCONT))
+		wardentest.NoError(t, syscall.Kill(trainer, syscall.SIGCONT))
 		tr.recycle(2, event.Swap)
 		if out := tr.finish(); out.Wrong != 0 || out.Errors != 0 {
 			t.Errorf("%+v", out)
@@ -58,7 +59,7 @@ func TestOldRecycleOfAnEpoch(t *testing.T) {
 		tr := stream(t, on, "--break-at 20")
 		old := tr.some()
 		id, err := tr.ctl.Recycle(old[0], event.Swap)
-		must(t, err)
+		wardentest.NoError(t, err)
 		tr.until("an answer", func() bool { return len(tr.heard(event.LoaderAccepted, id)) > 0 })
 		tr.said = nil
 		tr.successor()
@@ -84,18 +85,18 @@ func TestInheritedRequests(t *testing.T) {
 	s.loader(101, 102, 103, 104)
 	s.expect(event.LoaderHello, event.LoaderIter)
 	_, _, err := s.Trim()
-	must(t, err)
+	wardentest.NoError(t, err)
 	for worker := 101; worker <= 104; worker++ {
 		_, err := s.Recycle(worker, event.Drain)
-		must(t, err)
+		wardentest.NoError(t, err)
 	}
 	s.log(`{"what":"accepted","pid":1,"worker":101,"id":2,"n":1}` + "\n" +
 		`{"what":"accepted","pid":1,"worker":102,"id":3,"n":1,"why":"` + string(event.ReasonDeferred) + `"}` + "\n" +
 		`{"what":"accepted","pid":1,"worker":103,"id":4,"n":1}` + "\n" + `{"what":"recycled","pid":1,"worker":103,"new":105,"id":4,"n":1}` + "\n")
 	successor, err := Open(s.dir)
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer successor.Close()
-	must(t, successor.SetBudget(100*rss.MiB))
+	wardentest.NoError(t, successor.SetBudget(100*rss.MiB))
 	s.Control = successor
 	s.Poll(true)
 	want := ctl{V: 1, Last: 5, Budget: 100 * rss.MiB, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{{2, 101, event.Drain}, {3, 102, event.Drain}}}
@@ -124,11 +125,11 @@ func TestInheritedAfterAll(t *testing.T) {
 	s.loader(101)
 	s.expect(event.LoaderHello, event.LoaderIter)
 	id, err := s.Recycle(101, event.Drain)
-	must(t, err)
+	wardentest.NoError(t, err)
 	line := `{"what":"trimmed","pid":101,"worker":101}` + "\n"
 	s.log("%s", strings.Repeat(line, (maxBehind+2)*readChunk/len(line)+1)+`{"what":"accepted","pid":1,"worker":101,"id":1,"n":1}`+"\n")
 	successor, err := Open(s.dir)
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer successor.Close()
 	s.Control = successor
 	successor.Poll(true)

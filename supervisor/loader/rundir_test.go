@@ -14,19 +14,22 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/loader/hook"
+	"github.com/rsswarden/rsswarden/supervisor/nodedir"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 func TestOwner(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700))
+	wardentest.NoError(t, os.Chmod(dir, 0o700))
 	if _, _, err := Owner(dir); err == nil {
 		t.Error("a directory of no run has an owner")
 	}
 	me, err := identify(os.Getpid())
-	must(t, err)
+	wardentest.NoError(t, err)
 	write := func(i identity) {
 		t.Helper()
-		must(t, os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600))
+		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600))
 	}
 	write(me)
 	if id, lives, err := Owner(dir); id != me.Owner || !lives || err != nil {
@@ -50,7 +53,7 @@ func TestOwner(t *testing.T) {
 		}
 	}
 	write(me)
-	must(t, os.Chmod(dir, 0o755))
+	wardentest.NoError(t, os.Chmod(dir, 0o755))
 	if _, _, err := Owner(dir); err == nil {
 		t.Error("a directory that others may enter")
 	}
@@ -67,9 +70,9 @@ func TestNotMeant(t *testing.T) {
 	}
 	script := filepath.Join(t.TempDir(), "load.py")
 	layTorch(t, filepath.Dir(script))
-	must(t, os.WriteFile(script, []byte("import torch.utils.data.dataloader as d; print(d.mark)\n"), 0o600))
+	wardentest.NoError(t, os.WriteFile(script, []byte("import torch.utils.data.dataloader as d; print(d.mark)\n"), 0o600))
 	me, err := identify(os.Getpid())
-	must(t, err)
+	wardentest.NoError(t, err)
 	identify := func(change func(*identity)) func(string) error {
 		return func(dir string) error {
 			i := me
@@ -122,7 +125,7 @@ func TestNotMeant(t *testing.T) {
 			if s.dir != "" || name == "an empty name" {
 				hooked = setEnv(hooked, EnvDir, strings.ReplaceAll(s.dir, "@", p.Dir))
 			}
-			must(t, s.do(p.Dir))
+			wardentest.NoError(t, s.do(p.Dir))
 			before := listing(p.Dir)
 			run := func(env []string) string {
 				args := append(slices.Clone(s.wrap), python, script)
@@ -179,9 +182,9 @@ func TestPrepareRefusesUnsafePlaces(t *testing.T) {
 				t.Skip("only root can give a directory away")
 			}
 			_, run, _ := testEnv(t)
-			must(t, spoil(run))
+			wardentest.NoError(t, spoil(run))
 			me, err := identify(os.Getpid())
-			must(t, err)
+			wardentest.NoError(t, err)
 			if dir, _, err := makeRunDir([]string{run}, "x", me); err == nil {
 				t.Errorf("made %s", dir)
 			}
@@ -198,9 +201,9 @@ func TestPrepareRefusesUnsafePlaces(t *testing.T) {
 func TestSweep(t *testing.T) {
 	env, run, _ := testEnv(t)
 	p, err := Prepare(Options{Env: env, Name: "live"})
-	must(t, err)
+	wardentest.NoError(t, err)
 	me, err := identify(os.Getpid())
-	must(t, err)
+	wardentest.NoError(t, err)
 	all := filepath.Dir(p.Dir)
 	for name, i := range map[string]identity{
 		"reused PID":   {Owner: rss.ProcID{PID: os.Getpid(), Start: me.Owner.Start + 1}, BootID: me.BootID, PIDNS: me.PIDNS},
@@ -209,9 +212,9 @@ func TestSweep(t *testing.T) {
 		"elsewhere":    {Owner: rss.ProcID{PID: 1 << 30, Start: 1}, BootID: me.BootID, PIDNS: "pid:[1]"},
 	} {
 		dir := filepath.Join(all, name)
-		must(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)))
+		wardentest.NoError(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, identityFile), i.format(), 0o600)))
 	}
-	must(t, os.Mkdir(filepath.Join(all, "unfinished"), 0o700))
+	wardentest.NoError(t, os.Mkdir(filepath.Join(all, "unfinished"), 0o700))
 	q, err := Prepare(Options{Env: env, Name: "new"})
 	if err != nil || q.Swept != 3 {
 		t.Errorf("%+v, %v", q, err)
@@ -259,7 +262,7 @@ func TestPlantedTemporary(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			path, victim := filepath.Join(dir, "ctl.1.2"), filepath.Join(dir, "victim")
-			must(t, errors.Join(os.WriteFile(victim, []byte("mine"), 0o600), plant(path+".tmp", victim)))
+			wardentest.NoError(t, errors.Join(os.WriteFile(victim, []byte("mine"), 0o600), plant(path+".tmp", victim)))
 			wrote := make(chan error, 1)
 			go func() { wrote <- replaceFile(path, []byte("new")) }()
 			select {
@@ -279,5 +282,63 @@ func TestPlantedTemporary(t *testing.T) {
 				t.Errorf("the file behind it: %q, %v", b, err)
 			}
 		})
+	}
+}
+
+// env returns an environment whose run directories and hook lie in temporary
+// directories, and those two.
+func testEnv(t testing.TB) (env []string, run, home string) {
+	run, home = t.TempDir(), t.TempDir()
+	return []string{"A=1", EnvRuntime + "=" + run, "HOME=" + home}, run, home
+}
+
+func TestPrepare(t *testing.T) {
+	env, run, home := testEnv(t)
+	p, err := Prepare(Options{Env: env, Name: "17.batch.0"})
+	wardentest.NoError(t, err)
+	all := filepath.Join(run, fmt.Sprintf("rsswarden-%d", os.Geteuid()))
+	if want := filepath.Join(all, "17.batch.0"); p.Dir != want {
+		t.Errorf("run directory %s, want %s", p.Dir, want)
+	}
+	for _, dir := range []string{all, p.Dir} {
+		if err := nodedir.CheckOwn(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := filepath.Join(home, ".cache/rsswarden", "hook-"+hook.Hash()); p.Hook != want {
+		t.Errorf("hook in %s, want %s", p.Hook, want)
+	}
+	want := append(slices.Clone(env), "RSSWARDEN_DIR="+p.Dir, "PYTHONPATH="+p.Hook)
+	if !slices.Equal(p.Env, want) {
+		t.Errorf("environment %q, want %q", p.Env, want)
+	}
+
+	// The same task again, while the first lives: a directory of its own, the same hook.
+	q, err := Prepare(Options{Env: env, Name: "17.batch.0"})
+	if err != nil || q.Dir != p.Dir+"-1" || q.Hook != p.Hook {
+		t.Errorf("%+v, %v", q, err)
+	}
+	for _, dir := range []string{p.Dir, q.Dir, q.Dir} {
+		if err := Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := os.ReadDir(run); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestPreparePythonPath(t *testing.T) {
+	for old, tail := range map[string]string{
+		"": "", "PYTHONPATH=": "", "PYTHONPATH=/a:/b": ":/a:/b", "PYTHONPATH=/a:": ":/a:",
+	} {
+		env, _, _ := testEnv(t)
+		if old != "" {
+			env = append([]string{old}, env...)
+		}
+		p := prepare(t, env)
+		if got := getEnv(p.Env, "PYTHONPATH"); got != p.Hook+tail {
+			t.Errorf("%q: PYTHONPATH=%s", old, got)
+		}
 	}
 }

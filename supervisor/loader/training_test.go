@@ -20,6 +20,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 type stand = torchtest.Stand
@@ -32,23 +33,16 @@ var (
 	cleanEnv = torchtest.CleanEnv
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t testing.TB, path, text string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	wardentest.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // prepare is Prepare for a test.
 func prepare(t testing.TB, env []string) Prepared {
 	t.Helper()
 	p, err := Prepare(Options{Env: env})
-	must(t, err)
+	wardentest.NoError(t, err)
 	t.Cleanup(func() { Remove(p.Dir) })
 	return p
 }
@@ -67,7 +61,7 @@ func hooked(t testing.TB, extra ...string) (env []string, hookDir string) {
 func script(t testing.TB, name string) string {
 	t.Helper()
 	path, err := filepath.Abs("testdata/" + name)
-	must(t, err)
+	wardentest.NoError(t, err)
 	return path
 }
 
@@ -242,7 +236,7 @@ func train(t testing.TB, o trainOptions) *training {
 		tried(t, on, p.Dir)
 		var err error
 		tr.ctl, err = Open(p.Dir)
-		must(t, err)
+		wardentest.NoError(t, err)
 		t.Cleanup(tr.ctl.Close)
 		if o.hook != nil {
 			env = setEnv(env, "PYTHONPATH", o.hook(p.Hook))
@@ -258,8 +252,8 @@ func train(t testing.TB, o trainOptions) *training {
 	tr.cmd.Stderr = &tr.stderr
 	tr.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := tr.cmd.StdoutPipe()
-	must(t, err)
-	must(t, tr.cmd.Start())
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, tr.cmd.Start())
 	go func() {
 		defer close(tr.done)
 		lines := bufio.NewScanner(stdout)
@@ -327,7 +321,7 @@ func (tr *training) until(what string, cond func() bool) {
 // finish ends the training and returns its result.
 func (tr *training) finish() result {
 	tr.t.Helper()
-	must(tr.t, os.WriteFile(tr.stop, nil, 0o600))
+	wardentest.NoError(tr.t, os.WriteFile(tr.stop, nil, 0o600))
 	deadline := time.After(5 * time.Minute)
 	for wait := true; wait; {
 		select {
@@ -379,7 +373,7 @@ func (tr *training) last(id uint64) (Said, bool) {
 func (tr *training) ask(worker int, mode event.Mode) Said {
 	tr.t.Helper()
 	id, err := tr.ctl.Recycle(worker, mode)
-	must(tr.t, err)
+	wardentest.NoError(tr.t, err)
 	return tr.answer(id)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/probe"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -38,6 +42,123 @@ var mutants = sync.OnceValue(func() (list []mutant) {
 	}
 	return list
 })
+
+// start starts a command that Try makes, on the stand.
+func startOn(t testing.TB, s *stand) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error {
+		on := s.Command(t, cmd.Path, cmd.Args[1:]...)
+		cmd.Path, cmd.Args = on.Path, on.Args
+		return cmd.Start()
+	}
+}
+
+// mutate makes a torch that differs, and returns what goes on PYTHONPATH.
+func mutate(t *testing.T, s *stand, m mutant) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "site")
+	args := []string{script(t, "mutant.py"), folder}
+	for _, e := range m.Edit {
+		data, err := json.Marshal(e)
+		wardentest.NoError(t, err)
+		args = append(args, string(data))
+	}
+	s.Run(t, nil, args...)
+	return folder
+}
+
+// untried is what the hook says of the torch of a stand, or of the one in site, as if
+// its text were not known.
+func untried(t testing.TB, s *stand, env []string, site string) Untried {
+	t.Helper()
+	cmd := s.Command(t, python, script(t, "untried.py"))
+	cmd.Env = setEnv(env, "PYTHONPATH", getEnv(env, "PYTHONPATH")+":"+site)
+	var stderr output
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.kept)
+	}
+	u, err := ReadUntried(getEnv(env, EnvDir), strings.TrimSpace(string(out)))
+	wardentest.NoError(t, err)
+	return u
+}
+
+// stranger is a torch whose Python is a shell script.
+func stranger(t *testing.T, program string) (Untried, []string) {
+	t.Helper()
+	env, dir := hooked(t)
+	exe := filepath.Join(t.TempDir(), "python3")
+	syscall.ForkLock.RLock() // a child that holds it open for writing keeps it from being executed
+	err := os.WriteFile(exe, []byte("#!/bin/sh\n"+program+"\n"), 0o700)
+	syscall.ForkLock.RUnlock()
+	wardentest.NoError(t, err)
+	return Untried{Key: strings.Repeat("a", 32), Torch: "9.0", Executable: exe, Hook: dir, data: []byte("{}")}, env
+}
+
+// trialStand is a trainer, this process, whose torch is not known. Its Python is a shell
+// script that says what a trial would, and notes that it ran.
+type trialStand struct {
+	*Trials
+	t       *testing.T
+	control *Control
+	verdict string // the file that the hook reads
+	note    string
+	now     time.Duration
+}
+
+func newTrialStand(t *testing.T, says string, dry bool) *trialStand {
+	t.Helper()
+	prepared, err := Prepare(Options{Env: os.Environ()})
+	wardentest.NoError(t, err)
+	t.Cleanup(func() { Remove(prepared.Dir) })
+	key := strings.Repeat("a", 32)
+	s := &trialStand{t: t, verdict: filepath.Join(prepared.Dir, "torch."+key), note: filepath.Join(t.TempDir(), "ran")}
+	python := filepath.Join(t.TempDir(), "python3")
+	untried, err := json.Marshal(Untried{Key: key, Torch: "9.0", Executable: python, Hook: prepared.Hook})
+	wardentest.NoError(t, err)
+	pid := os.Getpid()
+	start, err := proctree.StartTime("/proc", pid)
+	wardentest.NoError(t, err)
+	me := fmt.Sprintf("%d.%d", pid, start)
+	for name, text := range map[string]string{
+		python: "#!/bin/sh\necho x >> " + s.note + "\n" + says + "\n",
+		filepath.Join(prepared.Dir, "untried."+key): string(untried),
+		filepath.Join(prepared.Dir, "hello."+me):    fmt.Sprintf(`{"v":1,"pid":%d,"start":%d,"ppid":1,"torch":"9.0","can_recycle":true}`, pid, start),
+		filepath.Join(prepared.Dir, "log."+me): fmt.Sprintf(`{"t":1,"pid":%d,"what":"iter","n":1,"kind":"map","num_workers":1,"start":"fork","can_recycle":true,"workers":[2],"trial":"waiting","key":"%s"}`+"\n",
+			pid, key),
+	} {
+		wardentest.NoError(t, os.WriteFile(name, []byte(text), 0o700))
+	}
+	if s.control, err = Open(prepared.Dir); err != nil {
+		t.Fatal(err)
+	}
+	s.control.Poll(true)
+	s.Trials = NewTrials(new(probe.Set), os.Environ, func(cmd *exec.Cmd) error { return cmd.Start() }, dry)
+	return s
+}
+
+// look advances so many times, with so much left, and waits for what is found.
+func (s *trialStand) look(times int, left rss.Bytes) (news []TrialNews) {
+	s.t.Helper()
+	for range times {
+		s.now += time.Second
+		news = append(news, s.Advance(s.now, left, s.control)...)
+		if s.Busy() && !s.Wait(time.Minute) {
+			s.t.Fatal("no result")
+		}
+	}
+	return news
+}
+
+// ran says whether a trial was made.
+func (s *trialStand) ran() bool {
+	s.t.Helper()
+	data, _ := os.ReadFile(s.note)
+	if len(data) > 2 {
+		s.t.Errorf("a trial was made %d times", len(data)/2)
+	}
+	return len(data) > 0
+}
 
 // TestMutants has torch's text differ: the difference is seen, in each of them, and
 // where the text cannot be understood it says why.
@@ -102,7 +223,7 @@ func TestTrial(t *testing.T) {
 				}
 				tr := train(t, trainOptions{on: s, args: "--workers 2 --part 800", env: []string{"PYTHONPATH=" + site}})
 				tr.have(2)
-				must(t, tr.ctl.Tried(u.Key, v))
+				wardentest.NoError(t, tr.ctl.Tried(u.Key, v))
 				for _, mode := range []event.Mode{event.Swap, event.Drain} {
 					tr.recycle(wardentest.Few(10, 1), mode)
 				}
@@ -112,46 +233,6 @@ func TestTrial(t *testing.T) {
 			})
 		}
 	})
-}
-
-// start starts a command that Try makes, on the stand.
-func startOn(t testing.TB, s *stand) func(*exec.Cmd) error {
-	return func(cmd *exec.Cmd) error {
-		on := s.Command(t, cmd.Path, cmd.Args[1:]...)
-		cmd.Path, cmd.Args = on.Path, on.Args
-		return cmd.Start()
-	}
-}
-
-// mutate makes a torch that differs, and returns what goes on PYTHONPATH.
-func mutate(t *testing.T, s *stand, m mutant) string {
-	t.Helper()
-	folder := filepath.Join(t.TempDir(), "site")
-	args := []string{script(t, "mutant.py"), folder}
-	for _, e := range m.Edit {
-		data, err := json.Marshal(e)
-		must(t, err)
-		args = append(args, string(data))
-	}
-	s.Run(t, nil, args...)
-	return folder
-}
-
-// untried is what the hook says of the torch of a stand, or of the one in site, as if
-// its text were not known.
-func untried(t testing.TB, s *stand, env []string, site string) Untried {
-	t.Helper()
-	cmd := s.Command(t, python, script(t, "untried.py"))
-	cmd.Env = setEnv(env, "PYTHONPATH", getEnv(env, "PYTHONPATH")+":"+site)
-	var stderr output
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.kept)
-	}
-	u, err := ReadUntried(getEnv(env, EnvDir), strings.TrimSpace(string(out)))
-	must(t, err)
-	return u
 }
 
 // TestTrialGivesWay: a trial leaves the processor and memory to the training, also where the kernel
@@ -183,7 +264,7 @@ func TestTrialRemovesLeft(t *testing.T) {
 	old := time.Now().Add(-2 * time.Hour)
 	kept := []string{"another", "rsswarden-trial.file", "rsswarden-trial.link", "rsswarden-trial.new"}
 	for _, name := range []string{"rsswarden-trial.old/torch_1", "rsswarden-trial.new/torch_1", "another/torch_1"} {
-		must(t, os.MkdirAll(filepath.Join(tmp, name), 0o700))
+		wardentest.NoError(t, os.MkdirAll(filepath.Join(tmp, name), 0o700))
 	}
 	if err := errors.Join(os.WriteFile(filepath.Join(tmp, "rsswarden-trial.file"), nil, 0o600), os.Symlink("another", filepath.Join(tmp, "rsswarden-trial.link")),
 		os.Chtimes(filepath.Join(tmp, "rsswarden-trial.old"), old, old), os.Chtimes(filepath.Join(tmp, "rsswarden-trial.file"), old, old),
@@ -192,7 +273,7 @@ func TestTrialRemovesLeft(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		dir := filepath.Join(tmp, "rsswarden-trial.stranger")
-		must(t, errors.Join(os.Mkdir(dir, 0o700), os.Chtimes(dir, old, old), os.Chown(dir, 1002, 1002)))
+		wardentest.NoError(t, errors.Join(os.Mkdir(dir, 0o700), os.Chtimes(dir, old, old), os.Chown(dir, 1002, 1002)))
 		kept = append(kept, "rsswarden-trial.stranger")
 	}
 	u, env := stranger(t, `echo 'rsswarden-trial: {"verdict":"ok"}'`)
@@ -278,18 +359,6 @@ func TestTrialFails(t *testing.T) {
 	})
 }
 
-// stranger is a torch whose Python is a shell script.
-func stranger(t *testing.T, program string) (Untried, []string) {
-	t.Helper()
-	env, dir := hooked(t)
-	exe := filepath.Join(t.TempDir(), "python3")
-	syscall.ForkLock.RLock() // a child that holds it open for writing keeps it from being executed
-	err := os.WriteFile(exe, []byte("#!/bin/sh\n"+program+"\n"), 0o700)
-	syscall.ForkLock.RUnlock()
-	must(t, err)
-	return Untried{Key: strings.Repeat("a", 32), Torch: "9.0", Executable: exe, Hook: dir, data: []byte("{}")}, env
-}
-
 // TestKeptVerdict: what another user may have written, and what is not understood, counts
 // for nothing, and a cache that cannot be written costs the cache alone.
 func TestKeptVerdict(t *testing.T) {
@@ -301,7 +370,7 @@ func TestKeptVerdict(t *testing.T) {
 	dir := verdictDirs(u, env)[0]
 	path := filepath.Join(dir, name)
 	good, err := os.ReadFile(path)
-	must(t, err)
+	wardentest.NoError(t, err)
 	for name, harm := range map[string]func() error{
 		"empty":             func() error { return os.WriteFile(path, nil, 0o600) },
 		"cut short":         func() error { return os.WriteFile(path, good[:len(good)-5], 0o600) },
@@ -319,24 +388,24 @@ func TestKeptVerdict(t *testing.T) {
 			if strings.Contains(name, "another user") && os.Geteuid() != 0 {
 				t.Skip("needs root")
 			}
-			must(t, os.RemoveAll(path))
+			wardentest.NoError(t, os.RemoveAll(path))
 			if !strings.HasPrefix(name, "a ") {
-				must(t, os.WriteFile(path, good, 0o600))
+				wardentest.NoError(t, os.WriteFile(path, good, 0o600))
 				if v, ok := KeptVerdict(u, env); !ok || v.What != VerdictRefused {
 					t.Fatalf("before: %+v, %v", v, ok)
 				}
 			}
-			must(t, harm())
+			wardentest.NoError(t, harm())
 			if v, ok := KeptVerdict(u, env); ok {
 				t.Errorf("counts: %+v", v)
 			}
 			_ = os.Mkdir(dir, 0o700)
-			must(t, os.Chmod(dir, 0o700))
+			wardentest.NoError(t, os.Chmod(dir, 0o700))
 		})
 	}
 	t.Run("no room in the cache", func(t *testing.T) {
-		must(t, os.RemoveAll(dir))
-		must(t, os.WriteFile(dir, nil, 0o600))
+		wardentest.NoError(t, os.RemoveAll(dir))
+		wardentest.NoError(t, os.WriteFile(dir, nil, 0o600))
 		if v, err := Try(t.Context(), u, env, (*exec.Cmd).Start); err == nil || v.What != VerdictRefused {
 			t.Errorf("%+v, %v", v, err)
 		}
@@ -372,7 +441,7 @@ func TestUntriedTorch(t *testing.T) {
 		if good {
 			v = Verdict{What: VerdictOK}
 		}
-		must(t, tr.ctl.Tried(trainer.Key, v))
+		wardentest.NoError(t, tr.ctl.Tried(trainer.Key, v))
 		if trainer := tr.ctl.Trainers()[0]; trainer.CanRecycle != good || len(tr.ctl.Untried()) != 0 {
 			t.Errorf("%+v", trainer)
 		}
@@ -419,9 +488,9 @@ func TestSiteVerdict(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			SiteVerdicts = filepath.Join(t.TempDir(), "rsswarden", "torch")
 			defer func() { SiteVerdicts = "" }()
-			must(t, KeepForAll(u, refused))
+			wardentest.NoError(t, KeepForAll(u, refused))
 			name, _ := verdictName(u)
-			must(t, test.harm(SiteVerdicts, filepath.Join(SiteVerdicts, name)))
+			wardentest.NoError(t, test.harm(SiteVerdicts, filepath.Join(SiteVerdicts, name)))
 			if v, ok := KeptVerdict(u, env); ok != test.want || ok && v != refused {
 				t.Errorf("%+v, %v", v, ok)
 			}
@@ -432,19 +501,105 @@ func TestSiteVerdict(t *testing.T) {
 		SiteVerdicts = filepath.Join(t.TempDir(), "rsswarden", "torch")
 		defer func() { SiteVerdicts = "" }()
 		failed := Verdict{VerdictFailed, "it crashed"}
-		must(t, keepVerdict(u, env, failed))
-		must(t, KeepForAll(u, failed))
+		wardentest.NoError(t, keepVerdict(u, env, failed))
+		wardentest.NoError(t, KeepForAll(u, failed))
 		if v, ok := KeptVerdict(u, env); !ok || v != failed {
 			t.Errorf("a trial of root's that failed counts: %+v, %v", v, ok)
 		}
-		must(t, KeepForAll(u, refused))
+		wardentest.NoError(t, KeepForAll(u, refused))
 		if v, ok := KeptVerdict(u, env); !ok || v != refused {
 			t.Errorf("root's verdict does not count: %+v, %v", v, ok)
 		}
 		good := Verdict{What: VerdictOK}
-		must(t, keepVerdict(u, env, good))
+		wardentest.NoError(t, keepVerdict(u, env, good))
 		if v, ok := KeptVerdict(u, env); !ok || v != good {
 			t.Errorf("the user's own verdict does not count: %+v, %v", v, ok)
+		}
+	})
+}
+
+// TestTriesTorch: a torch that is not known is tried, its trainers get the verdict, and
+// the next run finds it kept.
+func TestTriesTorch(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		verdict    string // what the hook is given
+		trial      event.Trial
+	}{
+		{"good", `echo 'rsswarden-trial: {"verdict":"ok"}'`, "ok\n", event.TrialTried},
+		{"bad", `echo 'rsswarden-trial: {"verdict":"refused","why":"batches were lost"}'`, "batches were lost\n", event.TrialRefused},
+		{"crash", `kill -SEGV $$`, "the trial ended by signal: segmentation fault\n", event.TrialRefused},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("XDG_CACHE_HOME", t.TempDir())
+			for _, kept := range []bool{false, true} {
+				s := newTrialStand(t, c.says, false)
+				news := s.look(4, rss.GiB)
+				if len(news) != 1 || news[0].Why != "" || news[0].Again || len(news[0].Errs) > 0 {
+					t.Errorf("%+v, want one verdict", news)
+				}
+				if data, err := os.ReadFile(s.verdict); err != nil || string(data) != c.verdict {
+					t.Errorf("%v: %q", err, data)
+				}
+				if all := s.control.Trainers(); all[0].Trial != c.trial || all[0].CanRecycle != (c.trial == event.TrialTried) {
+					t.Errorf("%+v", all)
+				}
+				if s.ran() == kept {
+					t.Errorf("a trial was made: %v; kept before: %v", s.ran(), kept)
+				}
+				// A trainer that comes later gets the same verdict.
+				s.control.trainers[s.control.order[0]].Trial = event.TrialWaiting
+				if news := s.look(1, rss.GiB); len(news) != 1 || !news[0].Again || s.control.Trainers()[0].Trial != c.trial {
+					t.Errorf("later: %+v", news)
+				}
+			}
+		})
+	}
+}
+
+// TestTrialNeedsRoom: a trial is made only where every limit leaves room for it, it is
+// ended where that goes, and a torch that cannot be tried is reported once.
+func TestTrialNeedsRoom(t *testing.T) {
+	begun := func(t *testing.T) *trialStand {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		s := newTrialStand(t, "exec sleep 1000", false)
+		s.look(1, rss.GiB) // no verdict is kept
+		s.Advance(s.now, rss.GiB, s.control)
+		for deadline := time.Now().Add(time.Minute); !s.ran(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no trial was begun")
+			}
+		}
+		return s
+	}
+	t.Run("too little", func(t *testing.T) {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		s := newTrialStand(t, "exec sleep 1000", false)
+		news := s.look(3, trialRoom-1)
+		s.now += trialYouth
+		news = append(news, s.look(3, trialRoom-1)...)
+		if _, err := os.Stat(s.verdict); err == nil || s.ran() || len(news) != 1 || news[0].Why != "a limit left less than 512 MiB for a trial" {
+			t.Errorf("%+v", news)
+		}
+	})
+	t.Run("it goes", func(t *testing.T) {
+		s := begun(t)
+		news := append(s.Advance(s.now, trialLeast-1, s.control), s.look(3, trialLeast-1)...)
+		if _, err := os.Stat(s.verdict); err == nil || s.Busy() || s.cancel != nil || len(news) != 1 || news[0].Why == "" {
+			t.Errorf("the trial went on: %+v", news)
+		}
+	})
+	t.Run("a dry run", func(t *testing.T) {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		s := newTrialStand(t, "exec sleep 1000", true)
+		if news := s.look(4, rss.GiB); s.ran() || len(news) != 1 || news[0].Why != "a dry run makes no trial" {
+			t.Errorf("%+v", news)
+		}
+	})
+	t.Run("the command ends", func(t *testing.T) {
+		s := begun(t)
+		if s.Stop(time.Minute); s.cancel != nil || s.Busy() {
+			t.Error("the trial went on")
 		}
 	})
 }

@@ -43,7 +43,7 @@ func TestTrimRequest(t *testing.T) {
 			if errors.Is(err, ErrNoProcess) {
 				continue
 			}
-			must(t, err)
+			wardentest.NoError(t, err)
 			// A worker whose epoch is over does not answer.
 			tr.until("answers", func() bool {
 				return len(tr.heard(event.LoaderTrimmed, id)) == len(asked) || len(tr.heard(event.LoaderEnded, 0)) > 0
@@ -79,7 +79,7 @@ func TestBudget(t *testing.T) {
 			tr := train(t, trainOptions{args: args, ends: true})
 			tr.until("hello", func() bool { return len(tr.said) > 0 })
 			budget := 96 * rss.MiB
-			must(t, tr.ctl.SetBudget(budget))
+			wardentest.NoError(t, tr.ctl.SetBudget(budget))
 			r := tr.finish()
 			if r.Checksum != want.Checksum || r.Draws != want.Draws || r.Main != want.Main || r.Wrong != 0 {
 				t.Errorf("got %+v, bare %+v", r, want)
@@ -137,8 +137,8 @@ func TestBudgetShapes(t *testing.T) {
 	}[:wardentest.Few(9, 4)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		tr := train(t, trainOptions{on: on, script: "mapped.py", args: c.args})
 		tr.until("hello", func() bool { return len(tr.said) > 0 })
-		must(t, tr.ctl.SetPrivate(c.private))
-		must(t, tr.ctl.SetBudget(budget))
+		wardentest.NoError(t, tr.ctl.SetPrivate(c.private))
+		wardentest.NoError(t, tr.ctl.SetBudget(budget))
 		tr.moreEpochs(2)
 		r := tr.finish()
 		if r.Wrong != 0 {
@@ -170,7 +170,7 @@ func mapFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a file of records") // a name with spaces
 	f, err := os.Create(path)
-	must(t, err)
+	wardentest.NoError(t, err)
 	defer f.Close()
 	block := make([]byte, 1<<20)
 	for i := range block {
@@ -182,7 +182,7 @@ func mapFile(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	must(t, f.Sync())
+	wardentest.NoError(t, f.Sync())
 	return path
 }
 
@@ -287,4 +287,68 @@ func TestPrivateRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCollect asks processes whose heap holds free blocks between live ones, or
+// reference cycles around arrays, to collect: memory goes back to the system,
+// what lives is as it was, and Python's own collector as the program left it.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	type kase struct {
+		args  string
+		least rss.Bytes // given back by the process that holds something
+	}
+	torchtest.EachCase(t, []kase{
+		{"--case fragments --where worker", 70 * rss.MiB},
+		{"--case cycles --where trainer", 100 * rss.MiB},
+		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--case fragments --where trainer", 70 * rss.MiB},
+		{"--case fragments --where trainer --workers 0", 70 * rss.MiB},
+		{"--case cycles --where worker", 100 * rss.MiB},
+	}[:wardentest.Few(5, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+		tr := train(t, trainOptions{on: on, script: "heap.py", args: c.args})
+		tr.until("an epoch", func() bool { return tr.seen() > 0 })
+		trainer := tr.ctl.Trainers()[0].ID.PID
+		want := append(tr.workers(), trainer)
+		holder := trainer
+		if strings.HasSuffix(c.args, "worker") {
+			holder = want[0]
+		}
+		id, asked, err := tr.ctl.GC()
+		if err != nil || !slices.Equal(asked, want) {
+			t.Fatalf("asked %v, %v; want %v", asked, err, want)
+		}
+		answers := map[int]Said{}
+		tr.until("answers", func() bool {
+			for _, s := range tr.heard(event.LoaderCollected, id) {
+				answers[s.Worker] = s
+			}
+			return len(answers) == len(asked)
+		})
+		for pid, s := range answers {
+			if !s.Last || s.Paused <= 0 || s.Before == 0 || s.Freed != s.Before.Sub(s.After) || s.PID != pid {
+				t.Errorf("%+v", s)
+			}
+		}
+		if s := answers[holder]; s.Freed < c.least || s.Reason != "" {
+			t.Errorf("%v of %v given back, want at least %v: %s", s.Freed, s.Before, c.least, s.Reason)
+		} else {
+			t.Logf("anonymous RSS %v to %v in %.1f ms", s.Before, s.After, s.Paused*1e3)
+		}
+		// Again: little is left to give back, and it answers under a number of its own.
+		again, _, err := tr.ctl.GC(holder)
+		if err != nil || again <= id {
+			t.Fatalf("%d after %d, %v", again, id, err)
+		}
+		tr.until("an answer", func() bool { return len(tr.heard(event.LoaderCollected, again)) > 0 })
+		if r := tr.finish(); r.Wrong != 0 || r.Epochs == 0 {
+			t.Errorf("%+v", r)
+		}
+		ignored := strings.Count(tr.stderr.String(), "ValueError: a finalizer of the program")
+		// A worker forked from the trainer may collect its copy of the knot too.
+		if cycles := strings.Contains(c.args, "cycles"); cycles != (ignored >= 1) {
+			t.Errorf("%d finalizers were reported by Python:\n%s", ignored, tr.stderr.String())
+		}
+		tr.notOff()
+	})
 }

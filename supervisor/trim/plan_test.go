@@ -1,15 +1,173 @@
 package trim
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
+
+func init() { modes["map"] = mapMode }
+
+// mapMode maps FILE and reads one byte of each page of the ranges OFFSET:LENGTH
+// of it; after "scattered" of every other page. It lives until its input
+// ends.
+func mapMode(args []string) int {
+	fd, err := unix.Open(args[0], unix.O_RDONLY, 0)
+	if err != nil {
+		fmt.Println("cannot open:", err)
+		return 1
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		fmt.Println("cannot stat:", err)
+		return 1
+	}
+	b, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		fmt.Println("cannot map:", err)
+		return 1
+	}
+	sum, step := byte(0), os.Getpagesize()
+	for _, arg := range args[1:] {
+		if arg == "scattered" {
+			step *= 2
+			// Neither readahead nor large folios, which would bring the others.
+			if err := unix.Madvise(b, unix.MADV_RANDOM); err != nil {
+				fmt.Println("cannot advise:", err)
+				return 1
+			}
+			continue
+		}
+		var offset, length int
+		if _, err := fmt.Sscanf(arg, "%d:%d", &offset, &length); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		for i := offset; i < offset+length; i += step {
+			sum += b[i]
+		}
+	}
+	fmt.Println("ready", sum)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(b)
+	return 0
+}
+
+// helper is this binary in one of its modes. It ends with the test, or on request.
+type helper struct {
+	*rsstest.Child
+	id   rss.ProcID
+	said string // its first line
+}
+
+// startHelper starts one as that user, 0 for our own, and waits for its first
+// line.
+func startHelper(t testing.TB, uid int, mode string, args ...string) *helper {
+	t.Helper()
+	return startCommand(t, asMode(uid, mode, args...))
+}
+
+func startCommand(t testing.TB, c *exec.Cmd) *helper {
+	t.Helper()
+	h := &helper{Child: rsstest.StartChild(t, c)}
+	var err error
+	if h.said, err = h.Line(); err != nil {
+		t.Fatalf("%v: %q, %v", c.Args, h.said, err)
+	}
+	h.id = idOf(t, h.PID)
+	return h
+}
+
+func idOf(t testing.TB, pid int) rss.ProcID {
+	t.Helper()
+	start, err := proctree.StartTime("/proc", pid)
+	must(t, err)
+	return rss.ProcID{PID: pid, Start: start}
+}
+
+// sparse makes a file that takes no space.
+func sparse(t testing.TB, size rss.Bytes) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "data.mdb")
+	must(t, os.WriteFile(name, nil, 0o644))
+	if err := os.Truncate(name, int64(size)); err != nil {
+		t.Skip("no file of that size here: ", err)
+	}
+	return name
+}
+
+// startMap starts a process that has those ranges of the file resident, and
+// says how it is mapped.
+func startMap(t testing.TB, file string, ranges ...[2]rss.Bytes) (*helper, Mapping) {
+	t.Helper()
+	var args []string
+	for _, r := range ranges {
+		args = append(args, fmt.Sprintf("%d:%d", r[0], r[1]))
+	}
+	return startMapWith(t, file, args...)
+}
+
+func startMapWith(t testing.TB, file string, args ...string) (*helper, Mapping) {
+	t.Helper()
+	args = append([]string{file}, args...)
+	h := startHelper(t, 0, "map", args...)
+	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", h.id.PID))
+	must(t, err)
+	defer f.Close()
+	found, err := smapsOf(f)
+	for _, m := range found {
+		if m.Path == file {
+			return h, m
+		}
+	}
+	t.Fatalf("%s is not among %+v, %v", file, found, err)
+	return nil, Mapping{}
+}
+
+// covers checks that pieces are what they promise to be, and hold the ranges.
+func covers(t *testing.T, pieces []Piece, id rss.ProcID, m Mapping, ranges ...[2]rss.Bytes) {
+	t.Helper()
+	sum, end := rss.Bytes(0), m.Lo
+	for _, p := range pieces {
+		if p.ID != id || p.Dev != m.Dev || p.Inode != m.Inode || p.Offset != m.Offset+p.Lo-m.Lo || p.Lo < end || p.Hi <= p.Lo || p.Hi > m.Hi ||
+			(p.Lo|p.Hi)%pageBytes != 0 || p.Resident > PieceSize || p.Resident > rss.Bytes(p.Hi-p.Lo) || p.Hi-p.Lo > uint64(Reach) {
+			t.Errorf("%+v", p)
+		}
+		sum, end = sum+p.Resident, p.Hi
+	}
+	if sum != m.Resident {
+		t.Errorf("%v are resident, and %v in pieces", m.Resident, sum)
+	}
+	for _, r := range ranges {
+		for at := m.Lo + uint64(r[0]); at < m.Lo+uint64(r[0]+r[1]); at += pageBytes {
+			if !slices.ContainsFunc(pieces, func(p Piece) bool { return p.Lo <= at && at < p.Hi }) {
+				t.Fatalf("%x is in no piece", at)
+			}
+		}
+	}
+}
+
+func hasScan(t *testing.T) bool {
+	f, err := os.Open("/proc/self/pagemap")
+	must(t, err)
+	defer f.Close()
+	return scanPagemap(f, pageBytes, 2*pageBytes, func(lo, hi uint64) {}) == nil
+}
 
 func TestPace(t *testing.T) {
 	var p Pace
@@ -185,5 +343,128 @@ func TestPlanner(t *testing.T) {
 	}
 	if got := resident(); got != 0 {
 		t.Errorf("%v are resident after a trim", got)
+	}
+}
+
+func TestPieces(t *testing.T) {
+	ranges := [][2]rss.Bytes{{0, 100 * rss.MiB}, {4 * rss.GiB, 4 * rss.MiB}, {6*rss.GiB + 64*rss.KiB, 64 * rss.MiB}}
+	h, m := startMap(t, sparse(t, 7*rss.GiB), ranges...)
+	by := map[string][]Piece{}
+	for _, way := range []string{"PAGEMAP_SCAN", "reading"} {
+		t.Run(way, func(t *testing.T) {
+			p := Planner{noScan: way == "reading"}
+			if !p.noScan && !hasScan(t) {
+				t.Skip("the kernel has no PAGEMAP_SCAN")
+			}
+			began := time.Now()
+			pieces, err := p.pieces("/proc", h.id, m)
+			t.Logf("%v: %d pieces of %v", time.Since(began), len(pieces), m.Resident)
+			must(t, err)
+			covers(t, pieces, h.id, m, ranges...)
+			by[way] = pieces
+		})
+	}
+	if len(by) == 2 && !slices.Equal(by["PAGEMAP_SCAN"], by["reading"]) {
+		t.Errorf("%+v\n%+v", by["PAGEMAP_SCAN"], by["reading"])
+	}
+}
+
+// More stretches than one look returns, and than a read holds.
+func TestPiecesScattered(t *testing.T) {
+	h, m := startMapWith(t, sparse(t, 160*rss.MiB), "scattered", fmt.Sprintf("0:%d", 144*rss.MiB))
+	scanned, read := 0, 0
+	f, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", h.id.PID))
+	must(t, err)
+	defer f.Close()
+	if err := readPagemap(f, m.Lo, m.Hi, func(lo, hi uint64) { read++ }); err != nil || read < 1000 {
+		t.Fatalf("%d stretches, %v", read, err)
+	}
+	if hasScan(t) {
+		if err := scanPagemap(f, m.Lo, m.Hi, func(lo, hi uint64) { scanned++ }); err != nil || scanned < read {
+			t.Errorf("%d stretches by PAGEMAP_SCAN, %d by reading, %v", scanned, read, err)
+		}
+	}
+	pieces, err := new(Planner).pieces("/proc", h.id, m)
+	if err != nil || len(pieces) != 2 {
+		t.Errorf("%+v, %v", pieces, err)
+	}
+	covers(t, pieces, h.id, m)
+	if again, err := (&Planner{noScan: true}).pieces("/proc", h.id, m); err != nil || !slices.Equal(again, pieces) {
+		t.Errorf("%+v and %+v, %v", pieces, again, err)
+	}
+}
+
+// An LMDB environment is mapped as long as it may ever get.
+func TestPiecesOfTerabyte(t *testing.T) {
+	ranges := [][2]rss.Bytes{
+		{0, 150 * rss.MiB}, {300*rss.GiB + 12*rss.KiB, 4 * rss.KiB}, {700 * rss.GiB, 100 * rss.MiB}, {rss.TiB - rss.MiB, rss.MiB},
+	}
+	h, m := startMap(t, sparse(t, rss.TiB), ranges...)
+	t.Run("PAGEMAP_SCAN", func(t *testing.T) {
+		if !hasScan(t) {
+			t.Skip("the kernel has no PAGEMAP_SCAN")
+		}
+		began := time.Now()
+		pieces, err := new(Planner).pieces("/proc", h.id, m)
+		took := time.Since(began)
+		t.Logf("%v: %d pieces of %v", took, len(pieces), m.Resident)
+		if err != nil || took > time.Second {
+			t.Fatal(took, err)
+		}
+		covers(t, pieces, h.id, m, ranges...)
+	})
+	t.Run("evenly", func(t *testing.T) {
+		pieces, err := (&Planner{noScan: true}).pieces("/proc", h.id, m)
+		if err != nil || len(pieces) != 256 {
+			t.Fatal(len(pieces), err)
+		}
+		end, sum := m.Lo, rss.Bytes(0)
+		for _, p := range pieces {
+			if p.Lo != end || p.Hi-p.Lo > uint64(Reach) || p.Offset != p.Lo-m.Lo || p.Resident > PieceSize {
+				t.Errorf("%+v after %x", p, end)
+			}
+			end, sum = p.Hi, sum+p.Resident
+		}
+		if end != m.Hi || sum > m.Resident || sum < m.Resident-rss.MiB {
+			t.Errorf("up to %x of %x, %v of %v", end, m.Hi, sum, m.Resident)
+		}
+	})
+}
+
+func TestPiecesOfAnEndedProcess(t *testing.T) {
+	h, m := startMap(t, sparse(t, 8*rss.MiB), [2]rss.Bytes{0, 8 * rss.MiB})
+	other := h.id
+	other.Start++
+	if pieces, err := new(Planner).pieces("/proc", other, m); refusalOf(err) != Vanished || pieces != nil {
+		t.Errorf("of another: %v, %v", pieces, err)
+	}
+	h.End()
+	if pieces, err := new(Planner).pieces("/proc", h.id, m); refusalOf(err) != Vanished || pieces != nil {
+		t.Errorf("of one that has ended: %v, %v", pieces, err)
+	}
+}
+
+// TestReadPagemap: what ends at the end of the mapping, and what is cut short.
+func TestReadPagemap(t *testing.T) {
+	page := func(s string) string { // a page is resident where s has an x
+		var b strings.Builder
+		for _, c := range s {
+			b.WriteString(map[rune]string{'x': "\x01\x00\x00\x00\x00\x00\x00\x80", '.': "\xff\xff\x00\x00\x00\x00\x00\x7f"}[c])
+		}
+		return b.String()
+	}
+	for in, want := range map[string]string{
+		"": "", "....": "", "xxxx": "0-4", ".xx.": "1-3", "x..x": "0-1 3-4", "x.x.": "0-1 2-3",
+	} {
+		var got []string
+		err := readPagemap(strings.NewReader(page(in)), 0, uint64(len(in))*pageBytes, func(lo, hi uint64) {
+			got = append(got, strconv.Itoa(int(lo/pageBytes))+"-"+strconv.Itoa(int(hi/pageBytes)))
+		})
+		if strings.Join(got, " ") != want || err != nil {
+			t.Errorf("%q: %q, %v", in, got, err)
+		}
+	}
+	if err := readPagemap(strings.NewReader(page("xx")), 0, 4*pageBytes, func(lo, hi uint64) {}); err != unix.ESRCH {
+		t.Error(err)
 	}
 }
