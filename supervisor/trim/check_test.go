@@ -229,6 +229,9 @@ func TestRefusalOf(t *testing.T) {
 func init() {
 	modes["idle"] = idleMode
 	modes["check"] = checkMode
+	modes["yama-target"] = yamaTarget
+	modes["yama-parent"] = yamaParent
+	modes["yama-tracer"] = yamaTracer
 }
 
 // plainUser is an account that the machine does not have.
@@ -453,12 +456,6 @@ func TestYama(t *testing.T) {
 			_ = sibling.Wait()
 		}
 	}
-}
-
-func init() {
-	modes["yama-target"] = yamaTarget
-	modes["yama-parent"] = yamaParent
-	modes["yama-tracer"] = yamaTracer
 }
 
 // yamaTarget maps the file, touches it, says its PID and sleeps: in futex, as
