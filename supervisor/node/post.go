@@ -163,11 +163,10 @@ func (p *post) Wait() error { return p.take(unix.LOCK_EX) }
 // that was opened: who leaves last removes it.
 func (p *post) take(how int) error {
 	for range 1000 {
-		fd, err := unix.Openat(p.dir.fd(), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		f, fd, err := p.openLock()
 		if err != nil {
-			return fmt.Errorf("cannot open %s: %w", p.dir.path(lockName), err)
+			return err
 		}
-		f := os.NewFile(uintptr(fd), lockName)
 		for {
 			err = unix.Flock(fd, how)
 			if err != unix.EINTR {
@@ -195,6 +194,15 @@ func (p *post) take(how int) error {
 		return nil
 	}
 	return fmt.Errorf("cannot lock %s: it is replaced all the time", p.dir.path(lockName))
+}
+
+// openLock opens the file that has the lock's name now.
+func (p *post) openLock() (f *os.File, fd int, err error) {
+	fd, err = unix.Openat(p.dir.fd(), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, -1, fmt.Errorf("cannot open %s: %w", p.dir.path(lockName), err)
+	}
+	return os.NewFile(uintptr(fd), lockName), fd, nil
 }
 
 // marked says that who led before did not leave in order, and marks the lock for who
@@ -526,11 +534,10 @@ func (p *post) keepLock() error {
 	if p.lock == nil || p.isCurrent(int(p.lock.Fd())) {
 		return nil
 	}
-	fd, err := unix.Openat(p.dir.fd(), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	f, fd, err := p.openLock()
 	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", p.dir.path(lockName), err)
+		return err
 	}
-	f := os.NewFile(uintptr(fd), lockName)
 	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		return fmt.Errorf("cannot lock %s again, which was removed: %w", p.dir.path(lockName), err)

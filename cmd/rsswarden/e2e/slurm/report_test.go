@@ -62,6 +62,17 @@ func (d *dying) submit(t *testing.T, c *slurmtest.Cluster, warden, job string) *
 	return &deathbed{dying: d, c: c, run: c.Submit(t, script, args...), warden: warden}
 }
 
+// submitAll starts the jobs, each of which dies in one way, in that mode.
+func submitAll(t *testing.T, mode slurmtest.Mode, deaths []dying) (beds []*deathbed) {
+	t.Helper()
+	c, warden := cluster(t, mode)
+	job := c.Install(t, "testdata/jobs/die.py")
+	for i := range deaths {
+		beds = append(beds, deaths[i].submit(t, c, warden, job))
+	}
+	return beds
+}
+
 // ready waits until the job says that it works, and until the time of its end is
 // in the events: Slurm is asked for it some seconds after the start.
 func (d *deathbed) ready(t *testing.T) {
@@ -243,9 +254,7 @@ const recordGap = 1500 * time.Millisecond
 // report names it, from the record and from the journal alone.
 func TestDeathsInSlurm(t *testing.T) {
 	t.Parallel()
-	c, warden := cluster(t, slurmtest.Linux)
-	job := c.Install(t, "testdata/jobs/die.py")
-	deaths := []dying{
+	beds := submitAll(t, slurmtest.Linux, []dying{
 		{
 			name: "time limit", job: "idle", args: []string{"-t", "1"}, wrap: "exec WARDEN run --",
 			cause: event.CauseTimeLimit, says: `ended by Slurm at the job's time limit: SIGTERM reached it at`,
@@ -298,11 +307,7 @@ func TestDeathsInSlurm(t *testing.T) {
 			name: "watcher killed", job: "fail 15", meet: killWatcher,
 			cause: event.CauseCrash, says: `the command failed by itself: exit status 1`,
 		},
-	}
-	var beds []*deathbed
-	for i := range deaths {
-		beds = append(beds, deaths[i].submit(t, c, warden, job))
-	}
+	})
 	for _, d := range beds {
 		if d.meet != nil {
 			d.meet(t, d)
@@ -349,9 +354,7 @@ func (d *deathbed) lastSample(t *testing.T) {
 // TestDeathsInCgroups: the kernel kills at the job's limit.
 func TestDeathsInCgroups(t *testing.T) {
 	t.Parallel()
-	c, warden := cluster(t, slurmtest.Cgroup)
-	job := c.Install(t, "testdata/jobs/die.py")
-	deaths := []dying{
+	beds := submitAll(t, slurmtest.Cgroup, []dying{
 		{
 			name: "kernel oom", job: "grow", wrap: "exec WARDEN run --",
 			cause: event.CauseKernelOOM, says: `killed by the kernel: cgroup \S+ \(the job's (--mem|limit), 300M\) .*\S+ of 300 MiB could not be reclaimed`,
@@ -360,11 +363,7 @@ func TestDeathsInCgroups(t *testing.T) {
 			name: "kernel oom of a worker", job: "worker", wrap: "exec WARDEN run --",
 			cause: event.CauseKernelOOM, says: `OOM killer ended one of its processes: cgroup .* of 300 MiB could not be reclaimed .*the command then ended with exit status 1`,
 		},
-	}
-	var beds []*deathbed
-	for i := range deaths {
-		beds = append(beds, deaths[i].submit(t, c, warden, job))
-	}
+	})
 	for _, d := range beds {
 		t.Run(d.name, d.check)
 	}
