@@ -170,3 +170,31 @@ func (q *caseText) rankLine() string {
 	}
 	return line + "; the record is that of " + q.Ranks.List[0].RankKey.String() + ", which led on its node"
 }
+
+// enforced says what the enforcer of a limit does.
+func enforced(l *event.Limit) string {
+	who, _, _ := strings.Cut(l.Enforcer, ",")
+	switch {
+	case l.Name.Row().Acts != "":
+		return l.Name.Row().Acts
+	case l.ByJobSum() && who != "":
+		return who + " cancels the job on "
+	case l.Name.Row().Kills:
+		if who == "" {
+			return "kills on "
+		}
+		return who + " kills on "
+	case who != "":
+		return who + " on "
+	}
+	return "held against "
+}
+
+// against says who compares what with a limit, and where the limit was read.
+func against(l *event.Limit) string {
+	text := enforced(l) + l.Compared()
+	if l.LimitSource != "" {
+		text += "; limit from " + l.Place()
+	}
+	return text
+}

@@ -418,3 +418,10 @@ func findingTitle(d *analysis.Diagnosis, runs int) string {
 	}
 	return text
 }
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

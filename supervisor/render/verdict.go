@@ -9,6 +9,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/phrase"
+	"github.com/rsswarden/rsswarden/supervisor/policy"
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -549,4 +550,25 @@ func user(id string) string {
 		return "root (Slurm itself or an administrator)"
 	}
 	return "user " + id
+}
+
+// short is a cgroup directory in a sentence: "/…/job_12".
+func short(dir string) string {
+	names := strings.Split(strings.Trim(dir, "/"), "/")
+	n := len(names) - 1
+	for n > 0 && (names[n] == "user" || strings.HasPrefix(names[n], "task_") || strings.HasPrefix(names[n], "step_")) {
+		n--
+	}
+	if n == 0 {
+		return dir
+	}
+	return "/…/" + strings.Join(names[n:], "/")
+}
+
+// memArg writes a size as --mem takes it, empty where that takes no such size.
+func memArg(b rss.Bytes) string {
+	if b == 0 || b%rss.MiB != 0 {
+		return ""
+	}
+	return policy.MemArg(b)
 }
