@@ -340,3 +340,27 @@ func exitText(e *event.Exit) string {
 	}
 	return "exit status unknown: rsswarden's holder died"
 }
+
+// LimitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
+func LimitTitle(l *event.Limit) string {
+	title := phrase.LimitName(l)
+	if l.Scope != "" && string(l.Scope) != title && l.Name != event.LimitUser {
+		title += ", " + string(l.Scope)
+	}
+	if who, _, _ := strings.Cut(values.Plain(l.Enforcer), ","); who != "" {
+		title += " · " + who
+	}
+	return title
+}
+
+// UsedMeans says what is compared with a limit, and how shared pages count in it.
+func UsedMeans(l *event.Limit) string {
+	switch text := l.Compared(); text {
+	case event.AccountingRSS.Sum():
+		return text + ", shared pages counted in each process"
+	case event.AccountingPSS.Sum():
+		return text + ", shared pages divided"
+	default:
+		return text
+	}
+}

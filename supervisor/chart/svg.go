@@ -296,3 +296,23 @@ func topOf(s *analysis.RunSeries) (top rss.Bytes, limitShown bool) {
 	}
 	return rss.Bytes(most) * rss.KiB / 100 * 112, false
 }
+
+// escape makes text safe inside an element and inside an attribute in double
+// quotes, in HTML and XML alike.
+func escape(s string) string { return escaper.Replace(values.Plain(s)) }
+
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+// wrap breaks a text into at most most lines of width characters; what is left over
+// is cut.
+func wrap(s string, width, most int) []string {
+	lines := values.Wrap(s, width)
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] += " …"
+	}
+	for i := range lines {
+		lines[i] = values.Cut(lines[i], width+2)
+	}
+	return lines
+}

@@ -1,6 +1,13 @@
 package event
 
-import "github.com/rsswarden/rsswarden/rss"
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/text"
+)
 
 // LimitName names one way to die.
 type LimitName string
@@ -168,3 +175,134 @@ func (n LimitName) Thing() string { return n.row().thing }
 // Cure is what to change before such a limit is met, in the words of who documents
 // it, empty as with Thing.
 func (n LimitName) Cure() string { return n.row().cure }
+
+// OfProcess is what a limit on one process stands at.
+func OfProcess(name LimitName, p *rss.Proc, used, most uint64, enforcer, usedSource, limitSource string) Limit {
+	return Limit{
+		Name: name, Scope: ScopeProcess, Used: rss.Bytes(used), UsedMax: rss.Bytes(used), Limit: rss.Bytes(most),
+		PID: p.ID.PID, Role: p.Role, Enforcer: enforcer, UsedSource: usedSource, LimitSource: limitSource,
+	}
+}
+
+// LimitsOf yields the limits on one process whose numbers are read with it anyway, of those
+// that it has.
+func LimitsOf(p *rss.Proc, r *rss.ResourceLimits) iter.Seq[Limit] {
+	return func(yield func(Limit) bool) {
+		for i := range limits {
+			if of := limits[i].process; of != nil {
+				if l, ok := of(p, r); ok && !yield(l) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// addressSpace is VmSize of a process against its soft RLIMIT_AS; ok is false without one.
+func addressSpace(p *rss.Proc, r *rss.ResourceLimits) (_ Limit, ok bool) {
+	return OfProcess(LimitAS, p, uint64(p.Virtual), uint64(r.AddressSpace), "kernel, by ENOMEM of mmap and brk",
+		"VmSize of /proc/PID/status", "soft RLIMIT_AS of /proc/PID/limits"), r.AddressSpace != rss.Unlimited && r.AddressSpace > 0
+}
+
+// lockedMemory is what a process has locked, or pinned for devices, whichever is more: the
+// kernel compares each alone with the soft RLIMIT_MEMLOCK. ok is false without such a limit,
+// or with nothing locked: the usual limit is 8 MiB, and says nothing of a process that locks
+// no memory.
+func lockedMemory(p *rss.Proc, r *rss.ResourceLimits) (_ Limit, ok bool) {
+	used, source := p.Locked, "VmLck of /proc/PID/status"
+	if p.Pinned > used {
+		used, source = p.Pinned, "VmPin of /proc/PID/status"
+	}
+	return OfProcess(LimitMemlock, p, uint64(used), uint64(r.LockedMemory), "kernel, by ENOMEM of mlock and of drivers",
+		source, "soft RLIMIT_MEMLOCK of /proc/PID/limits"), used > 0 && r.LockedMemory != rss.Unlimited && r.LockedMemory > 0
+}
+
+// Amount gives what a limit counts, for people: bytes as bytes, a number with its
+// digits in threes.
+func (n LimitName) Amount(v rss.Bytes) string {
+	if n.Counts() {
+		return text.Digits(uint64(v))
+	}
+	return v.String()
+}
+
+// asCounts has the names of fields about limits on numbers of things, behind those about bytes.
+// In Go the fields are the same: one ladder serves both.
+var asCounts = [][2]string{
+	{"used_bytes", "used"}, {"used_max_bytes", "used_max"}, {"limit_bytes", "limit_count"}, {"threshold_bytes", "threshold"}, {"lead_bytes", "lead"},
+}
+
+// renamed gives the fields of a JSON object their other names, from the one of each pair to the
+// other. In a text of JSON every quote has a backslash before it.
+func renamed(b []byte, from, to int) []byte {
+	for _, n := range asCounts {
+		if old := []byte(`"` + n[from] + `":`); bytes.Contains(b, old) {
+			b = bytes.ReplaceAll(b, old, []byte(`"`+n[to]+`":`))
+		}
+	}
+	return b
+}
+
+type (
+	plainLimit    Limit
+	plainDecision Decision
+)
+
+// MarshalJSON writes a count as a count: "used", "limit_count".
+func (l Limit) MarshalJSON() ([]byte, error) {
+	if !l.Name.Counts() {
+		return json.Marshal((*plainLimit)(&l))
+	}
+	if l.UsedMax == l.Used {
+		l.UsedMax = 0
+	}
+	b, err := json.Marshal((*plainLimit)(&l))
+	return renamed(b, 0, 1), err
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (l *Limit) UnmarshalJSON(b []byte) error {
+	err := json.Unmarshal(renamed(b, 1, 0), (*plainLimit)(l))
+	if l.Name.Counts() && l.UsedMax == 0 {
+		l.UsedMax = l.Used
+	}
+	return err
+}
+
+// MarshalJSON writes counts as counts: "used", "limit_count", "threshold".
+func (d Decision) MarshalJSON() ([]byte, error) {
+	b, err := json.Marshal((*plainDecision)(&d))
+	if d.Limit.Counts() {
+		b = renamed(b, 0, 1)
+	}
+	return b, err
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (d *Decision) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(renamed(b, 1, 0), (*plainDecision)(d))
+}
+
+// MarshalJSON writes the limit's fields beside those of the head.
+func (f Found) MarshalJSON() ([]byte, error) { return Beside(f.Head, f.Limit) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (f *Found) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &f.Head); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, &f.Limit)
+}
+
+// Beside writes the fields of two objects as those of one.
+func Beside(one, other any) ([]byte, error) {
+	a, err := json.Marshal(one)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(other)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(a[:len(a)-1], ','), b[1:]...), nil
+}

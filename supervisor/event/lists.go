@@ -65,60 +65,6 @@ func ScopeOfCgroup(name string) Scope {
 // Scopes lists every scope.
 var Scopes = []Scope{ScopeTree, ScopeStep, ScopeJob, ScopeCgroup, ScopeNode, ScopeProcess, ScopeUser}
 
-// Reason says why an action was refused or failed, in a fixed word.
-type Reason string
-
-// The reasons.
-const (
-	ReasonNone        Reason = ""
-	ReasonDone        Reason = "done"
-	ReasonNoHelp      Reason = "cannot help this limit" // e.g. trim where only unreclaimable memory counts
-	ReasonNoWorker    Reason = "no worker"              // nothing said hello, nothing matches --worker-match
-	ReasonNothing     Reason = "nothing to give back"   // a worker is as small as a fresh one would be
-	ReasonTooLittle   Reason = "too little freed"
-	ReasonTimeout     Reason = "no answer in time"
-	ReasonRecent      Reason = "worker recycled less than 30 s ago"
-	ReasonRecovered   Reason = "use fell before the action" // the re-read said so
-	ReasonUnsupported Reason = "not supported here"
-	ReasonPause       Reason = "would pause the trainer for long and nothing grows"
-	ReasonResend      Reason = "would hold the trainer to send the data set again"
-	ReasonDeferred    Reason = "put off to the loader's next epoch"
-	ReasonForkRefused Reason = "fork refused"
-	ReasonNotCaught   Reason = "the process does not catch this signal"
-	ReasonNoTrainer   Reason = "no trainer" // an agent of ranks alone is there, which no signal may meet
-	ReasonNoRank0     Reason = "no process here is known to be rank 0"
-	ReasonBusy        Reason = "another command of exec= is running and one waits"
-	ReasonStatus      Reason = "the command of exec= failed"
-	ReasonVanished    Reason = "process has ended"
-	ReasonNoRequeue   Reason = "the job cannot be requeued"
-	ReasonRequeues    Reason = "the job was requeued often enough"
-	ReasonDryRun      Reason = "dry run"
-	ReasonOccupied    Reason = "another action is being carried out"
-	ReasonNotWatched  Reason = "not watched here" // a process or rank that was named
-	ReasonError       Reason = "error"
-
-	// Why a process was not trimmed by ptrace:
-
-	ReasonOtherUser  Reason = "another user's process"
-	ReasonStranger   Reason = "not a descendant, and Yama allows no other (ptrace_scope 1)"
-	ReasonYama       Reason = "Yama forbids ptrace (ptrace_scope 2 or 3)"
-	ReasonUndumpable Reason = "not dumpable"
-	ReasonTraced     Reason = "traced already"
-	ReasonStopped    Reason = "stopped"
-	ReasonWaiting    Reason = "in uninterruptible sleep"
-	ReasonSeccomp    Reason = "under seccomp filters that rsswarden is not under"
-	ReasonNot64Bit   Reason = "not a 64-bit process"
-	ReasonDevice     Reason = "has a GPU or InfiniBand device open"
-	ReasonIsTrainer  Reason = "the trainer, which only --trim ptrace names"
-	ReasonOurs       Reason = "a process of rsswarden's"
-	ReasonNoSleeper  Reason = "no thread sleeps where it could be borrowed"
-	ReasonCrowded    Reason = "too many threads or mappings"
-	ReasonChanged    Reason = "the mapping has changed"
-	ReasonSignalled  Reason = "a signal came first"
-	ReasonSlow       Reason = "its threads did not stop in time"
-	ReasonGivenUp    Reason = "given up: processes could not be stopped"
-)
-
 // Cause is why a run ended, in one word. A report names it.
 type Cause string
 
