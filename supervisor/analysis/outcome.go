@@ -130,9 +130,9 @@ func (f *RunFacts) next(outcome event.RunOutcome) event.Next {
 	case outcome == event.RunKept:
 		n.Kind, n.Size = event.NextKeep, l.Limit
 	case outcome == event.RunOver, enough > l.Limit, float64(enough) <= float64(l.Limit)*(1-worthSaving):
-		n.Kind, n.Size, n.Without = event.NextEnough, enough, 0
+		n.Kind, n.Size = event.NextEnough, enough
 	case outcome == event.RunTight:
-		n.Kind, n.Size, n.Without = event.NextKeep, l.Limit, 0
+		n.Kind, n.Size = event.NextKeep, l.Limit
 	default:
 		return event.Next{}
 	}

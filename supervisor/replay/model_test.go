@@ -112,6 +112,35 @@ func TestCarriedWithout(t *testing.T) {
 	}
 }
 
+// TestOwnTrims: what workers gave back by themselves is in no sample, so what would have been used
+// without actions is bounded by what the run found, or by nothing; and with the recorded ladder
+// the recorded limit is enough, at the peak that the run saw between two samples.
+func TestOwnTrims(t *testing.T) {
+	for _, c := range []struct {
+		without, most rss.Bytes
+		bare          replay.Fate // at 6 GiB
+	}{{0, 0, replay.Unknown}, {5 * rss.GiB, 5*rss.GiB + rss.MiB, replay.Lives}, {7 * rss.GiB, 7*rss.GiB + rss.MiB, replay.Unknown}} {
+		run := carried(true, three, 0)
+		run.Events = append(run.Events, record.Entry{At: time.Minute, Name: event.NameLoader, Value: &event.LoaderSaid{What: event.LoaderTrimmed, Count: 2442, Freed: rss.GiB}})
+		e, peak := run.Exit(), three-rss.MiB
+		e.Binding = &event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: peak, Limit: three}
+		e.Next = event.Next{Kind: event.NextKeep, Option: "--mem", Size: three, Without: c.without}
+		r := replayed(t, run, replay.Options{})
+		if r.Limit.Peak != peak || r.Least[0].Mem != three {
+			t.Errorf("peak %v, as recorded %v", r.Limit.Peak, r.Least[0].Mem)
+		}
+		if got := r.Least[1].Most; got != c.most {
+			t.Errorf("%v: without actions at most %v", c.without, got)
+		}
+		if l := r.Least[2]; l.Mem > three || l.Most > three {
+			t.Errorf("with the ladder %v to %v of %v", l.Mem, l.Most, three)
+		}
+		if r := replayed(t, run, replay.Options{Limit: 6 * rss.GiB, Rules: []event.Rule{}}); r.Fate != c.bare {
+			t.Errorf("%v: bare with 6 GiB %s: %s", c.without, r.Fate, r.Why)
+		}
+	}
+}
+
 // TestCarriedWith: the model's ladder does for a bare run what the ladder did for
 // the other, and both limits of one --mem move together.
 func TestCarriedWith(t *testing.T) {

@@ -39,6 +39,7 @@ type recording struct {
 	trimsAll    bool // every process of the tree was to be trimmed: --trim ptrace
 	fullest     map[int]fullestReading
 	badHandover bool // what a leader handed over cannot be made out
+	ledger      event.Ledger
 }
 
 type start struct {
@@ -112,7 +113,12 @@ func newRecording(run *record.Run) (*recording, error) {
 			if err := p.start(at, v); err != nil {
 				return nil, err
 			}
+		case *event.Decision:
+			p.ledger.Decided(v.Time, v)
+		case *event.LoaderSaid:
+			p.ledger.Said(v)
 		case *event.Outcome:
+			p.ledger.Finished(v.Time, v)
 			if d := byID[v.Decision]; d != nil && v.Decision != 0 {
 				d.outcome, d.doneAt = v, max(at, d.at)
 			}

@@ -13,7 +13,8 @@
 //   - Only the limit that is replaced changes, together with those of the same
 //     name that had the same size: one --mem sets both the step's and the job's.
 //   - The job does what it did: as fast, with as many workers, which live as long.
-//     What workers gave back by themselves to keep to a budget stays given back.
+//     What workers gave back by themselves to keep to a budget stays given back; no sample has
+//     it, so what is needed without actions is at most what the run's exit event says, else not known.
 //   - A limit ends the job as soon as its use, read once a second, reaches it.
 //     slurmstepd, which looks every 30 s, may be later; a burst between two
 //     readings is not seen. An action takes effect until the next reading.
@@ -164,8 +165,9 @@ func same(recorded, d *event.Decision) bool {
 // were the same memory come back, and where that matters once as if it were not.
 func (p *recording) estimate(r *Result, g *goal, opt Options) {
 	low := p.play(g, conditions{size: opt.Limit, rules: opt.Rules})
-	high := low
-	if low.unreplayed.any {
+	high, most := low, p.without(g)
+	enough := most > 0 && r.Limit.Size > most // whatever is done
+	if low.unreplayed.any && !enough {
 		high = p.play(g, conditions{size: opt.Limit, rules: opt.Rules, high: true})
 	}
 	r.take(&high.decided)
@@ -181,6 +183,8 @@ func (p *recording) estimate(r *Result, g *goal, opt Options) {
 			r.Fate, r.Why = Unknown, "no limit is reached before the record ends, but there "+why
 		} else if fate == Unknown {
 			r.Fate, r.Why = Unknown, "no limit is reached before the record ends; "+why
+		} else if p.ledger.WorkerTrims > 0 && !trims(p.ladderOf(opt)) && !enough {
+			r.Fate, r.Why = Unknown, "no limit is reached before the record ends, but workers trimmed themselves then, which they do only with a rule that trims"
 		}
 	}
 }
@@ -264,6 +268,7 @@ func (p *recording) notes(r *Result) {
 	note(p.badHandover, "what the leader before had done cannot be made out: what it did at the same use is decided again here")
 	note(!r.Estimate && r.Same == nil, "the record does not have all that the ladder was given, or another version judged: its decisions are listed as they were")
 	note(r.Limit != nil && r.Limit.Recorded == 0, "the record has no such limit: its use is added up from the processes")
+	note(p.ledger.WorkerTrims > 0, fmt.Sprintf("workers trimmed themselves %d times, and are taken to do so here too, except without actions", p.ledger.WorkerTrims))
 	note(p.assumed(r), "the record does not tell whether its workers could be acted on as is assumed here: that takes the loader hook, --trim auto or --worker-signal")
 	note(r.Estimate, "the limit or the rules are not those of the record: what follows from them is an estimate by a model")
 }
@@ -313,6 +318,9 @@ func (p *recording) findGoal(opt Options) (*goal, error) {
 	}
 	l, f := &p.run.Limits[best], p.fullest[best]
 	g.limit = Limit{Name: l.Name, Scope: l.Scope, Accounting: l.Accounting, Level: l.Level, Recorded: f.size, Peak: f.used, At: f.at.Seconds()}
+	if e := p.run.Exit(); e != nil && e.Binding != nil && e.Binding.ID() == l.ID() {
+		g.limit.Peak = max(f.used, e.Binding.Used) // the run looked more often than it kept a sample
+	}
 	for i, o := range p.fullest {
 		if i >= len(p.run.Limits) {
 			continue
@@ -412,13 +420,16 @@ func (p *recording) least(r *Result, g *goal, opt Options) {
 	r.Least = append(r.Least, Least{Way: AsRecorded, Mem: most, Most: most, AtLeast: ended})
 
 	low, high := p.peaks(g)
-	r.Least = append(r.Least, Least{Way: WithoutActions, Estimate: true, Mem: upTo(low), Most: upTo(high), AtLeast: ended})
+	without := Least{Way: WithoutActions, Estimate: true, Mem: upTo(low), Most: upTo(high), AtLeast: ended}
+	if bound := p.without(g); bound > 0 {
+		without.Mem, without.Most = upTo(min(low, bound)), upTo(bound)
+	} else if p.ledger.WorkerTrims > 0 || p.ledger.Recycled > 0 {
+		without.Most = 0 // what a recycled worker would have grown to is not known
+	}
+	r.Least = append(r.Least, without)
 
 	// With no more than the ladder needs to keep the job inside.
-	rules := opt.Rules
-	if rules == nil {
-		rules = p.starts[len(p.starts)-1].rules
-	}
+	rules := p.ladderOf(opt)
 	if !slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Action.Acts() }) {
 		return // that is the way before
 	}
@@ -428,7 +439,33 @@ func (p *recording) least(r *Result, g *goal, opt Options) {
 		// From above none may be found where from below one is.
 		more, _ = p.search(g, rules, upTo(high), opt.Limit, true)
 	}
+	if was := g.limit.Recorded; !ended && p.sameRules(rules) && g.limit.Peak <= was { // it did survive that
+		mem, more = min(cmp.Or(mem, was), was), min(cmp.Or(more, was), was)
+	}
 	r.Least = append(r.Least, Least{Way: WithLadder, Estimate: true, Mem: mem, Most: more, AtLeast: ended})
+}
+
+// ladderOf is that of the replay: the record's where none are given.
+func (p *recording) ladderOf(opt Options) []event.Rule {
+	if opt.Rules != nil {
+		return opt.Rules
+	}
+	return p.starts[len(p.starts)-1].rules
+}
+
+func trims(rules []event.Rule) bool {
+	return slices.ContainsFunc(rules, func(r event.Rule) bool { return r.Action.Row().Trims })
+}
+
+// without is what the run itself found that it would have used of the limit at most without
+// actions, which is more than samples tell: how much workers have mapped, and what each had
+// when it was recycled. 0 where that is not known.
+func (p *recording) without(g *goal) rss.Bytes {
+	e := p.run.Exit()
+	if e == nil || e.Binding == nil || !g.keys[e.Binding.ID()] || (e.Next.Option == "--limit") != (g.limit.Name == event.LimitUser) {
+		return 0
+	}
+	return e.Next.Without
 }
 
 // upTo is the least limit in whole MiB that lies above a use.
