@@ -77,15 +77,6 @@ type RunScan struct {
 	rankScan
 }
 
-// rankScan are the ranks of the node, and the records of those that led it before and after.
-type rankScan struct {
-	Ranks   RanksSeen
-	Line    *record.Run // that of the first of the leaders that followed each other, nil for one without followers
-	Follows bool        // what was before it is in another record
-	Handing *Handover   // to another rank's record, nil where none goes on from this one
-	fallen  *failedRank // the first rank but its own that failed
-}
-
 // mostUnreached bounds the reasons that are kept why the hook did not reach a process.
 const mostUnreached = 6
 
@@ -328,50 +319,6 @@ type limitScans struct {
 	Actions   actionsSeen
 	Mapped    *event.Mapped // the last, nil where none was noted
 	decisions int
-}
-
-// failedRank is a rank that failed while the record of its node went on, and what
-// there was to know then.
-type failedRank struct {
-	*RankSeen
-	limitScans
-}
-
-// scanThen is the run as it was when the rank failed.
-func (f *failedRank) scanThen(k *RunScan) *RunScan {
-	c, run := *k, *k.Run
-	run.Live = false // the rank's end is its own
-	c.Run, c.limitScans = &run, f.limitScans
-	c.End, c.exitAt = f.ended, f.ended
-	c.Exit = &event.Exit{By: "command", Code: f.code, Signal: f.signal}
-	if k.Exit != nil {
-		c.Exit.Kernel, c.Exit.Binding = k.Exit.Kernel, k.Exit.Binding
-	}
-	c.Signals = slices.DeleteFunc(slices.Clone(k.Signals), func(s SignalSeen) bool { return s.At > f.ended })
-	return &c
-}
-
-// rankEnded keeps the limits' use when the first rank failed whose end is
-// not the record's: minutes later they say nothing of it any more.
-func (k *RunScan) rankEnded(at time.Duration, e *event.Rank) {
-	r := k.Ranks.find(RankOf(e))
-	if r == nil || r.own || !e.Failed() || k.fallen != nil {
-		return
-	}
-	f := &failedRank{r, k.limitScans}
-	f.Limits = slices.Clone(k.Limits)
-	for i := range f.Limits {
-		f.Limits[i].spark = spark{} // goes on to be written
-	}
-	k.fallen = f
-}
-
-// Handover is how the record of a node goes on in another rank's.
-type Handover struct {
-	Next *RunScan
-	At   time.Time     // when the next one's watcher took the lead
-	gap  time.Duration // in which nothing was recorded
-	lost bool          // the watcher or the holder before was gone, else its rank had ended
 }
 
 // from is when the recording began: a watcher that takes the lead later than its
