@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -63,13 +64,20 @@ func carried(on bool, limit rss.Bytes, drift time.Duration) *record.Run {
 	return b.Run()
 }
 
+// replayed replays a run, and calls an estimate one.
 func replayed(t *testing.T, run *record.Run, opt replay.Options) *replay.Result {
 	t.Helper()
 	r, err := replay.Replay(run, opt)
 	must(t, err)
-	var b strings.Builder
-	must(t, r.WriteText(&b))
-	t.Logf("\n%s", b.String())
+	var text strings.Builder
+	must(t, r.WriteText(&text))
+	t.Logf("\n%s", text.String())
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+	if r.Estimate != strings.Contains(text.String(), "note: the limit or the rules are not those of the record") {
+		t.Error("an estimate is not called one")
+	}
 	return r
 }
 

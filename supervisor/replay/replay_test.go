@@ -24,18 +24,7 @@ func gb(b rss.Bytes) string { return fmt.Sprintf("%.2f", float64(b)/float64(rss.
 // play replays the seed.
 func play(t *testing.T, opt replay.Options) *replay.Result {
 	t.Helper()
-	r, err := replay.Replay(recordtest.SeedRun(), opt)
-	must(t, err)
-	var text bytes.Buffer
-	must(t, r.WriteText(&text))
-	t.Logf("\n%s", text.String())
-	if _, err := json.Marshal(r); err != nil {
-		t.Error(err)
-	}
-	if r.Estimate != strings.Contains(text.String(), "note: the limit or the rules are not those of the record") {
-		t.Error("an estimate is not called one")
-	}
-	return r
+	return replayed(t, recordtest.SeedRun(), opt)
 }
 
 // TestSeedAsRecorded: peak and growth are the post's.

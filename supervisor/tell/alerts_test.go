@@ -19,7 +19,7 @@ func raised(t *testing.T) []policy.Raised {
 	t.Helper()
 	r, err := event.ParseRule("80%:warn")
 	wardentest.NoError(t, err)
-	return []policy.Raised{{Rule: r, Name: event.LimitUser, Limit: &event.Limit{Name: event.LimitUser, Used: 85, Limit: 100}}}
+	return []policy.Raised{{Rule: r, Name: event.LimitUser, Limit: crossed(true)}}
 }
 
 // TestLastWordsOnAlerts: alerts are counted, not what became of them on the way, and an
