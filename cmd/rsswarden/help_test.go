@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
-	"github.com/rsswarden/rsswarden/supervisor/config"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
-	"github.com/rsswarden/rsswarden/supervisor/settings"
-	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // TestHelpFitsAScreen: a user reads it in a terminal.
@@ -79,36 +74,5 @@ func TestExamplesAreRight(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestExampleWorks: the file that users copy has every option, with its default and a
-// value that works.
-func TestExampleWorks(t *testing.T) {
-	const example = "../../examples/rsswarden.toml"
-	text := string(wardentest.ReadFile(t, example))
-	// As it stands it changes nothing.
-	file, problems := config.Parse(example, []byte(text), keys(), true)
-	if len(problems) > 0 || len(file.Values) > 0 || len(file.Lock) > 0 {
-		t.Errorf("the example sets %v, locks %v: %v", file.Values, file.Lock, problems)
-	}
-	// With every line in force it can be used by a site.
-	text = regexp.MustCompile(`(?m)^#([^ \n])`).ReplaceAllString(text, "$1")
-	file, problems = config.Parse(example, []byte(text), keys(), true)
-	for _, p := range append(problems, unusable(file)...) {
-		t.Errorf("%v (%s)", p, p.Hint)
-	}
-	for _, o := range options {
-		var s, other settings.Settings
-		if value, ok := file.Values[o.name]; !ok {
-			t.Errorf("the example does not show %s", o.name)
-		} else if err := errors.Join(o.apply(&s, o.standard().values), o.apply(&other, value.Values)); err != nil {
-			t.Errorf("%s: %v", o.name, err)
-		} else if string(s.Encode()) == string(other.Encode()) && o.name != "accounting" {
-			t.Errorf("the example of %s is its default", o.name)
-		}
-	}
-	if len(file.Lock) == 0 {
-		t.Error("the example does not show lock")
 	}
 }
