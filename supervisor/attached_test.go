@@ -67,7 +67,7 @@ func TestAttachedLastWords(t *testing.T) {
 			s.end(exit)
 			all := s.events()
 			end, start := named(all, event.NameExit)[0], named(all, event.NameStart)[0]
-			outcome := map[string]string{"command": "unknown", "detached": "running", "rsswarden": "stopped"}[c.by]
+			outcome := map[string]string{"command": "unknown", "detached": "unknown", "rsswarden": "stopped"}[c.by]
 			wardentest.Has(t, end, "by", c.by, "code", nil, "signal", nil, "outcome", outcome)
 			if start["attached"] != true || start["cannot"].([]any)[0] != "it is so" {
 				t.Errorf("start %v", start)

@@ -123,7 +123,7 @@ func listRuns(p process, dirs []string, o listOptions) error {
 	case known.index.Err != nil:
 		return notRead(known.index.Err)
 	default:
-		return usagef("a run is listed when it ends: rsswarden run -- COMMAND; or name a directory of --record, or one with .rsswarden in it", "no run is listed in %s", listed(named))
+		return usagef("a run is listed from its start: rsswarden run -- COMMAND; or name a directory of --record, or one with .rsswarden in it", "no run is listed in %s", listed(named))
 	}
 	for _, d := range known.index.Damage {
 		p.warn(oneLine(d))

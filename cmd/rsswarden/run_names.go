@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -175,30 +176,46 @@ const mostRead = 1024
 type runsKnown struct {
 	list  []analysis.ListedRun
 	found []record.Found
-	bare  map[string]record.Found // those without a line in an index, by ID
+	bare  map[string]record.Found // those of which no index has the end, by ID
 	index record.Index
+	boot  string
 }
 
 // knownRuns finds runs by the names of files and the lines of indexes: of what has no line,
 // job, node and start alone.
 func knownRuns(dirs []string) runsKnown {
-	k := runsKnown{found: record.Find(dirs...), bare: map[string]record.Found{}, index: record.ReadIndex(dirs...)}
+	boot, _ := procfile.Read("/proc/sys/kernel/random/boot_id", procfile.Small)
+	k := runsKnown{
+		found: record.Find(dirs...), bare: map[string]record.Found{}, index: record.ReadIndex(dirs...), boot: strings.TrimSpace(string(boot)),
+	}
 	for _, f := range k.found {
 		k.bare[f.ID] = f
 	}
-	for i := range k.index.Entries {
-		delete(k.bare, k.index.Entries[i].ID)
+	entries, listed := k.index.Entries, map[string]bool{}
+	for i := range entries {
+		e := &entries[i]
+		if listed[e.ID] = true; e.Outcome != event.RunRunning {
+			delete(k.bare, e.ID)
+		} else if !k.lives(e.Watcher) {
+			e.Outcome = ""
+		}
 	}
-	entries := k.index.Entries
 	for id := range k.bare {
-		entries = append(entries, record.EntryOfID(id))
+		if !listed[id] {
+			entries = append(entries, record.EntryOfID(id))
+		}
 	}
 	k.list = analysis.ListRuns(entries)
 	return k
 }
 
-// read reads the runs of some rows that have no line in an index. What cannot be read keeps
-// what its name says.
+// lives says that a process still runs on this node.
+func (k *runsKnown) lives(w record.Watcher) bool {
+	return w.BootID != "" && w.BootID == k.boot && proctree.Lives("/proc", w.ProcID)
+}
+
+// read reads the runs of some rows of which no index has the end. What cannot be read keeps
+// what its name and its first line say.
 func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
 	var missing []record.Found
 	at := map[string]int{}
@@ -215,12 +232,11 @@ func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
 	}
 	runs, _ := readRuns(missing)
 	now := time.Now()
-	boot, _ := procfile.Read("/proc/sys/kernel/random/boot_id", procfile.Small)
 	for _, r := range runs {
 		if i, ok := at[r.Meta.ID]; ok {
 			short, ranks := rows[i].Short, rows[i].Ranks
-			here := r.Meta.BootID != "" && r.Meta.BootID == strings.TrimSpace(string(boot))
-			e := analysis.Entry(r, here && proctree.Lives("/proc", r.Meta.Process), now)
+			alive := rows[i].Outcome == event.RunRunning || rows[i].Watcher.PID == 0 && k.lives(record.Watcher{ProcID: r.Meta.Process, BootID: r.Meta.BootID})
+			e := analysis.Entry(r, alive, now)
 			if e.User == strconv.Itoa(os.Geteuid()) && p.get("USER") != "" {
 				e.User = p.get("USER")
 			}
@@ -229,8 +245,11 @@ func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
 		}
 	}
 	for i := range rows {
-		if rows[i].Outcome == "" {
-			rows[i].Outcome = event.RunUnknown
+		switch r := &rows[i]; {
+		case r.Outcome == "":
+			r.Outcome = event.RunUnknown
+		case r.Outcome == event.RunRunning:
+			r.Seconds = math.Round(now.Sub(r.Start).Seconds())
 		}
 	}
 }

@@ -151,6 +151,8 @@ type Brief struct {
 	Command []string `json:"command"`
 	// Attached says what became of what was watched from outside; empty for a run of ours.
 	Attached string `json:"attached,omitempty"`
+	// Detached says that only the watch has ended, and what was watched ran on.
+	Detached bool `json:"detached,omitempty"`
 
 	Code   *int    `json:"code"`   // nil where a signal ended it, or it is not known
 	Signal *string `json:"signal"` // "SIGKILL", nil where it exited
@@ -162,7 +164,7 @@ type Brief struct {
 	Most      rss.Bytes    `json:"peak_rss_bytes,omitempty"`
 	// LackedLimit is what there was none left of, where the outcome is exhausted.
 	LackedLimit *event.Limit `json:"lacked_limit,omitempty"`
-	// At is the last moment of a record that has no end.
+	// At is the last moment of a record that has no end, or only that of the watch.
 	At time.Time `json:"time,omitzero"`
 	// Need is what the whole job will need, estimated; nil where too little was seen.
 	Need     *Need `json:"need,omitempty"`
@@ -172,7 +174,7 @@ type Brief struct {
 
 // BriefOf is what an exit event says.
 func BriefOf(e *event.Exit) Brief {
-	b := Brief{Brief: e.Brief, Code: e.Code, Signal: e.Signal, Peak: e.Binding}
+	b := Brief{Brief: e.Brief, Code: e.Code, Signal: e.Signal, Peak: e.Binding, Detached: e.By == "detached"}
 	for _, k := range e.Kernel {
 		if k.Leaf || k.Scope != event.ScopeCgroup {
 			b.Kills = max(b.Kills, k.Kills)
@@ -218,7 +220,7 @@ var causeRows = map[event.Cause]struct {
 	event.CauseCancelled: {outcome: event.RunCancelled, rank: 2},
 	event.CauseUnknown:   {outcome: event.RunUnknown, rank: 3},
 	event.CauseRunning:   {outcome: event.RunRunning, rank: 4},
-	event.CauseDetached:  {outcome: event.RunRunning, rank: 5},
+	event.CauseDetached:  {outcome: event.RunUnknown, rank: 5},
 	event.CauseEnded:     {rank: 6},
 }
 

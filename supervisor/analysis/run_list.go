@@ -115,9 +115,6 @@ func Entry(r *record.Run, alive bool, now time.Time) record.IndexEntry {
 	r.Live = alive && r.Exit() == nil
 	b := Analyze(Input{Runs: []*record.Run{r}, Now: now}).Brief
 	e.Outcome, e.Seconds = b.Outcome, math.Round(b.Took*10)/10
-	if b.Outcome == event.RunRunning {
-		e.Seconds = math.Round(now.Sub(m.Start).Seconds())
-	}
 	e.SetEnd(b.Code, b.Signal, b.Peak)
 	return e
 }

@@ -26,7 +26,7 @@ const (
 	RunStopped RunOutcome = "stopped"
 	// RunCancelled: SIGTERM, SIGINT or SIGHUP came from outside, or Slurm says CANCELLED.
 	RunCancelled RunOutcome = "cancelled"
-	// RunUnknown: the record has no end, and nothing in it explains why.
+	// RunUnknown: the end was not seen, and nothing that was recorded explains it.
 	RunUnknown RunOutcome = "unknown"
 	// RunExhausted: the command failed with none left of mappings, descriptors, /dev/shm, tasks or address space.
 	RunExhausted RunOutcome = "exhausted"

@@ -25,8 +25,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// The index of a node lists its runs, one line of JSON each, so that short runs are listed
-// too. It lies beside the journals, perhaps on a network file system: a line is appended by
+// The index of a node lists its runs, a line of JSON at the start and one at the end of each, so
+// that short runs and those that were killed with all of ours are listed too. It lies beside the journals, perhaps on a network file system: a line is appended by
 // one write, and nothing is locked.
 const (
 	indexPrefix = "index-"
@@ -36,7 +36,7 @@ const (
 	// local file at once.
 	mostIndexLine = 500
 	// mostIndex bounds the index: at that size it becomes the old part, and the old part
-	// before it is removed. Two parts hold some 25,000 runs.
+	// before it is removed. Two parts hold some 12,000 runs.
 	mostIndex = 4 << 20
 	// MostListed is how many columns of a command an entry keeps.
 	MostListed = 160
@@ -62,6 +62,15 @@ type IndexEntry struct {
 	Node  string          `json:"node,omitempty"`
 	// Command is the command line for people, cut where it is long.
 	Command string `json:"command,omitempty"`
+	// Watcher is whose life says that the run still goes on, by the line of its start: the
+	// holder, or who attached.
+	Watcher Watcher `json:"watcher,omitzero"`
+}
+
+// Watcher is a process on one boot of a node.
+type Watcher struct {
+	rss.ProcID
+	BootID string `json:"boot_id"`
 }
 
 // SetEnd notes how the command ended and the limit on memory that came nearest, each nil
@@ -176,7 +185,7 @@ func ParseIndexEntry(line []byte) (IndexEntry, error) {
 
 // Index is what the indexes of some directories list.
 type Index struct {
-	Entries []IndexEntry // in no order, each run once
+	Entries []IndexEntry // in no order, each run once: its end where that is known
 	// Damage says what could not be read, and Err why a whole file could not.
 	Damage []string
 	Err    error
@@ -185,7 +194,7 @@ type Index struct {
 // ReadIndex reads the indexes of all nodes in directories.
 func ReadIndex(dirs ...string) Index {
 	var x Index
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	var errs []error
 	for _, dir := range dirs {
 		entries, err := ReadDir(dir)
@@ -207,8 +216,8 @@ func ReadIndex(dirs ...string) Index {
 	return x
 }
 
-// read adds the runs of one index that were not seen yet.
-func (x *Index) read(path string, seen map[string]bool) error {
+// read adds the runs of one index. seen is where each stands in the entries.
+func (x *Index) read(path string, seen map[string]int) error {
 	f, err := openFile(path)
 	if err != nil {
 		return err
@@ -223,10 +232,13 @@ func (x *Index) read(path string, seen map[string]bool) error {
 		}
 		if len(line) > 0 {
 			e, bad := ParseIndexEntry(line)
+			at, again := seen[e.ID]
 			switch {
-			case bad == nil && !seen[e.ID]:
-				seen[e.ID] = true
+			case bad == nil && !again:
+				seen[e.ID] = len(x.Entries)
 				x.Entries = append(x.Entries, e)
+			case bad == nil && x.Entries[at].Outcome == event.RunRunning:
+				x.Entries[at] = e
 			case errors.Is(bad, ErrNewer):
 				newer++
 			case bad != nil && err == nil: // the last may be half-written

@@ -34,6 +34,15 @@ func TestIndex(t *testing.T) {
 		must(t, AppendIndex(p, want[n]))
 	}
 	must(t, AppendIndex(p, want[2])) // a run is listed once
+	begun := IndexEntry{V: Version, ID: want[1].ID, Start: want[1].Start, Outcome: event.RunRunning, Node: want[1].Node}
+	begun.Watcher.PID, begun.Watcher.BootID = 7, "b"
+	must(t, AppendIndex(p, begun)) // as its end says, whichever line came first
+	begun.ID, begun.Watcher.PID = strings.Replace(begun.ID, "Z-", "Z-9", 1), 8
+	must(t, AppendIndex(p, begun))
+	end := begun
+	end.Outcome, end.Watcher = event.RunOK, Watcher{}
+	must(t, AppendIndex(p, end))
+	want = append(want, end)
 	got := ReadIndex(p.Journals[0], filepath.Join(t.TempDir(), "none"))
 	if diff := cmp.Diff(want, got.Entries); diff != "" || got.Damage != nil || got.Err != nil {
 		t.Errorf("%s %v %v", diff, got.Damage, got.Err)

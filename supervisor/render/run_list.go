@@ -33,10 +33,14 @@ func RunList(w io.Writer, l analysis.RunList, style text.Style, now time.Time) e
 		if r.Exit != nil {
 			exit = strconv.Itoa(*r.Exit)
 		}
+		ran := "-"
+		if !endless(r) {
+			ran = brief(analysis.Seconds(r.Seconds))
+		}
 		paint := gradePaint[r.Outcome.Grade()]
 		t.add(
 			cell{style.Glyph(Glyph(r.Outcome)), paint}, cell{r.Short, text.Bold}, cell{started(r.Start, now), ""}, cell{cmp.Or(r.Job, "-"), ""},
-			cell{string(r.Outcome), paint}, cell{exit, ""}, cell{brief(analysis.Seconds(r.Seconds)), ""}, cell{peakCell(r, widest), ""}, cell{analysis.ShortCommand(r.Command), ""},
+			cell{string(r.Outcome), paint}, cell{exit, ""}, cell{ran, ""}, cell{peakCell(r, widest), ""}, cell{analysis.ShortCommand(r.Command), ""},
 		)
 	}
 	t.write(&b)
@@ -92,17 +96,30 @@ func Fleet(w io.Writer, f analysis.Fleet, style text.Style) error {
 
 // Listed writes what is known of a run that left its line in an index and no record.
 func Listed(w io.Writer, r analysis.ListedRun, style text.Style) error {
-	t, b := newTextReport(nil, style), r.Brief()
-	t.head(r.Outcome, Headline(&b), r.Short, analysis.ShortCommand(r.Command), r.Node, exitWords(r.Exit, nil), took(b.Duration()))
+	t, b, ran := newTextReport(nil, style), r.Brief(), ""
+	if !endless(&r) {
+		ran = took(b.Duration())
+	}
+	t.head(r.Outcome, Headline(&b), r.Short, analysis.ShortCommand(r.Command), r.Node, exitWords(r.Exit, nil), ran)
 	t.b.WriteByte('\n')
 	if k := t.block("Memory"); b.Peak == nil {
 		k.say("", "no usage recorded")
 	} else {
 		k.raw(peakWords(&b, t.style, gradePaint[r.Outcome.Grade()]))
 	}
-	t.block("From").say("", "the list of runs; no record of this run was found")
+	from := "the list of runs; no record of this run was found"
+	switch {
+	case r.Outcome == event.RunRunning:
+		from = "the list of runs; there is no record of it yet. Now: rsswarden status"
+	case endless(&r):
+		from = "the list of runs: it has the start. At the end all was killed at once, the node failed, or it runs on another node"
+	}
+	t.block("From").say("", from)
 	return t.write(w, "run")
 }
+
+// endless says that nothing tells when a run ended.
+func endless(r *analysis.ListedRun) bool { return r.Outcome == event.RunUnknown && r.Seconds == 0 }
 
 // limitWord is a limit in a column: the user's own is "limit".
 func limitWord(n event.LimitName) string {

@@ -84,9 +84,6 @@ func Headline(b *analysis.Brief) string {
 	}
 	switch b.Outcome {
 	case event.RunRunning:
-		if b.Attached != "" {
-			return b.Attached
-		}
 		return name + " is running"
 	case event.RunRequeued:
 		if b.Next.Size == 0 {
@@ -127,6 +124,9 @@ func Headline(b *analysis.Brief) string {
 		}
 		if b.At.IsZero() {
 			return "unknown exit status"
+		}
+		if b.Detached {
+			return "watched until " + b.At.Format(time.TimeOnly) + ", it ran on then"
 		}
 		return "record ends abruptly at " + b.At.Format(time.TimeOnly)
 	case event.RunExhausted:

@@ -59,7 +59,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 		}
 		return text + "; no limit on memory is in the record"
 	case analysis.EndDetached:
-		return fmt.Sprintf("the watch ended at %s %s, what was watched runs on", q.clock(q.End), q.after())
+		return fmt.Sprintf("the watch ended at %s %s, what was watched ran on", q.clock(q.End), q.after())
 	case analysis.EndHandedOver:
 		h := q.Handing
 		return fmt.Sprintf("the record ends at %s, where its watcher was gone; the watcher of %s went on from %s",

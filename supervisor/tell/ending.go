@@ -122,7 +122,6 @@ func (s *Summary) facts(e *Ending) analysis.RunFacts {
 	}
 	asked := s.askedBy(e)
 	for o, holds := range map[event.RunOutcome]bool{
-		event.RunRunning:   e.Attached != "" && !e.Said,
 		event.RunRequeued:  e.Requeued != nil,
 		event.RunOOM:       s.kills(e) > 0,
 		event.RunSlurmKill: s.cancelled && s.jobSum != nil,
@@ -240,7 +239,10 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	closing.Go(func() {
 		f.Record.Close(out.Outcome != event.RunOK, flush)
 	})
-	counted := f.Textfile.Ended(out.Outcome)
+	var counted <-chan struct{}
+	if !brief.Detached {
+		counted = f.Textfile.Ended(out.Outcome)
+	}
 	closing.Go(func() {
 		late := time.After(flush)
 		for _, done := range []<-chan struct{}{f.Textfile.Removed, counted} {

@@ -29,7 +29,7 @@ func TestEnd(t *testing.T) {
 		"stopped":          {sum: Summary{Stopped: true}, end: Ending{Said: true, Signal: 15, StopStatus: 137}, by: "rsswarden", code: &status, want: event.RunStopped, advice: true},
 		"the holder ended": {by: "command", want: event.RunUnknown},
 		"others' ended":    {end: Ending{Said: true, Attached: "process 7 has ended"}, by: "command", want: event.RunUnknown},
-		"others' runs on":  {end: Ending{Attached: "process 7 runs on"}, by: "detached", want: event.RunRunning},
+		"others' runs on":  {end: Ending{Attached: "process 7 runs on"}, by: "detached", want: event.RunUnknown},
 		"several ranks":    {sum: Summary{Ranks: 2}, end: Ending{Said: true, Node: "n1"}, by: "command", code: new(int), want: event.RunOK, advice: true},
 		"hidden processes": {sum: Summary{treeSeen: treeSeen{unread: 3}}, end: Ending{Said: true}, by: "command", code: new(int), want: event.RunOK},
 		"in the queue":     {end: Ending{Said: true, Requeued: &Requeued{From: rss.GiB, To: 2 * rss.GiB}}, by: "command", code: new(int), want: event.RunRequeued, advice: true},

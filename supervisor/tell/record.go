@@ -24,13 +24,18 @@ type Record struct {
 	seq uint64        // of the last look
 }
 
-// Open begins the record of the run, in the directory of the settings or, by
+// Open lists the run as one that runs, and begins its record, in the directory of the settings or, by
 // [settings.RecordAuto], where one is found once there is something to keep. In a directory
 // that cannot hold it, as was told, there is a journal alone. What killed watchers before may
 // have been the record, so the last that is started has none.
 func (r *Record) Open(command rss.ProcID, attempt int, last bool) {
 	fault := r.out.set.RecordFault
 	places, ok := r.places()
+	if ok && attempt <= 1 {
+		// Where that fails, so does the line of the end, which says so.
+		entry := r.out.Run.indexEntry(nil, 0)
+		probe.Run(func() { _ = record.AppendIndex(places, entry) })
+	}
 	if !ok || last && attempt > 1 {
 		return
 	}
@@ -60,8 +65,8 @@ func (r *Record) places() (p record.Places, ok bool) {
 	return p, true
 }
 
-// list adds the run to the index of its node, whatever came of it. It waits for at most so
-// long: the file system may hang.
+// list adds how the run ended, whatever came of it. It waits for at most so long: the file system
+// may hang.
 func (r *Record) list(exit *event.Exit, took, now, within time.Duration) {
 	places, ok := r.places()
 	if !ok {

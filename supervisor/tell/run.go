@@ -1,6 +1,7 @@
 package tell
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
+	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/metrics"
@@ -135,14 +137,9 @@ func (r *Run) jobAndStep() (id, step string) {
 	return r.Job.ID, r.Job.Step
 }
 
-// textfile names the file of metrics of the run, by the process whose end is that of the
-// run: its holder, or who attached.
+// textfile names the file of metrics of the run.
 func (r *Run) textfile(at metrics.Place) textfile.Name {
-	pid := r.Holder
-	if pid == 0 {
-		pid = r.Self
-	}
-	return textfile.Of(r.Proc, pid, at.JobID, at.Step, at.Node)
+	return textfile.Of(r.Proc, r.watcher(), at.JobID, at.Step, at.Node)
 }
 
 // meta is what the record says of the run as a whole.
@@ -161,10 +158,13 @@ func (r *Run) meta() record.Meta {
 	return m
 }
 
-// indexEntry is what the list of runs shows of the run.
+// watcher is the process whose end is that of the run: its holder, or who attached.
+func (r *Run) watcher() int { return cmp.Or(r.Holder, r.Self) }
+
+// indexEntry is what the list of runs shows of the run; exit is nil at its start.
 func (r *Run) indexEntry(exit *event.Exit, took time.Duration) record.IndexEntry {
 	e := record.IndexEntry{
-		ID: r.ID, Start: r.Begun.Round(time.Second), Outcome: exit.Outcome, Seconds: math.Round(took.Seconds()*10) / 10,
+		ID: r.ID, Start: r.Begun.Round(time.Second), Outcome: event.RunRunning, Seconds: math.Round(took.Seconds()*10) / 10,
 		Node: r.Node, Command: text.Command(r.Command, record.MostListed), User: strconv.Itoa(os.Geteuid()),
 	}
 	if e.Job, _ = r.jobAndStep(); r.Job != nil {
@@ -177,6 +177,12 @@ func (r *Run) indexEntry(exit *event.Exit, took time.Duration) record.IndexEntry
 			break
 		}
 	}
+	if exit == nil {
+		e.Watcher.PID, e.Watcher.BootID = r.watcher(), r.BootID()
+		e.Watcher.Start, _ = proctree.StartTime(r.Proc, e.Watcher.PID)
+		return e
+	}
+	e.Outcome = exit.Outcome
 	e.SetEnd(exit.Code, exit.Signal, exit.Binding)
 	return e
 }

@@ -105,7 +105,7 @@ func (x *Textfile) Close() {
 // channel that is closed when that is done, nil where nothing is.
 func (x *Textfile) Ended(o event.RunOutcome) <-chan struct{} {
 	dir, uid := x.out.set.Textfile, os.Geteuid()
-	if dir == "" || o == event.RunRunning {
+	if dir == "" {
 		return nil
 	}
 	done := make(chan struct{})
