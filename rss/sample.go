@@ -291,6 +291,10 @@ type ResourceLimits struct {
 	Tasks uint64
 	// Descriptors is RLIMIT_NOFILE: how many descriptors it may have open.
 	Descriptors uint64
+	// Status has the sizes in /proc/PID/status by their names there, "VmPTE", for limits on
+	// what no [Proc] has. They are as old as the rest: Age, in seconds.
+	Status map[string]Bytes
+	Age    float64
 }
 
 // meterKept is how many durations a [Meter] looks back.

@@ -332,7 +332,8 @@ func ResidentLimit(proc string, pid int) (uint64, error) {
 	return l.ResidentSet, nil
 }
 
-// Limits reads /proc/PID/limits (proc_pid_limits(5)) once. It needs no privilege.
+// Limits reads /proc/PID/limits (proc_pid_limits(5)) and the sizes in /proc/PID/status, where
+// there are any, once. It needs no privilege.
 // Its error is [Vanished] where there is no such PID.
 func Limits(proc string, pid int) (rss.ResourceLimits, error) {
 	b, err := procfile.Read(filepath.Join(proc, strconv.Itoa(pid), "limits"), procfile.Small)
@@ -347,6 +348,7 @@ func Limits(proc string, pid int) (rss.ResourceLimits, error) {
 	if err != nil {
 		return rss.ResourceLimits{}, fmt.Errorf("cannot parse the limits of process %d: %w", pid, err)
 	}
+	l.Status, _ = readStatus(proc, pid, parseSizes)
 	return l, nil
 }
 

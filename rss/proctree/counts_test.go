@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -315,11 +316,11 @@ Max nice priority         0                    0
 
 func TestParseResourceLimits(t *testing.T) {
 	got, err := parseResourceLimits([]byte(limitsText))
-	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: 8 * rss.MiB, Tasks: 96365, Descriptors: 20000}); err != nil || got != want {
+	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: 8 * rss.MiB, Tasks: 96365, Descriptors: 20000}); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	got, err = parseResourceLimits([]byte("Max open files 0 0 files\n"))
-	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: 0}); err != nil || got != want {
+	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: 0}); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("of one line: %+v, %v", got, err)
 	}
 	for _, in := range []string{"", "Limit\n", "Max open files \n", "Max processes -1 0 processes\n", "Max address space 1k 2 bytes\n"} {
@@ -353,8 +354,12 @@ func TestLimitsOfProcesses(t *testing.T) {
 		}
 	}
 	fs := rsstest.Unpack(t, "torch", "slurm-v1")
-	if l, err := Limits(fs.Proc, rsstest.Trainer); err != nil || l != (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: 20000}) {
+	l, err = Limits(fs.Proc, rsstest.Trainer)
+	if want := (rss.ResourceLimits{AddressSpace: rss.Unlimited, LockedMemory: rss.Unlimited, Tasks: rss.Unlimited, Descriptors: 20000, Status: l.Status}); err != nil || !cmp.Equal(l, want) {
 		t.Errorf("of the archive: %+v, %v", l, err)
+	}
+	if sizes := l.Status; sizes["VmPTE"] == 0 || sizes["VmPeak"] < sizes["VmSize"] || sizes["Threads"] != 0 {
+		t.Errorf("sizes of the archive: %v", sizes)
 	}
 	if n, err := ResidentLimit(fs.Proc, rsstest.Trainer); err != nil || n != uint64(700*rss.MiB) {
 		t.Errorf("RLIMIT_RSS of the archive: %d, %v", n, err)

@@ -163,6 +163,19 @@ func parseStatus(b []byte) (status, error) {
 	return s, nil
 }
 
+// parseSizes reads all sizes in /proc/PID/status, by their names.
+func parseSizes(b []byte) (map[string]rss.Bytes, error) {
+	all := map[string]rss.Bytes{}
+	for len(b) > 0 {
+		var name, value []byte
+		name, value, b = cutNamed(b)
+		if size, ok := kilobytes(value); ok {
+			all[string(name)] = size
+		}
+	}
+	return all, nil
+}
+
 // maxKB keeps sums from overflowing; no address space is as large.
 const maxKB = 1 << 43
 

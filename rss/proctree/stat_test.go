@@ -157,6 +157,12 @@ func FuzzStatus(f *testing.F) {
 		if s, err := parseStatus(b); err == nil && (!has("Threads:") || s.locked > 0 && !has("VmLck:") || s.pinned > 0 && !has("VmPin:")) {
 			t.Errorf("%+v from %q", s, b)
 		}
+		sizes, _ := parseSizes(b)
+		for name, size := range sizes {
+			if !has(name+":") || !has("kB") || size > maxKB*rss.KiB {
+				t.Errorf("%s is %v from %q", name, size, b)
+			}
+		}
 		if o, err := parseOwner(b); err == nil && (o.uid < 0 || o.threads < 0 || !has("Tgid") || !has("Uid")) {
 			t.Errorf("%+v from %q", o, b)
 		}

@@ -248,7 +248,9 @@ func (c *Counts) ofProcesses(now time.Duration) []event.Limit {
 			all.offer(l)
 		}
 		if e.limits != nil {
-			all.offerResources(&e.proc, *e.limits, e.locks)
+			r := *e.limits
+			r.Age = (now - e.tallies[kindFDs].limitAt).Seconds()
+			all.offerResources(&e.proc, r, e.locks)
 		}
 	}
 	return all.limits()

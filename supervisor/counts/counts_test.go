@@ -88,7 +88,7 @@ func TestCountsOfRealProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	worst := r.ofProcesses(now)
-	if len(worst) != 2 {
+	if len(worst) < 2 {
 		t.Fatalf("worst %+v", worst)
 	}
 	if w := worst[0]; w.Name != event.LimitMaps || w.PID != maps.PID || w.Used < 60000 || w.Limit != rss.Bytes(limit) || w.Age > 60 {
@@ -102,7 +102,7 @@ func TestCountsOfRealProcesses(t *testing.T) {
 		t.Errorf("reading %+v", l)
 	}
 	r.Read(now+time.Second, procs[1:], 0, false)
-	if m, f := r.Of(procs[0].ID); m != 0 || f != 0 || len(r.ofProcesses(now)) != 2 {
+	if m, f := r.Of(procs[0].ID); m != 0 || f != 0 || len(r.ofProcesses(now)) != len(worst) {
 		t.Errorf("of one that is gone %d, %d; worst %+v", m, f, r.ofProcesses(now))
 	}
 }

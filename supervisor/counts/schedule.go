@@ -48,6 +48,7 @@ type entry struct {
 	seen    bool
 	tallies [kinds]tally
 	limits  *rss.ResourceLimits // nil where they were not read
+	nearest float64             // how near the process was to one of them
 	locks   bool                // it has CAP_IPC_LOCK: RLIMIT_MEMLOCK does not hold
 }
 
@@ -223,7 +224,7 @@ func (c *schedule) due(now time.Duration) []countQuestion {
 		}
 		t := &k.e.tallies[k.kind]
 		spent[k.kind] += t.likely(k.kind)
-		stale := t.limit == 0 || now-t.limitAt >= limitHolds || t.share() >= event.NearShare
+		stale := t.limit == 0 || now-t.limitAt >= limitHolds || t.share() >= event.NearShare || k.kind == kindFDs && k.e.nearest >= event.NearShare
 		if stale {
 			t.limitAt = now
 		}
@@ -245,7 +246,10 @@ func (c *schedule) done(r countAnswer) {
 		t.limit = r.limit
 	}
 	if r.limits != nil {
-		e.limits, e.locks = r.limits, r.locks
+		e.limits, e.locks, e.nearest = r.limits, r.locks, 0
+		for l := range event.LimitsOf(&e.proc, r.limits) {
+			e.nearest = max(e.nearest, l.Ratio())
+		}
 	}
 	if r.err != nil {
 		return

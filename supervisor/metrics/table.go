@@ -118,7 +118,7 @@ func use(whose string, by ...Label) Use {
 	more := func(l Label) []Label { return append([]Label{l}, by...) }
 	u := Use{
 		Used: gauge(name+"memory_used_bytes",
-			"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable and used swap, of commit Committed_AS, of shm what /dev/shm holds, of as and memlock VmSize and locked memory of the process that is nearest.",
+			"What the enforcer of a limit compares with it: of a cgroup what reclaim cannot take back, of throttle the charge, of slurm the sum that slurmstepd makes, of user the sum by --accounting, of node MemTotal less MemAvailable and used swap, of commit Committed_AS, of shm what /dev/shm holds, of a limit on one process, such as memlock, what the process that is nearest has.",
 			more(BySize)...),
 		Unreclaimable: gauge(name+"memory_unreclaimable_bytes",
 			"Charge of the cgroup less what reclaim can take back: file cache, dirty or not, and on v2 reclaimable slab, by memory.stat. Only this can end in an OOM kill.", by...),

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rsswarden/rsswarden/rss/rsstest/reference"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
 // TestTable holds the names to Prometheus's rules.
@@ -39,8 +38,10 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"cgroup", "throttle", "slurm", "user", "node", "commit", "shm", "as", "memlock"}, BySize.Values); diff != "" {
-		t.Errorf("limits that are sizes differ:\n%s", diff)
+	for _, l := range event.Limits {
+		if l.Counts() == slices.Contains(BySize.Values, string(l)) && l != event.LimitTime {
+			t.Errorf("%s is a size or a number, not both: %q", l, BySize.Values)
+		}
 	}
 }
 
