@@ -312,9 +312,6 @@ func readAtMost(r io.Reader, n int) ([]byte, error) {
 	return b, nil
 }
 
-// A damaged record is searched page by page, without LMDB: checksums say what can be trusted.
-// Freed pages hold older versions: of a block that grew the longest is taken.
-
 // The layout of LMDB's pages and nodes (MDB_page, MDB_node of mdb.c).
 const (
 	pageLeaf     = 0x02 // P_LEAF
@@ -326,7 +323,9 @@ const (
 	atNodeKeyLen = 6
 )
 
-// salvage calls each with every entry that can be found in a damaged record.
+// salvage calls each with every entry that can be found in a damaged record, which it searches
+// page by page, without LMDB: checksums say what can be trusted. Freed pages hold older
+// versions: of a block that grew the longest is taken.
 func salvage(f io.ReaderAt, fileSize int64, each func(key, sealed []byte) error) error {
 	size := int64(os.Getpagesize()) // as LMDB takes it
 	page := make([]byte, size)
