@@ -289,7 +289,7 @@ type LoaderSaid struct {
 	// budget by itself.
 	Count int `json:"count,omitempty"`
 	// Exit is the exit status of a worker that was replaced, negative for a
-	// signal.
+	// signal. Where it is not known it is -1, and Reason says why.
 	Exit int `json:"exit,omitempty"`
 	// By is "ptrace" where that did it; empty for the hook. Freed is then the
 	// fall of RssFile in /proc/PID/status, and Stopped as in an outcome.

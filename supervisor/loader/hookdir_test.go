@@ -231,7 +231,8 @@ func TestModules(t *testing.T) {
 		{"a forked worker that shares most of its memory with its trainer leaves the shared part alone", "collecthere.py", "shared",
 			"collected 1 no gc.collect: most of its memory is shared with the trainer True\nTrue\nTrue\n"},
 		{"a fork server reaps a worker first and reports its status later; where the program waits for its children it is unknown", "reaped.py", "",
-			"True None {'exit': 0, 'why': ''}\nTrue None {'exit': 7, 'why': ''}\nTrue None {'exit': -1, 'why': 'exit status unknown'}\n"},
+			"True True 0 {'exit': 7, 'why': ''}\nTrue True 0 {'exit': -1, 'why': 'exit status unknown: its fork server does not report it'}\n" +
+				"True False 0 {'exit': -1, 'why': 'exit status unknown: the program itself reaped it'}\n"},
 	} {
 		if out := inHook(t, c.script, c.arg); out != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, out, c.want)

@@ -448,7 +448,8 @@ func TestMatrix(t *testing.T) {
 }
 
 // TestPreloadedForkServer is a row of it on two torches at least: the fork server imports
-// torch before it starts a worker, as set_forkserver_preload has it do.
+// torch before it starts a worker, as set_forkserver_preload has it do. It reports late how
+// workers ended.
 func TestPreloadedForkServer(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*stand{torch26, newest, torch113} {
@@ -458,7 +459,7 @@ func TestPreloadedForkServer(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			s.Need(t)
 			t.Parallel()
-			runCell(t, s, shape{name: "forkserver that has torch", args: "--context forkserver --preload torch datasets --workers 2"})
+			runCell(t, s, shape{name: "forkserver that has torch", args: "--context forkserver --preload torch datasets latereport --workers 2"})
 		})
 	}
 }

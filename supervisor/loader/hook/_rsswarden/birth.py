@@ -16,7 +16,7 @@ from multiprocessing import reduction
 from _rsswarden import guard, offsets
 
 _VERBS = "/dev/infiniband/"
-_LATE = 0.1  # seconds, that a fork server may take to say how a worker ended that it has reaped
+REPORT = 5.0  # seconds after which a fork server that has reaped a worker is no more expected to report its status
 
 
 class Quit:
@@ -228,18 +228,25 @@ def ended(process):
     return False
 
 
+def unreported(process):
+    """Says whether the status of a worker that has ended is to come: a fork server reaps it, and reports that next."""
+    return getattr(getattr(process, "_popen", None), "method", None) == "forkserver" and process.exitcode is None
+
+
 def end(process, patience):
     """Waits for a worker that was told to end, and ends one that does not as torch ends its own, at last by force.
 
     Returns how many times it was made to.
     """
+    pressed = 0
     process.join(patience)
-    for pressed in range(2):
-        if ended(process):
-            return pressed
+    while pressed < 2 and not ended(process):
         press(process, pressed)
+        pressed += 1
         process.join(1)
-    return 2
+    if ended(process) and unreported(process):
+        process.join(REPORT)
+    return pressed
 
 
 def press(process, pressed):
@@ -256,11 +263,16 @@ def outcome(process, pressed):
     torch's workers end with status 0 where their trainer terminates them. That a
     status is not known, as after a wait of the program's own, is not said to be 0.
     """
-    if process.exitcode is None and pressed < 3:  # one that hangs in the kernel could hang us
-        process.join(_LATE)
     code, why = process.exitcode, []
     if pressed:
         why.append("did not end when told, was " + ("terminated" if pressed == 1 else "killed"))
     if code is None:
-        why.append("exit status unknown")
+        why.append("exit status unknown: " + _unknown(process))
     return {"exit": -1 if code is None else code, "why": ", ".join(why)}
+
+
+def _unknown(process):
+    """Says why a worker's exit status is not known."""
+    if not ended(process):
+        return "it has not ended"
+    return "its fork server does not report it" if unreported(process) else "the program itself reaped it"

@@ -34,6 +34,7 @@ class Task:
         self.owed = set()  # indices of batches that the old worker was given and the program has not got
         self.told = 0.0  # when the old worker was told to end
         self.pressed = 0  # how often it was made to
+        self.ended = 0.0  # when it was first seen to have ended
         self.new, self.new_queue, self.ready = None, None, None
         self.began = 0.0  # when the replacement was started
         self.paused = 0.0
@@ -159,7 +160,7 @@ class Recycler:
 
     def _warm(self, iterator):
         task = self.task
-        alive = not birth.ended(task.new)
+        alive = not birth.ended(task.new) or birth.unreported(task.new)
         if alive and self._up(task):
             if task.mode == "drain":
                 self._refill(iterator)
@@ -246,16 +247,21 @@ class Recycler:
 
     @staticmethod
     def _gone(task):
-        """Says whether a worker that was told to end has; one that does not, such as for a thread of its own, is made to."""
+        """Says whether a worker that was told to end has, and its status is known or will not be.
+
+        One that does not end, such as for a thread of its own, is made to.
+        """
+        now = time.monotonic()
         if birth.ended(task.old):
-            return True
-        if time.monotonic() - task.told > _TOLD * (task.pressed + 1):
+            task.ended = task.ended or now
+            return not birth.unreported(task.old) or now - task.ended > birth.REPORT
+        if now - task.told > _TOLD * (task.pressed + 1):
             birth.press(task.old, task.pressed)
             task.pressed += 1
         return task.pressed > 2  # in the kernel's hands; it owes nothing
 
     def recycled(self, task):
-        outcome = birth.outcome(task.old, task.pressed)  # may wait
+        outcome = birth.outcome(task.old, task.pressed)
         paused = task.paused + time.perf_counter() - self.began
         self.say("recycled", task, new=task.new.pid, before=task.before, after=task.after, pause_ms=paused * 1e3, **outcome)
 
