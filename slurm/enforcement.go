@@ -231,6 +231,9 @@ type Search struct {
 	// Scontrol runs scontrol with these arguments and returns what it printed;
 	// nil means that it is never asked. See [Scontrol].
 	Scontrol func(ctx context.Context, args ...string) ([]byte, error)
+	// Pause is called before slurmctld is asked, which scontrol --version does not do; nil
+	// means at once.
+	Pause func()
 	// Lookup reads the environment, for what overrides the configuration; nil
 	// means an empty one.
 	Lookup func(string) (string, bool)
@@ -262,6 +265,9 @@ func FindEnforcement(ctx context.Context, job Job, s Search) (Enforcement, error
 	}
 	if s.Scontrol == nil {
 		return e, confErr
+	}
+	if s.Pause != nil {
+		s.Pause()
 	}
 	ctx, cancel := context.WithTimeout(ctx, ScontrolTimeout)
 	defer cancel()

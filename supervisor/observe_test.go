@@ -345,7 +345,8 @@ func TestScontrolsAnswerIsTold(t *testing.T) {
 	env := map[string]string{"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_MEM_PER_NODE": "2000", "SLURM_CONF": filepath.Join(t.TempDir(), "none")}
 	s := opened(t, with(env))
 	end := time.Now().Add(time.Hour)
-	s.answered(observe.SlurmAnswer{Rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", Version: "24.11.5"}, Open: true, End: end})
+	s.answered(observe.SlurmAnswer{Open: true, Rules: slurm.Enforcement{Known: true, OverMemoryKill: true, Gather: "linux", Version: "24.11.5"}})
+	s.answered(observe.SlurmAnswer{End: end})
 	s.full()
 	var told []string
 	for _, e := range named(s.events(), event.NameLimit) {

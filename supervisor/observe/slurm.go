@@ -20,19 +20,17 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
-// SlurmQuestion asks what slurmstepd enforces, where that is open, and when the job
-// ends, where that is zero.
+// SlurmQuestion asks what slurmstepd enforces, or when the job ends.
 type SlurmQuestion struct {
 	Job  slurm.Job
-	Open bool // Slurm's files do not say what slurmstepd does
-	End  time.Time
+	Open bool // the former: Slurm's files do not say
 }
 
 // SlurmAnswer is what scontrol said.
 type SlurmAnswer struct {
+	Open     bool // as in the question
 	Rules    slurm.Enforcement
 	RulesErr error
-	Open     bool // as in the question
 	End      time.Time
 	EndErr   error
 }
@@ -40,21 +38,22 @@ type SlurmAnswer struct {
 // Scontrol runs scontrol(1).
 type Scontrol func(ctx context.Context, args ...string) ([]byte, error)
 
-// NewSlurm asks scontrol, each time after a random pause: thousands of ranks start at once.
-// It takes two questions: the start asks one, and a rule on the job's end may ask another.
+// NewSlurm asks scontrol, and slurmctld only after a random pause: thousands of ranks start
+// at once. It takes three questions: the start asks two, and a rule on the job's end may ask
+// another.
 func NewSlurm(set *probe.Set, lookup func(string) (string, bool), run Scontrol) *probe.Reader[SlurmQuestion, SlurmAnswer] {
-	return probe.NewQueue(set, 2, func(ask SlurmQuestion) SlurmAnswer {
-		time.Sleep(rand.N(5 * time.Second))
+	pause := func() { time.Sleep(rand.N(5 * time.Second)) }
+	return probe.NewQueue(set, 3, func(ask SlurmQuestion) SlurmAnswer {
 		fault.Point("scontrol")
+		a := SlurmAnswer{Open: ask.Open}
+		if a.Open {
+			a.Rules, a.RulesErr = slurm.FindEnforcement(context.Background(), ask.Job, slurm.Search{Lookup: lookup, ReadFile: ReadWithin, Scontrol: run, Pause: pause})
+			return a
+		}
+		pause()
 		ctx, cancel := context.WithTimeout(context.Background(), slurm.ScontrolTimeout)
 		defer cancel()
-		a := SlurmAnswer{Open: ask.Open, End: ask.End}
-		if a.Open {
-			a.Rules, a.RulesErr = slurm.FindEnforcement(ctx, ask.Job, slurm.Search{Lookup: lookup, ReadFile: ReadWithin, Scontrol: run})
-		}
-		if a.End.IsZero() {
-			a.End, a.EndErr = slurm.FindEnd(ctx, ask.Job, run)
-		}
+		a.End, a.EndErr = slurm.FindEnd(ctx, ask.Job, run)
 		return a
 	})
 }
@@ -80,17 +79,22 @@ type Slurm struct {
 // Begin asks for what is open of these limits.
 func (s *Slurm) Begin(now time.Duration, limits *limit.Union) {
 	job, ok := limits.Job()
-	open := limits.LeftOpen()
-	if ok && (open || job.End.IsZero()) {
-		s.ask(now, SlurmQuestion{Job: job, Open: open, End: job.End})
+	if ok && limits.LeftOpen() {
+		s.ask(now, SlurmQuestion{Job: job, Open: true})
+	}
+	if ok && job.End.IsZero() {
+		s.ask(now, SlurmQuestion{Job: job})
 	}
 }
 
 func (s *Slurm) ask(now time.Duration, q SlurmQuestion) {
-	if s.Asks || q.Job.LocalID == 0 {
-		s.askedAt = now
-		s.Ask(q, true)
+	if !s.Asks && q.Job.LocalID != 0 {
+		return
 	}
+	if !q.Open {
+		s.askedAt = now
+	}
+	s.Ask(q, true)
 }
 
 // Slept takes in that the watcher did not run for a while: the job's end has moved if the
@@ -124,6 +128,7 @@ func (o *Observer) heardSlurm(a *SlurmAnswer, ahead time.Duration, news *view.Ne
 	if a.Open {
 		o.Limits.SetEnforcement(a.Rules, a.RulesErr)
 		o.enforced(news)
+		return
 	}
 	if a.EndErr == nil || errors.Is(a.EndErr, slurm.ErrNoEnd) {
 		o.Limits.SetEnd(a.End)

@@ -1,12 +1,15 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -186,5 +189,42 @@ func TestLimitsOfSteps(t *testing.T) {
 	l.steps = []string{"0", "1"}
 	if got := l.parts("46"); len(got) != 2 || got[0].Name != "46.0" || got[1].Name != "46.1" {
 		t.Errorf("our own and another have parts %v", got)
+	}
+}
+
+// TestVersionIsAskedAtOnce: what the version decides is known at once, for scontrol --version
+// asks no daemon. slurmctld is asked later.
+func TestVersionIsAskedAtOnce(t *testing.T) {
+	job := slurm.Job{ID: "7", ConfFile: filepath.Join(t.TempDir(), "slurm.conf")}
+	wardentest.NoError(t, os.WriteFile(job.ConfFile, []byte("JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill\n"), 0o600))
+	for _, c := range []struct {
+		name   string
+		job    slurm.Job
+		first  string
+		atOnce bool
+	}{
+		{"the files leave the version open", job, "--version", true},
+		{"the files cannot be read", slurm.Job{ID: "7", ConfFile: filepath.Join(t.TempDir(), "none")}, "show config", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked []string
+				r := NewSlurm(new(probe.Set), func(string) (string, bool) { return "", false }, func(_ context.Context, args ...string) ([]byte, error) {
+					asked = append(asked, strings.Join(args, " "))
+					return []byte("slurm 22.05.8"), nil
+				})
+				r.Ask(SlurmQuestion{Job: c.job, Open: true}, false)
+				r.Ask(SlurmQuestion{Job: c.job}, false)
+				synctest.Wait()
+				if _, ok := r.Take(); ok != c.atOnce || len(asked) > 1 {
+					t.Errorf("answered %v, asked %q", ok, asked)
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if len(asked) != 2 || asked[0] != c.first || asked[1] == c.first {
+					t.Errorf("asked %q", asked)
+				}
+			})
+		})
 	}
 }

@@ -17,6 +17,7 @@ type Limits struct {
 	end    time.Time              // the job's end as an event has it
 	first  event.LimitID          // the limit that the first lines introduced
 	known  map[event.LimitID]bool // the limits that a line has introduced
+	late   map[event.LimitID]bool // limits that Slurm enforces, as scontrol said after the first lines
 }
 
 // room introduces the limit that leaves the least room.
@@ -94,9 +95,25 @@ func (t *Limits) Tell(now time.Duration, before, v *view.View) (found []event.Li
 			t.introduced(l.ID())
 			t.out.Say(now, "limit", fmt.Sprintf("limit %s, %s used: cgroup %s of a process", phrase.Size(l), text.Percent(l.Ratio()), l.Level))
 		}
+		if l.Name == event.LimitSlurm && l.Level == "" {
+			if t.late == nil {
+				t.late = map[event.LimitID]bool{}
+			}
+			t.late[l.ID()] = true
+		}
 		found = append(found, *l)
 	}
+	t.introduceLate(v)
 	return found
+}
+
+// introduceLate introduces a limit that was not known at the first lines as they would have,
+// once it leaves the least room: there may never be a decision about it.
+func (t *Limits) introduceLate(v *view.View) {
+	if line, of := phrase.Room(v.Limits); t.late[of] && !t.known[of] {
+		t.introduced(of)
+		t.out.Info(line)
+	}
 }
 
 // jobEnd tells of the job's end where it is new, or not where it was told to be. at is when

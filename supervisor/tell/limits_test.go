@@ -37,6 +37,31 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLateLimit: a limit that Slurm enforces and that scontrol told of after the first lines
+// is introduced once it leaves the least room, and only then.
+func TestLateLimit(t *testing.T) {
+	s := newStand(t)
+	limits := func(step, job rss.Bytes) *view.View {
+		slurm := func(scope event.Scope, enforcer string, used rss.Bytes) event.Limit {
+			return event.Limit{Name: event.LimitSlurm, Scope: scope, Enforcer: enforcer, Accounting: event.AccountingRSS, Limit: 2150 * rss.MiB, Used: used}
+		}
+		v := viewOf(slurm(event.ScopeStep, "slurmstepd", step))
+		if job > 0 {
+			v.Limits = append(v.Limits, slurm(event.ScopeJob, "slurmd", job))
+		}
+		return v
+	}
+	const first, late = "limit 2150 MiB, 2 % used: slurm, Slurm kills at summed RSS", "limit 2150 MiB, 50 % used: slurm, Slurm cancels the job at summed RSS, all steps of the job on this node"
+	before := limits(43*rss.MiB, 0)
+	s.Limits.room(before)
+	for i, v := range []*view.View{limits(43*rss.MiB+5, 43*rss.MiB), limits(99*rss.MiB, 1075*rss.MiB), limits(99*rss.MiB, 1080*rss.MiB), limits(99*rss.MiB, 99*rss.MiB), limits(99*rss.MiB, 1080*rss.MiB)} {
+		s.Limits.Tell(time.Duration(i)*time.Second, before, v)
+		if before = v; s.said.count(first) != 1 || s.said.count(late) != min(i, 1) {
+			t.Errorf("%d: %q", i, s.said.all)
+		}
+	}
+}
+
 // TestJobEndMoves: the end that the start event has is not told again, one that was moved
 // is, and one that has come is not.
 func TestJobEndMoves(t *testing.T) {
