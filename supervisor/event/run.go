@@ -34,7 +34,7 @@ const (
 	RunKilled RunOutcome = "killed"
 	// RunFailed: the command failed: another exit status than 0, or a signal of its own making.
 	RunFailed RunOutcome = "failed"
-	// RunOver: exit status 0, and the peak was above a limit that kills nothing.
+	// RunOver: exit status 0, and the peak was above a limit: --limit, which kills nothing, or Slurm's between two of its polls.
 	RunOver RunOutcome = "over"
 	// RunKept: exit status 0, and rsswarden's actions kept the job under its limit.
 	RunKept RunOutcome = "kept"

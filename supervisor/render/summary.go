@@ -214,7 +214,11 @@ func headTail(b *analysis.Brief, long bool) string {
 	if len(parts) > 0 {
 		tail = " (" + strings.Join(parts, ", ") + ")"
 	}
-	if b.Outcome == event.RunOver {
+	switch {
+	case b.Outcome != event.RunOver:
+	case b.Peak.Name == event.LimitSlurm:
+		tail += "; Slurm may kill there"
+	default:
 		tail += "; nothing kills there"
 	}
 	return tail

@@ -117,3 +117,13 @@ func TestSummaries(t *testing.T) {
 	}
 	golden.Check(t, "testdata/summaries.txt", all.String())
 }
+
+// TestWhoKillsAbove: --limit kills nothing, Slurm may have looked while use was lower.
+func TestWhoKillsAbove(t *testing.T) {
+	for name, want := range map[event.LimitName]string{event.LimitUser: "; nothing kills there", event.LimitSlurm: "; Slurm may kill there"} {
+		b := analysis.Brief{Brief: event.Brief{Outcome: event.RunOver}, Peak: &event.Limit{Name: name, Used: 2162, Limit: 2150}}
+		if got := headTail(&b, true); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
