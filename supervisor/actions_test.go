@@ -41,7 +41,7 @@ func training(t *testing.T, anon, file1, file2 rss.Bytes) (*stand, rss.ProcID) {
 // is a real process.
 func stoppable(t *testing.T) (*stand, *exec.Cmd) {
 	t.Helper()
-	cmd, _ := sleeper(t)
+	cmd, _ := rsstest.Sleeper(t)
 	s := newStand(t, withLoader(t), func(o *Options) { o.Settings.Rules = mustRules("80%:trim", "95%:stop") })
 	s.fs.End(theCommand)
 	const start = 10 // in the made-up /proc: before this process, which plays a trainer

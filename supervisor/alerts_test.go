@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -190,8 +191,8 @@ func TestAlertCommentOfRanks(t *testing.T) {
 	f := newFakeSlurm(t)
 	f.write(t, "job", commentedJob)
 	dir := runtimeDir(t)
-	_, oursID := sleeper(t)
-	_, theirsID := sleeper(t)
+	_, oursID := rsstest.Sleeper(t)
+	_, theirsID := rsstest.Sleeper(t)
 	first := newRank(t, nil, dir, 0, "0", oursID, "80%:warn")
 	second := newRank(t, first, dir, 1, "0", theirsID, "80%:warn")
 	first.Settings.AlertComment, second.Settings.AlertComment = true, true

@@ -3,13 +3,11 @@ package supervisor
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -121,25 +119,4 @@ func TestAttachedJob(t *testing.T) {
 	if u := s.user(); u.Used != 200*rss.MiB || s.observe.Pop.Command.PID != task {
 		t.Errorf("the job uses %v, its command is %v", u.Used, s.observe.Pop.Command)
 	}
-}
-
-// catcher is a process with a handler for TERM.
-func catcher(t *testing.T) rss.ProcID {
-	t.Helper()
-	cmd := exec.Command("/bin/sh", "-c", "trap 'true' TERM; echo ready; while :; do sleep 0.05; done")
-	out, err := cmd.StdoutPipe()
-	wardentest.NoError(t, err)
-	if err := cmd.Start(); err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	start, err := proctree.StartTime("/proc", cmd.Process.Pid)
-	wardentest.NoError(t, err)
-	return rss.ProcID{PID: cmd.Process.Pid, Start: start}
 }

@@ -295,18 +295,24 @@ func TestSocketComesBack(t *testing.T) {
 	}
 }
 
+// stopsAndEnds has the leader tell a rank to stop, and end: the lead falls to that rank.
+func (r *rankStand) stopsAndEnds(next *rankStand) {
+	r.t.Helper()
+	o := stop
+	o.Grace = time.Minute
+	r.orders(next, o)
+	r.pass(&hold.Exit{})
+	if !next.waits() {
+		r.t.Fatal("it does not lead")
+	}
+}
+
 // TestSuccessorKills: the lead falls to who was told to stop; the KILL comes as if it had
 // not, and only to its own tree.
 func TestSuccessorKills(t *testing.T) {
 	first, s, command := twoRanks(t)
-	third, thirdID := sleeper(t)
-	o := stop
-	o.Grace = time.Minute
-	first.orders(s, o)
-	first.pass(&hold.Exit{})
-	if !s.waits() {
-		t.Fatal("it does not lead")
-	}
+	third, thirdID := rsstest.Sleeper(t)
+	first.stopsAndEnds(s)
 	if n := terms(t, command); n != 1 {
 		t.Errorf("%d times TERM", n)
 	}
@@ -337,16 +343,10 @@ func TestSuccessorKills(t *testing.T) {
 func TestSuccessorStopsAgain(t *testing.T) {
 	for _, others := range []int{0, 1} {
 		first, s, command := twoRanks(t, "90%:stop")
-		o := stop
-		o.Grace = time.Minute
-		first.orders(s, o)
-		first.pass(&hold.Exit{})
-		if !s.waits() {
-			t.Fatal("it does not lead")
-		}
+		first.stopsAndEnds(s)
 		var third *rankStand
 		if others > 0 {
-			_, id := sleeper(t)
+			_, id := rsstest.Sleeper(t)
 			third = newRank(t, s, s.runtime(), 2, "0", id, "90%:stop")
 			third.follows()
 			s.meets(1, 0)

@@ -43,7 +43,7 @@ func pooled(t *testing.T) (*stand, []rss.ProcID) {
 	})
 	var ids []rss.ProcID
 	for range 2 {
-		_, id := sleeper(t)
+		_, id := rsstest.Sleeper(t)
 		ids = append(ids, id)
 		s.fs.Write("proc/"+itoa(id.PID)+"/cmdline", "python\x00pool.py\x00")
 	}

@@ -59,6 +59,14 @@ func asks[T any](t *testing.T, s *stand, ask func(ctx context.Context) (T, error
 	}
 }
 
+// commanded has a client that stays ask for a command.
+func (s *stand) commanded(cmd control.Command) (<-chan control.Result, error) {
+	s.t.Helper()
+	return asks(s.t, s, func(context.Context) (<-chan control.Result, error) {
+		return s.tell.Status.Source().Do(context.Background(), cmd)
+	})
+}
+
 // status is what a client would get.
 func (s *stand) status() *control.Status { return s.tell.Status.Of(s.statusFacts()) }
 
@@ -140,9 +148,7 @@ func TestStatusIsAsNewAsTheLoop(t *testing.T) {
 		return err == nil
 	}
 	recycle := func() {
-		if _, err := asks(t, s, func(context.Context) (<-chan control.Result, error) {
-			return source.Do(context.Background(), control.Command{Do: event.ActionRecycle})
-		}); err != nil {
+		if _, err := s.commanded(control.Command{Do: event.ActionRecycle}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -167,14 +173,12 @@ func TestStatusIsAsNewAsTheLoop(t *testing.T) {
 // same run as a list of events.
 func TestAskedToRecycle(t *testing.T) {
 	s, id := answering(t)
-	do := func(context.Context) (<-chan control.Result, error) {
-		return s.tell.Status.Source().Do(context.Background(), control.Command{Do: event.ActionRecycle, By: 4711})
-	}
-	results, err := asks(t, s, do)
+	recycle := control.Command{Do: event.ActionRecycle, By: 4711}
+	results, err := s.commanded(recycle)
 	wardentest.NoError(t, err)
 	first := s.acts.InFlight().Acted.Procs[0].ID.PID
 	var refused *control.Refused
-	if _, err = asks(t, s, do); !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
+	if _, err = s.commanded(recycle); !errors.As(err, &refused) || refused.Reason != event.ReasonOccupied {
 		t.Errorf("a second command meanwhile: %v", err)
 	}
 	s.fs.End(first)
@@ -232,7 +236,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"a stop", control.Command{Do: event.ActionStop}, "cannot be asked for", "", event.ReasonUnsupported},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) { return s.tell.Status.Source().Do(ctx, c.cmd) })
+			_, err := s.commanded(c.cmd)
 			var refused *control.Refused
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) || refused.Reason != c.reason {
 				t.Fatalf("%v, want %q, %q", err, c.want, c.reason)
@@ -244,10 +248,7 @@ func TestRefusedRequests(t *testing.T) {
 		})
 	}
 	s.Settings.DryRun = true
-	_, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-		return s.tell.Status.Source().Do(ctx, control.Command{Do: event.ActionTrim})
-	})
-	if err == nil || !strings.Contains(err.Error(), "--dry-run") {
+	if _, err := s.commanded(control.Command{Do: event.ActionTrim}); err == nil || !strings.Contains(err.Error(), "--dry-run") {
 		t.Errorf("in a dry run: %v", err)
 	}
 }
@@ -261,9 +262,7 @@ func TestCheckpointOfOneRank(t *testing.T) {
 	s.meet()
 	s.full()
 	ask := func(rank int) ([]control.Result, error) {
-		c, err := asks(t, s, func(ctx context.Context) (<-chan control.Result, error) {
-			return s.tell.Status.Source().Do(ctx, control.Command{Do: event.ActionSignal, Signal: "USR1", Ranks: []int{rank}})
-		})
+		c, err := s.commanded(control.Command{Do: event.ActionSignal, Signal: "USR1", Ranks: []int{rank}})
 		if err != nil {
 			return nil, err
 		}

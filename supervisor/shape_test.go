@@ -314,8 +314,9 @@ func inPrograms(t *testing.T, do func(dir string, n ast.Node)) {
 	wardentest.NoError(t, err)
 }
 
-// callCounts counts the calls of which name returns a name, as "folder name".
-func callCounts(t *testing.T, name func(*ast.CallExpr) string) map[string]int {
+// wantCalls fails the test where the calls of which name returns a name are not these: how
+// many there are of each "folder name".
+func wantCalls(t *testing.T, want map[string]int, name func(*ast.CallExpr) string) {
 	t.Helper()
 	found := map[string]int{}
 	inPrograms(t, func(dir string, n ast.Node) {
@@ -325,7 +326,9 @@ func callCounts(t *testing.T, name func(*ast.CallExpr) string) map[string]int {
 			}
 		}
 	})
-	return found
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("known -, found +:\n%s", diff)
+	}
 }
 
 // goStatements are how many each folder has at most. A panic in a goroutine ends its
@@ -363,15 +366,12 @@ func TestRecovers(t *testing.T) {
 		"supervisor recover":         1, // a trim, which is refused
 		"cmd/rsswarden recover":      3, // watching before there is a command; the helper for file systems; attach
 	}
-	got := callCounts(t, func(c *ast.CallExpr) string {
+	wantCalls(t, want, func(c *ast.CallExpr) string {
 		if f := types.ExprString(c.Fun); f == "recover" {
 			return f
 		}
 		return ""
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("known -, found +:\n%s", diff)
-	}
 }
 
 // TestReadsAreBounded: who chooses the length of a file does not choose how much memory
@@ -394,7 +394,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"supervisor/record/store os.ReadDir": 2, // records; our own descriptors
 		"supervisor/remote os.ReadDir":       3, // /proc; directories that we alone may write
 	}
-	got := callCounts(t, func(c *ast.CallExpr) string {
+	wantCalls(t, want, func(c *ast.CallExpr) string {
 		f, _ := c.Fun.(*ast.SelectorExpr)
 		if f == nil {
 			return ""
@@ -415,9 +415,6 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 		return ""
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("known -, found +:\n%s", diff)
-	}
 }
 
 // TestProgramsStarted: what is started where is a closed list, and what a shell runs is
@@ -446,7 +443,7 @@ func TestProgramsStarted(t *testing.T) {
 			}
 		}
 	})
-	got := callCounts(t, func(c *ast.CallExpr) string {
+	wantCalls(t, want, func(c *ast.CallExpr) string {
 		args := c.Args
 		switch types.ExprString(c.Fun) {
 		case "exec.CommandContext":
@@ -465,9 +462,6 @@ func TestProgramsStarted(t *testing.T) {
 		}
 		return name
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("known -, found +:\n%s", diff)
-	}
 	for _, name := range []string{"putOutside", "SendCommand", "exportCommand"} {
 		if !constants[name] {
 			t.Errorf("%s is no constant", name)

@@ -535,6 +535,13 @@ func counter(t *testing.T) (*rsstest.Child, rss.ProcID) {
 	return c, rss.ProcID{PID: c.PID, Start: start}
 }
 
+// catcher is such a process of which only the handler matters.
+func catcher(t *testing.T) rss.ProcID {
+	t.Helper()
+	_, id := counter(t)
+	return id
+}
+
 // terms is how often it got TERM since it was last asked. Of signals that wait the
 // one with the lower number is met first, and that is TERM.
 func terms(t *testing.T, c *rsstest.Child) (n int) {
@@ -557,7 +564,7 @@ func terms(t *testing.T, c *rsstest.Child) (n int) {
 func twoRanks(t *testing.T, rules ...string) (first, s *rankStand, command *rsstest.Child) {
 	t.Helper()
 	dir := runtimeDir(t)
-	_, firstID := sleeper(t)
+	_, firstID := rsstest.Sleeper(t)
 	command, id := counter(t)
 	first = newRank(t, nil, dir, 0, "0", firstID, rules...)
 	first.leads()
@@ -619,22 +626,6 @@ func yields[T any](t *testing.T, c <-chan T, within time.Duration) (v T) {
 		t.Fatalf("nothing within %v", within)
 	}
 	return v
-}
-
-// sleeper is a process that lasts until the test ends it.
-func sleeper(t *testing.T) (*exec.Cmd, rss.ProcID) {
-	t.Helper()
-	c := exec.Command("/bin/sleep", "1000")
-	if err := c.Start(); err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		c.Process.Kill()
-		c.Wait()
-	})
-	start, err := proctree.StartTime("/proc", c.Process.Pid)
-	wardentest.NoError(t, err)
-	return c, rss.ProcID{PID: c.Process.Pid, Start: start}
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

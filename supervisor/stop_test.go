@@ -97,11 +97,11 @@ func running(c *exec.Cmd) bool {
 // runs in it, and the stop is done without them.
 func TestStopSparesExtern(t *testing.T) {
 	j := newJob(t, "", "90%:stop")
-	task, taskID := sleeper(t)
+	task, taskID := rsstest.Sleeper(t)
 	deaf := catcher(t) // TERM does not end it
-	shell, shellID := sleeper(t)
-	inShell, inShellID := sleeper(t)
-	orphan, orphanID := sleeper(t) // its parent was in the shell and was never sampled
+	shell, shellID := rsstest.Sleeper(t)
+	inShell, inShellID := rsstest.Sleeper(t)
+	orphan, orphanID := rsstest.Sleeper(t) // its parent was in the shell and was never sampled
 	j.add(population.Extern, shellID, 1)
 	j.add(population.Extern, inShellID, shellID.PID)
 	j.add(population.Extern, orphanID, inShellID.PID)
@@ -146,7 +146,7 @@ func TestStopSparesExtern(t *testing.T) {
 // TestStopOfExtern: unless it was asked for.
 func TestStopOfExtern(t *testing.T) {
 	j := newJob(t, population.Extern, "90%:stop")
-	shell, id := sleeper(t)
+	shell, id := rsstest.Sleeper(t)
 	j.add(population.Extern, id, 1)
 	j.open(j.holder.begin)
 	j.uses("", 950)
@@ -159,7 +159,7 @@ func TestStopOfExtern(t *testing.T) {
 // TestStopWithoutProcess: there is only a login shell.
 func TestStopWithoutProcess(t *testing.T) {
 	j := newJob(t, "", "90%:stop", "85%:signal=USR2")
-	shell, id := sleeper(t)
+	shell, id := rsstest.Sleeper(t)
 	j.add(population.Extern, id, 1)
 	j.catches(id.PID, usr2)
 	j.open(j.holder.begin)
@@ -181,9 +181,9 @@ func TestStopWithoutProcess(t *testing.T) {
 // TestStopOfOneStep: what one step's limit asks for is done to that step.
 func TestStopOfOneStep(t *testing.T) {
 	j := newJob(t, "", "90%:stop")
-	zero, zeroID := sleeper(t)
-	one, oneID := sleeper(t)
-	child, childID := sleeper(t)
+	zero, zeroID := rsstest.Sleeper(t)
+	one, oneID := rsstest.Sleeper(t)
+	child, childID := rsstest.Sleeper(t)
 	j.add("0", zeroID, 1)
 	j.add("1", oneID, 1)
 	j.add("1", childID, oneID.PID)
@@ -311,7 +311,7 @@ func twoSteps(t *testing.T, ours, theirs rss.ProcID, full string) (s, other *ran
 // TestStopOfAnotherRanksStep: a stop of a step that only other ranks are in is an
 // order to them, and KILL to what has not ended; ours goes on, whatever its end.
 func TestStopOfAnotherRanksStep(t *testing.T) {
-	ours, oursID := sleeper(t)
+	ours, oursID := rsstest.Sleeper(t)
 	deaf := catcher(t)
 	s, other := twoSteps(t, oursID, deaf, "1")
 	s.told("stopping step 46.1: SIGTERM now, SIGKILL in 1 min 00 s (90%:stop)")
@@ -337,8 +337,8 @@ func TestStopOfAnotherRanksStep(t *testing.T) {
 // TestStopOfOurStepAlone: where ranks of another step go on, the end of our command
 // is by rsswarden all the same.
 func TestStopOfOurStepAlone(t *testing.T) {
-	ours, oursID := sleeper(t)
-	theirs, theirsID := sleeper(t)
+	ours, oursID := rsstest.Sleeper(t)
+	theirs, theirsID := rsstest.Sleeper(t)
 	s, other := twoSteps(t, oursID, theirsID, "0")
 	if got := endedBy(t, ours); got != unix.SIGTERM {
 		t.Errorf("ours was ended by %v", got)
@@ -356,7 +356,7 @@ func TestStopOfOurStepAlone(t *testing.T) {
 // TestEndBesideStopOfOthers: a stop of other ranks is not told as done when our
 // command ends before they do.
 func TestEndBesideStopOfOthers(t *testing.T) {
-	_, oursID := sleeper(t)
+	_, oursID := rsstest.Sleeper(t)
 	s, _ := twoSteps(t, oursID, catcher(t), "1")
 	s.ended(9)
 	wardentest.Has(t, only(t, s.events(), event.NameOutcome), "ok", false, "reason", string(event.ReasonVanished))

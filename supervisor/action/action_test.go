@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -226,9 +227,7 @@ func TestStopOfSome(t *testing.T) {
 }
 
 func TestKillSparesWhoeverHasThePIDNow(t *testing.T) {
-	child := exec.Command("sleep", "60")
-	wardentest.NoError(t, child.Start())
-	defer child.Process.Kill()
+	child, _ := rsstest.Sleeper(t)
 	start := func(int) (uint64, error) { return 5, nil }
 	err := Kill(rss.ProcID{PID: child.Process.Pid, Start: 4}, unix.SIGKILL, start)
 	if !errors.Is(err, unix.ESRCH) {

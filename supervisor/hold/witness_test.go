@@ -3,12 +3,12 @@ package hold
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -53,9 +53,7 @@ const harmless = int(unix.SIGURG)
 
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t}
-	command := exec.Command("sleep", "1000")
-	wardentest.NoError(t, command.Start())
-	t.Cleanup(func() { command.Process.Kill(); command.Wait() })
+	command, _ := rsstest.Sleeper(t)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	wardentest.NoError(t, err)
 	unix.SetNonblock(pair[0], true)
