@@ -20,10 +20,12 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
-// RequeueCommand is the command of our program that does it; not for users.
+// RequeueCommand is the command of our program that puts a job back into the queue; not for
+// users. Its process outlives the watcher: from the first step on Slurm ends the command,
+// the holder and the watcher, and it has until KillWait is over.
 const RequeueCommand = "requeue-job"
 
-// RequeuePlan is the input of this process, as JSON on its standard input.
+// RequeuePlan is the input of that process, as JSON on its standard input.
 type RequeuePlan struct {
 	Job     slurm.RunningJob `json:"job"`
 	MiB     uint64           `json:"mib"` // as in Job.MiB
@@ -40,9 +42,6 @@ type requeueSaid struct {
 	Step   *slurm.RequeueStep   `json:"step,omitempty"`
 	Result *slurm.RequeueResult `json:"result,omitempty"`
 }
-
-// The process that puts a job back into the queue outlives the watcher: from the first step
-// on Slurm ends the command, the holder and the watcher, and it has until KillWait is over.
 
 // filePatience is how long it waits at its end for a file system to take its
 // lines.
