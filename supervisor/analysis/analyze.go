@@ -151,7 +151,7 @@ func (rep *Result) addRun(k *RunScan, f *Ending) {
 		if !l.Seen {
 			continue
 		}
-		e := Limit{Run: m.ID, Limit: *l.Limit, At: k.Wall(l.maxAt), Last: l.Last.Used, Spark: l.spark.stretches(k.End)}
+		e := Limit{Run: m.ID, Limit: *l.Limit, At: k.Wall(l.maxAt), Last: l.Last.Used, Spark: l.spark.stretches(k.End), Held: l.held}
 		e.Used, e.UsedMax, e.Charged, e.WorkingSet, e.Limit.Limit = l.Max.Used, l.Max.UsedMax, l.Max.Charged, l.Max.WorkingSet, l.Max.Size
 		if k.Exit != nil {
 			e.raise(k.Exit.Binding)

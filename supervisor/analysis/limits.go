@@ -26,6 +26,7 @@ type LimitScan struct {
 	own      course // Used without file pages of workers
 	Workers  Sum    // at the peak
 	Trainers int
+	held     []Held // … of each role
 }
 
 // add takes in one reading and says whether it is the highest so far.

@@ -81,6 +81,7 @@ type Limit struct {
 	Spark []float64 `json:"spark"`
 	// Slowed counts the allocations that memory.high slowed down.
 	Slowed  uint64 `json:"slowed_allocations,omitempty"`
+	Held    []Held `json:"-"` // by whom at its highest sample
 	limitOf `json:"-"`
 }
 

@@ -53,13 +53,59 @@ type ProcSeen struct {
 
 func newTreeScan(r *record.Run) treeScan {
 	k := treeScan{run: r, Procs: make([]ProcSeen, len(r.Procs)), Tree: &Group{}}
+	for _, role := range roleOrder {
+		k.role(role)
+	}
 	k.Workers, k.Trainers = k.role(rss.RoleWorker), k.role(rss.RoleTrainer)
+	last := lastEntries(r)
 	for i := range r.Procs {
 		if p := &r.Procs[i]; !p.Extra && !p.Ours {
-			k.Procs[i].group = k.role(p.Role)
+			k.Procs[i].group = k.role(r.Procs[last[i]].Role)
 		}
 	}
 	return k
+}
+
+// lastEntries is by entry of r.Procs the last entry of the same process: it has a new one when
+// its role is known, or with another program.
+func lastEntries(r *record.Run) []int {
+	last, byID := make([]int, len(r.Procs)), map[rss.ProcID]int{}
+	for i := len(r.Procs) - 1; i >= 0; i-- {
+		last[i] = i
+		if id := r.Procs[i].ID; id.PID == 0 {
+			continue // of many
+		} else if n, ok := byID[id]; ok {
+			last[i] = n
+		} else {
+			byID[id] = i
+		}
+	}
+	return last
+}
+
+// Held is what processes of one role had of a limit.
+type Held struct {
+	Role  rss.Role
+	Count int
+	Bytes rss.Bytes
+}
+
+// held is what each role has in the sample at hand of a limit that counts so, in summed RSS where
+// that is not known.
+func (k *treeScan) held(to []Held, key LimitKey) []Held {
+	for _, g := range k.roles {
+		if g.now.Count > 0 {
+			counted, ok := g.now.Counted(key)
+			switch {
+			case !ok:
+				counted = g.now.rss
+			case key.Accounting == event.AccountingCgroup && g != k.Workers:
+				counted = g.now.anon + g.now.shmem // what it began with is its own, not its trainer's
+			}
+			to = append(to, Held{g.most.Role, g.now.Count, counted})
+		}
+	}
+	return to
 }
 
 // role finds what is known of a role, or begins it.

@@ -133,6 +133,7 @@ func (k *RunScan) sample(s *record.Sample) {
 		}
 		if !l.Seen || r.Used > l.Peak.Used {
 			l.Peak, l.PeakAt, l.Workers, l.Trainers = *r, s.At, k.Workers.now, k.Trainers.now.Count
+			l.held = k.held(l.held[:0], KeyOf(l.Limit))
 		}
 		if l.add(s.At, r) {
 			if l.most = k.Ranks.most(); l.most != nil {

@@ -582,12 +582,13 @@ func marks(r *record.Run, offset time.Duration, n int) (list []Mark, left int) {
 // its end, so a trace begins fine and is made coarser as it grows.
 type traces struct {
 	of   []Trace
+	last []int // see [lastEntries]
 	step time.Duration
 }
 
 func newTraces(r *record.Run, end time.Duration) *traces {
 	// Short-lived workers begin at a step that a run of many of them can hold.
-	t := &traces{of: make([]Trace, len(r.Procs)), step: max(time.Second, stepAtLeast(end/(16*tracePoints)))}
+	t := &traces{of: make([]Trace, len(r.Procs)), last: lastEntries(r), step: max(time.Second, stepAtLeast(end/(16*tracePoints)))}
 	for i := range t.of {
 		t.of[i].Proc = r.Procs[i]
 	}
@@ -600,7 +601,7 @@ func (t *traces) add(s *record.Sample) {
 		if u.Proc >= len(t.of) {
 			continue
 		}
-		tr := &t.of[u.Proc]
+		tr := &t.of[t.last[u.Proc]]
 		if tr.RSS == nil {
 			tr.From, tr.Step = s.At.Truncate(t.step), t.step
 		}

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -21,8 +22,52 @@ const (
 	littleBack, muchBack = 0.1, 0.5
 )
 
-// leaks finds anonymous memory that grows without an end, and what malloc_trim(3) gave back.
-type leaks struct{ gave map[int]given }
+// leaks finds anonymous memory that grows without an end, what malloc_trim(3) gave back, and
+// what recycled workers had grown by: they end before a growth without an end would show.
+type leaks struct {
+	gave     map[int]given
+	ended    []*track // the last workers that have ended: the report that one was recycled may come later
+	recycled group
+}
+
+// recycledGrowth is what a recycled worker must have grown by at least to count: less is what
+// any worker takes to begin.
+const recycledGrowth = 4 * slight
+
+// endedKept is how many ended workers are remembered.
+const endedKept = 16
+
+func (k *leaks) end(t *track) {
+	if t.role == rss.RoleWorker {
+		k.ended = append(k.ended[max(len(k.ended)-endedKept, 0):], t)
+	}
+}
+
+// replaced takes in that a worker was recycled.
+func (k *leaks) replaced(s *State, pid int) {
+	for _, t := range slices.Concat(s.tracks, k.ended) {
+		if t.id.PID != pid || t.role != rss.RoleWorker || t.series.n == 0 {
+			continue
+		}
+		most := max(t.series.last.v[anon], t.series.most(anon, 0, t.series.last.at))
+		if gain := most.Sub(t.series.points[0].v[anon]); gain >= recycledGrowth {
+			k.recycled.add(t, gain, t.series.last.at-t.since)
+		}
+		return
+	}
+}
+
+// ofRecycled finds it in workers that were recycled, two of them at least.
+func (k *leaks) ofRecycled(s *State) {
+	g := &k.recycled
+	if g.n < 2 || g.sum < s.matters() {
+		return
+	}
+	s.keep(g.finding(event.FindingWorkerLeak, event.Likely, rss.RoleWorker, []string{
+		fmt.Sprintf("RssAnon of %s had grown by %v together, up to %v each, when they were recycled (status of %s): a leak, or a cache in the Dataset",
+			text.Count(g.n, "worker"), g.sum, g.top, whose(g)),
+	}, workerAdvice(s)...))
+}
 
 func (k *leaks) judge(s *State, role rss.Role) {
 	var g, private group
@@ -106,7 +151,7 @@ func (k *leaks) kept(s *State, role rss.Role) {
 
 // grows is the evidence that a number of these processes grows without an end.
 func (g *group) grows(what string, role rss.Role) string {
-	return fmt.Sprintf("%s of %s grew by %v a minute for %s, by %v so far, and goes on (status of %s)",
+	return fmt.Sprintf("%s of %s grew by %v a minute for %s, by %v in all (status of %s)",
 		what, text.Count(g.n, string(role)), g.pace, text.About(g.over.Seconds()), g.sum, whose(g))
 }
 

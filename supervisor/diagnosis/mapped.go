@@ -23,12 +23,8 @@ type share struct {
 	unnamed, batches rss.Bytes
 }
 
-// mappedFiles is what was read of mapped files, and what trims gave back of them.
-type mappedFiles struct {
-	shares  map[rss.Role]*share
-	trims   int
-	trimmed rss.Bytes
-}
+// mappedFiles is what was read of mapped files.
+type mappedFiles struct{ shares map[rss.Role]*share }
 
 func (f *mappedFiles) take(s *State, read *Files) {
 	t := s.known[read.ID]
@@ -136,7 +132,7 @@ func (f *mappedFiles) judge(s *State, role rss.Role) {
 			text.Count(g.n, string(role)), g.sum, text.About(g.over.Seconds()), g.top, g.most.id.PID, whose(&g))}
 	} else {
 		d.PID, d.Bytes, d.Procs = dropped.most.id.PID, dropped.sum, dropped.n
-		d.Evidence = []string{fmt.Sprintf("%s gave back up to %v each of mapped files when they were trimmed, %v together (told by who trimmed)",
+		d.Evidence = []string{fmt.Sprintf("%s gave back up to %v each of mapped files when they were trimmed, %v together (reported by the trimmer)",
 			text.Count(dropped.n, string(role)), dropped.top, dropped.sum)}
 	}
 	if dropped.sum >= s.matters() {
@@ -170,9 +166,6 @@ func (f *mappedFiles) judge(s *State, role rss.Role) {
 	} else {
 		d.Evidence = append(d.Evidence, "which files they are of was not read")
 	}
-	if f.trims > 0 {
-		d.Evidence = append(d.Evidence, fmt.Sprintf("%s gave back %v so far", text.Count(f.trims, "trim"), f.trimmed))
-	}
 	d.Advice = f.advice(s, role, private)
 	s.tell(d)
 }
@@ -199,7 +192,7 @@ func (f *mappedFiles) advice(s *State, role rss.Role, private bool) []string {
 	default:
 		out = append(out, "trim (85%:trim) gives these pages back and loses nothing: they stay in the page cache")
 	}
-	if role == rss.RoleWorker && s.loaders.persistent() {
+	if role == rss.RoleWorker && private && s.loaders.persistent() { // trims do it without
 		out = append(out, "persistent_workers=False: workers that end with the epoch give their pages back")
 	}
 	if role == rss.RoleWorker {
@@ -208,7 +201,7 @@ func (f *mappedFiles) advice(s *State, role rss.Role, private bool) []string {
 	if private {
 		out = append(out, "open the file with pyarrow.OSFile or datasets with keep_in_memory=True where one copy of it fits")
 	}
-	if s.countsMapped() {
+	if s.countsMapped() && s.bySlurm {
 		out = append(out, "ask the site for JobAcctGatherParams=UsePss, or for limits by cgroup alone (ConstrainRAMSpace=yes without OverMemoryKill): both count a page once")
 	}
 	return out

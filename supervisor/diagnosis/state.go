@@ -61,6 +61,7 @@ type State struct {
 
 	limit      rss.Bytes // the least that has bound
 	accounting event.Accounting
+	bySlurm    bool      // slurmstepd compares it
 	tree       rss.Bytes // the most RSS that the tree had
 
 	known  map[rss.ProcID]*track
@@ -107,7 +108,7 @@ func (s *State) Add(l *Look) {
 	// What has bound once is what the job has to fit into: as its processes end
 	// another limit, the node's, may be the fullest.
 	if l.Limit > 0 && (s.limit == 0 || l.Limit <= s.limit) {
-		s.limit, s.accounting = l.Limit, l.Accounting
+		s.limit, s.accounting, s.bySlurm = l.Limit, l.Accounting, l.BySlurm
 	}
 	if len(l.Loaders) > 0 {
 		s.loaders.all = append(s.loaders.all[:0], l.Loaders...)
@@ -172,6 +173,7 @@ func (s *State) leave(l *Look) {
 	s.tracks = slices.DeleteFunc(s.tracks, func(t *track) bool {
 		if t.seen != s.tick {
 			delete(s.known, t.id)
+			s.leaks.end(t)
 		}
 		return t.seen != s.tick
 	})
@@ -238,13 +240,13 @@ func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 	case event.LoaderIter:
 		s.startLoading()
 	case event.LoaderTrimmed:
-		s.files.trims += max(e.Count, 1)
-		s.files.trimmed += e.Freed
 		for _, t := range s.tracks {
 			if t.id.PID == who {
 				t.dropped = max(t.dropped, e.Freed/rss.Bytes(max(e.Count, 1)))
 			}
 		}
+	case event.LoaderRecycled:
+		s.leaks.replaced(s, e.Worker)
 	case event.LoaderCollected:
 		s.leaks.collected(s, who, e.Freed)
 		s.judged = s.now - rarely // with the next look
@@ -270,6 +272,7 @@ func (s *State) judge() {
 	copyOnWrite(s)
 	s.leaks.fragmented(s)
 	s.leaks.judge(s, rss.RoleWorker)
+	s.leaks.ofRecycled(s)
 	s.leaks.judge(s, rss.RoleTrainer)
 	s.shm.queue(s)
 	s.shm.pin(s)
@@ -354,9 +357,10 @@ type Look struct {
 	// a worker or an shm manager is not judged: see [Guess].
 	Procs []rss.Proc
 	// Limit is the size of the memory limit that binds and Accounting what it
-	// counts; 0 and empty where none is known.
+	// counts; 0 and empty where none is known. BySlurm says that it is slurmstepd's.
 	Limit      rss.Bytes
 	Accounting event.Accounting
+	BySlurm    bool
 
 	// What follows was read since the last look, by whatever plan.
 	Parts   []Parts

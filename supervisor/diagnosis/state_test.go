@@ -272,6 +272,34 @@ func TestGuilty(t *testing.T) {
 	}
 }
 
+// TestRecycledLeak: workers that are recycled after 6 s leak, though none lives long enough to
+// show a growth without an end. What any worker takes to begin is none.
+func TestRecycledLeak(t *testing.T) {
+	for _, c := range []struct {
+		rate float64
+		want bool
+	}{{30, true}, {4, false}} {
+		sc := scene{limit: rss.GiB, end: 30 * time.Second, actors: []actor{{role: rss.RoleTrainer, pid: 10, anon: still(100)}}}
+		for i := range 4 {
+			born := 6 * float64(i)
+			sc.actors = append(sc.actors, actor{role: rss.RoleWorker, pid: 11 + i, born: born, dies: born + 6, anon: line(100, born, c.rate)})
+		}
+		sc.more = func(l *Look, s *State) {
+			if n := int(l.At / time.Second); n > 6 && n%6 == 1 {
+				s.Tell(l.At, &event.LoaderSaid{What: event.LoaderRecycled, Worker: 10 + n/6})
+			}
+		}
+		_, last, _ := sc.play(t)
+		i := slices.IndexFunc(last, func(d event.Diagnosis) bool { return d.Finding == event.FindingWorkerLeak })
+		if i >= 0 != c.want {
+			t.Errorf("%v MiB/s: %+v", c.rate, last)
+		}
+		if i > 0 || i == 0 && (last[0].Procs < 3 || last[0].Bytes < 400*rss.MiB || last[0].Confidence != event.Likely) {
+			t.Errorf("%v MiB/s: %+v", c.rate, last)
+		}
+	}
+}
+
 // TestLeakIsWithdrawn: a cache that was full only after minutes looked like a leak
 // until then.
 func TestLeakIsWithdrawn(t *testing.T) {

@@ -386,7 +386,7 @@ func (o *Observer) Diagnose(now, tolerance time.Duration, v *view.View) []event.
 	l := diagnosis.Look{At: now, Procs: slices.Clone(v.Sample.Procs)}
 	diagnosis.Guess(l.Procs)
 	if b := v.Binding(); b != nil {
-		l.Limit, l.Accounting = b.Limit, b.Accounting
+		l.Limit, l.Accounting, l.BySlurm = b.Limit, b.Accounting, b.Name == event.LimitSlurm
 	}
 	d.reader.TakeInto(now, &l)
 	for _, c := range o.Counts.All() {

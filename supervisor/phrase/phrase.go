@@ -383,7 +383,7 @@ func Growth(d *event.Diagnosis) string {
 		line += " in " + text.Count(d.Procs, string(d.Role))
 	}
 	if d.Finding == event.FindingMapped && d.Rate == 0 { // known by what trims gave back
-		line += "; trims handle it"
+		line += "; trims give them back"
 	}
 	return line
 }

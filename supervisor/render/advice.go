@@ -428,6 +428,9 @@ func ownStart(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, 
 	if key.Accounting != event.AccountingRSS && key.Accounting != event.AccountingNoShared || !f.Close(key) {
 		return analysis.AdviceLine{}, false
 	}
+	if _, fresh := freshWorkers(f, key); fresh || f.Findings.Of(event.FindingWorkerLeak) != nil {
+		return analysis.AdviceLine{}, false // it is for workers that stay, which is what these had better not
+	}
 	alike, all := 0, 0
 	var least, trainer rss.Bytes
 	for i := range f.Procs {
@@ -450,7 +453,7 @@ func ownStart(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, 
 		return analysis.AdviceLine{}, false
 	}
 	return analysis.AdviceLine{
-		Line: "persistent_workers=True, and the first iter(loader) before the model is made",
+		Line: "the first iter(loader) before the model is made, with persistent_workers=True",
 		Why: fmt.Sprintf("each forked worker begins with the trainer's memory, %v of %v, and the limit %s counts that for each of %d: %v; workers that start first begin without model and optimizer, and data in a memory map can be trimmed",
 			least, trainer, key.Name, n, n*least),
 		Evidence: "RssAnon of workers when they were first seen, and the trainer's then",

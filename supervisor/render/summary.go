@@ -331,10 +331,14 @@ func NextWords(b *analysis.Brief) string {
 			line += " (" + phrase.Roughly(n.Size-b.Peak.Used) + " left)"
 		}
 	case event.NextEnough:
-		if grew := growing(n); grew != "" {
-			return line + " or more: " + grew
+		switch grew := growing(n); {
+		case grew != "":
+			line += " or more: " + grew
+		case n.Without > n.Size:
+			line += " with rsswarden, up to " + phrase.Roughly(n.Without) + " without"
+		default:
+			line += " is enough (" + peakAndMore(n) + ")"
 		}
-		line += " is enough (peak + 10 %)"
 	case event.NextGuess:
 		line += " (rough guess: 1.5 × peak)"
 	case event.NextRequeued:
@@ -369,17 +373,33 @@ func growing(n *event.Next) string {
 	return "it still grew " + phrase.Rate(n.Growing) + " at the end"
 }
 
+// peakAndMore is where a size that is enough comes from.
+func peakAndMore(n *event.Next) string {
+	if n.Size <= policy.LeastMem {
+		return "the least that is advised"
+	}
+	return "peak + 10 %, rounded up"
+}
+
+func withAndWithout(n *event.Next) string {
+	return "enough with rsswarden; without up to " + phrase.Roughly(n.Without) + ", an estimate"
+}
+
 // NextWhy is what an advice rests on; empty for none.
 func NextWhy(n *event.Next) string {
 	switch n.Kind {
 	case event.NextEnough:
-		if grew := growing(n); grew != "" {
-			return "peak + 10 %; " + grew
+		why := peakAndMore(n)
+		if n.Without > n.Size {
+			why += "; " + withAndWithout(n)
 		}
-		return "peak + 10 %"
+		if grew := growing(n); grew != "" {
+			why += "; " + grew
+		}
+		return why
 	case event.NextKeep:
 		if n.Without > n.Size {
-			return "enough with rsswarden; without up to " + phrase.Roughly(n.Without) + ", an estimate"
+			return withAndWithout(n)
 		}
 		return "it was enough"
 	case event.NextGuess:

@@ -99,7 +99,8 @@ func (t *textReport) memory(rep *analysis.Result, paint values.Paint) {
 	if b.Node != "" && len(rep.LastNodes()) > 1 {
 		k.say(values.Dim, "on "+b.Node+", the node that came nearest")
 	}
-	if l := nearestOf(rep); l != nil && !t.style.ASCII {
+	l := nearestOf(rep)
+	if l != nil && !t.style.ASCII {
 		if line, _ := sparkline(l.Spark); line != "" {
 			k.raw(line + t.style.Paint(values.Dim, "   "+l.From.In(t.zone).Format(time.TimeOnly)+" to "+l.To.In(t.zone).Format(time.TimeOnly)))
 		}
@@ -108,10 +109,23 @@ func (t *textReport) memory(rep *analysis.Result, paint values.Paint) {
 		return
 	}
 	var parts []string
-	for i := range rep.Roles {
-		if r := &rep.Roles[i]; r.Peak > 0 {
-			parts = append(parts, fmt.Sprintf("%s %v", values.Count(r.Count, string(r.Role)), r.Peak))
+	part := func(n int, role rss.Role, has rss.Bytes) {
+		if has > 0 {
+			parts = append(parts, fmt.Sprintf("%s %v", values.Count(n, string(role)), has))
 		}
+	}
+	if l != nil && len(l.Held) > 0 {
+		for _, h := range l.Held {
+			part(h.Count, h.Role, h.Bytes)
+		}
+		if len(parts) > 0 {
+			k.say("", "in the fullest sample: "+strings.Join(parts, ", "))
+		}
+		return
+	}
+	for i := range rep.Roles {
+		r := &rep.Roles[i]
+		part(r.Count, r.Role, r.Peak)
 	}
 	if len(parts) > 0 {
 		k.say("", strings.Join(parts, ", ")+" of summed RSS, each at its highest")
@@ -216,9 +230,7 @@ func (t *textReport) next(rep *analysis.Result, full bool) {
 		}
 		k.advice(l, line, full)
 	}
-	if n := b.Next.Without; !k.wholeJob(b) && n > b.Next.Size && n > 0 {
-		k.pair(values.Bold, "up to "+phrase.Roughly(n), "without rsswarden: an upper bound, estimated")
-	}
+	k.wholeJob(b)
 }
 
 // advice is a line to type and why, with what it rests on where that is asked for.
@@ -233,12 +245,11 @@ func (k *block) advice(l *analysis.AdviceLine, line string, rests bool) {
 // longer one.
 const wholeJobUntil = 15 * time.Minute
 
-// wholeJob says what the whole job will need, where what was seen may be a part of it; false
-// where it says nothing.
-func (k *block) wholeJob(b *analysis.Brief) bool {
+// wholeJob says what the whole job will need, where what was seen may be a part of it.
+func (k *block) wholeJob(b *analysis.Brief) {
 	n := b.Need
 	if n == nil || b.OK() && b.Duration() > wholeJobUntil {
-		return false
+		return
 	}
 	const without = "whole job without rsswarden, estimate"
 	switch {
@@ -254,7 +265,6 @@ func (k *block) wholeJob(b *analysis.Brief) bool {
 	if n.With != nil {
 		k.pair(values.Bold, spanOf(*n.With), "whole job with rsswarden, estimate")
 	}
-	return true
 }
 
 // spanOf is a range: "1.9 to 2.3 GiB".

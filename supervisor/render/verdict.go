@@ -113,6 +113,9 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndTimeLimit:
 		return q.timeLimitText()
 	case analysis.EndSIGKILL:
+		if d.Signal == "" {
+			return fmt.Sprintf("ended with status %d at %s, as a shell does when a process inside it was killed; the kernel counted no OOM kill; %s", d.Code, q.clock(q.End), q.nearestText())
+		}
 		return fmt.Sprintf("killed by an external SIGKILL (%s) at %s; the kernel counted no OOM kill; %s", died, q.clock(q.End), q.nearestText())
 	case analysis.EndSIGKILLSlurm:
 		return fmt.Sprintf("killed by SIGKILL, watcher and all, at or after %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
@@ -325,26 +328,32 @@ func (q *caseText) timeLimitText() string {
 	return fmt.Sprintf("ended by Slurm at the job's time limit: the job's end was %s, %s, and no SIGTERM came here before", q.clockOf(q.JobEnd), last)
 }
 
-// nearestText says how near the nearest limit was: that none was near is part of an
-// answer. --limit kills nothing, and is named where it was nearest.
+// nearestText says how near the nearest limit was: that none was full is part of an
+// answer, in the numbers of the headline. --limit kills nothing, and is named where it was nearest.
 func (q *caseText) nearestText() string {
 	b, ok := q.Fullest()
 	user, own := q.Fullest(event.LimitUser)
 	if own && (!ok || user.Ratio() > b.Ratio()) && (!ok || b.Ratio() < analysis.MayBe) {
-		text := "the nearest limit, user, was " + q.describeUse(user)
-		if user.Ratio() >= analysis.MayBe {
-			return "no limit that kills was near: " + text
-		}
-		return "no limit was near: " + text
+		b, ok = user, false
 	}
-	if !ok {
+	switch {
+	case !ok && !own:
 		return "no limit is in the record"
+	case ok && b.Ratio() >= analysis.MayBe:
+		return fmt.Sprintf("the nearest limit, %s, was %s: it may have been that", b.Name, q.describeUse(b))
 	}
-	text := fmt.Sprintf("the nearest limit, %s, was %s", b.Name, q.describeUse(b))
-	if b.Ratio() >= analysis.MayBe {
-		return text + ": it may have been that"
+	use := q.describeUse(b)
+	if e := q.Exit; e != nil && e.Binding != nil && e.Binding.ID() == b.ID() && e.Binding.Used > b.Used {
+		b.Used = e.Binding.Used
+		use = "at most at " + phrase.Fill(b.Name, b.Used, b.Limit.Limit)
 	}
-	return "no limit was near: " + text
+	switch {
+	case b.Name == event.LimitUser && b.Ratio() > 1:
+		return "no limit that kills was near; it went over --limit, which kills nothing"
+	case b.Ratio() >= event.TightShare:
+		return fmt.Sprintf("no limit was full: the nearest limit, %s, was %s", b.Name, use)
+	}
+	return fmt.Sprintf("no limit was near: the nearest limit, %s, was %s", b.Name, use)
 }
 
 func (q *caseText) describeUse(b analysis.LimitState) string {
