@@ -6,9 +6,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/scenetest"
 )
+
+// TestLastRole: a process whose role is known later counts under that alone, in what limits count.
+func TestLastRole(t *testing.T) {
+	b := record.NewBuilder(record.Meta{ID: "run"})
+	b.Limit(event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingNoShared})
+	for _, role := range []rss.Role{rss.RoleOther, rss.RoleTrainer} {
+		b.Proc(record.Proc{ID: rss.ProcID{PID: 7, Start: 1}, Comm: "python", Role: role})
+	}
+	for i := range 2 {
+		b.Sample(&record.Sample{At: time.Duration(i) * time.Second, Procs: []record.Usage{{Proc: i, Anon: rss.GiB, File: rss.MiB}},
+			Limits: []record.Reading{{Used: rss.GiB, Size: 2 * rss.GiB, ETA: -1}}})
+	}
+	rep := Analyze(Input{Runs: []*record.Run{b.Run()}, Timeline: true})
+	if len(rep.Roles) != 1 || rep.Roles[0].Role != rss.RoleTrainer {
+		t.Errorf("roles %+v", rep.Roles)
+	}
+	if held := rep.Limits[0].Held; len(held) != 1 || held[0] != (Held{rss.RoleTrainer, 1, rss.GiB}) {
+		t.Errorf("held %+v", held)
+	}
+	if procs := rep.Timeline.Runs[0].Procs; len(procs) != 1 || procs[0].Proc.Role != rss.RoleTrainer {
+		t.Errorf("processes %+v", procs)
+	}
+}
 
 // TestLeft: when the job ends, by how much it had left at moments of the run.
 func TestLeft(t *testing.T) {

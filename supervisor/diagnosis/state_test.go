@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -269,6 +270,26 @@ func TestGuilty(t *testing.T) {
 				t.Errorf("got %+v", last[0])
 			}
 		})
+	}
+}
+
+// TestMappedAdvice: what the site could change helps under Slurm's limit alone; workers that stay
+// are trimmed, and need not end.
+func TestMappedAdvice(t *testing.T) {
+	for _, bySlurm := range []bool{false, true} {
+		c := scene{limit: rss.GiB, end: time.Minute, actors: with(job(), func(a []actor) { a[1].file, a[2].file = line(40, 15, 8), line(40, 15, 8) })}
+		c.more = func(l *Look, _ *State) {
+			l.Accounting, l.BySlurm = event.AccountingRSS, bySlurm
+			l.Loaders = []Loader{{PID: 10, Workers: 2, Persistent: true}}
+		}
+		_, last, _ := c.play(t)
+		if len(last) == 0 || last[0].Finding != event.FindingMapped {
+			t.Fatalf("%+v", last)
+		}
+		advice := strings.Join(last[0].Advice, "\n")
+		if strings.Contains(advice, "UsePss") != bySlurm || strings.Contains(advice, "persistent_workers") {
+			t.Errorf("by Slurm %v: %s", bySlurm, advice)
+		}
 	}
 }
 

@@ -387,7 +387,7 @@ func TestPageInBrowser(t *testing.T) {
 	b.is("%s lines of the process", "document.querySelectorAll('svg.live path.proc').length", "1")
 	b.eval("document.querySelectorAll('#processes')[0].parentElement.querySelectorAll('th[data-sort=n] button')[0].click()")
 	pids := b.eval("[...document.querySelectorAll('td[data-proc]')].map(c => c.nextElementSibling.textContent).join(' ')")
-	if !strings.HasPrefix(pids, "61") || !strings.HasSuffix(pids, " 4001") {
+	if !strings.HasPrefix(pids, "61") || !strings.HasSuffix(pids, " 4001 4000") {
 		t.Errorf("sorted by PID: %s", pids)
 	}
 	b.eval("document.querySelector('td[data-t] button').click()")

@@ -118,6 +118,24 @@ func TestSummaries(t *testing.T) {
 	golden.Check(t, "testdata/summaries.txt", all.String())
 }
 
+// TestEnough: what is enough is so with rsswarden alone where it freed what the run needed.
+func TestEnough(t *testing.T) {
+	limit := func(used, size rss.Bytes) *event.Limit {
+		return &event.Limit{Name: event.LimitUser, Scope: event.ScopeTree, Accounting: event.AccountingRSS, Used: used * rss.MiB, Limit: size * rss.MiB}
+	}
+	recycled := event.Saved{Helped: 1, Recycled: 8, Actions: []event.ActionSum{{Action: event.ActionRecycle, Fired: 8, Worked: 8, Freed: rss.GiB}}}
+	for want, f := range map[string]analysis.RunFacts{
+		"--limit 416M with rsswarden, up to 1.2 GiB without":      {Peak: limit(366, 360), Saved: &recycled, Without: map[event.LimitID]rss.Bytes{limit(0, 0).ID(): 1200 * rss.MiB}},
+		"--limit 416M is enough (peak + 10 %, rounded up)":        {Peak: limit(366, 360), Saved: &event.Saved{}},
+		"#SBATCH --mem=64M is enough (the least that is advised)": {Peak: limit(2, 900), Ends: limit(2, 900), Saved: &event.Saved{}},
+	} {
+		b := analysis.Brief{Brief: f.Brief(time.Hour), Peak: f.Peak}
+		if got := NextWords(&b); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestWhoKillsAbove: --limit kills nothing, Slurm may have looked while use was lower.
 func TestWhoKillsAbove(t *testing.T) {
 	for name, want := range map[event.LimitName]string{event.LimitUser: "; nothing kills there", event.LimitSlurm: "; Slurm may kill there"} {

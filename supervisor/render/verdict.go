@@ -343,9 +343,9 @@ func (q *caseText) nearestText() string {
 		return fmt.Sprintf("the nearest limit, %s, was %s: it may have been that", b.Name, q.describeUse(b))
 	}
 	use := q.describeUse(b)
-	if e := q.Exit; e != nil && e.Binding != nil && e.Binding.ID() == b.ID() && e.Binding.Used > b.Used {
+	if e := q.Exit; e != nil && e.Binding != nil && e.Binding.ID() == b.ID() && e.Binding.Used > b.Used && e.Binding.Ratio() < analysis.MayBe {
 		b.Used = e.Binding.Used
-		use = "at most at " + phrase.Fill(b.Name, b.Used, b.Limit.Limit)
+		use = "at " + phrase.Fill(b.Name, b.Used, b.Limit.Limit) + " at its highest"
 	}
 	switch {
 	case b.Name == event.LimitUser && b.Ratio() > 1:

@@ -96,6 +96,13 @@ var deaths = []dying{
 		)},
 	{name: "crash", cause: event.CauseCrash, said: ofSlurm("FAILED", "1:0", "FAILED", "", "1:0"),
 		scene: scenetest.Using(0.2, 0.6, scenetest.Exits(scenetest.Minutes, "", 1))},
+	{name: "crash at 89 %, and 90 % between two samples", cause: event.CauseCrash,
+		scene: scenetest.Using(0.2, 0.89, func() record.Entry {
+			e, most := scenetest.Exits(scenetest.Minutes, "", 3), scenetest.LimitJob
+			most.Used, most.Limit = scenetest.Mem.Scale(0.9), scenetest.Mem
+			e.Value.(*event.Exit).Binding = &most
+			return e
+		}())},
 	{name: "crash by a signal, which sacct calls cancelled", cause: event.CauseCrash, said: ofSlurm("FAILED", "0:11", "CANCELLED", "", "0:11"),
 		scene: scenetest.Using(0.2, 0.6, scenetest.Exits(scenetest.Minutes, "SIGSEGV", 0))},
 	{name: "stopped", cause: event.CauseStopped,
