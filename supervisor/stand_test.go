@@ -169,7 +169,7 @@ func newStand(t *testing.T, changes ...func(*Options)) *stand {
 	s.put(theCommand, theHolder, 100*rss.MiB, 0)
 	s.engine = newEngine(opt, h.begin)
 	// It makes its file in the background, and not while the directory goes.
-	t.Cleanup(func() { s.tell.CloseStream(time.Second) })
+	t.Cleanup(func() { s.tell.CloseSinks(time.Second) })
 	return s
 }
 
@@ -272,7 +272,7 @@ func only(t *testing.T, all []map[string]any, name event.Name) map[string]any {
 // events closes the stream and returns what was written to it.
 func (s *stand) events() []map[string]any {
 	s.t.Helper()
-	s.tell.CloseStream(10 * time.Second)
+	s.tell.CloseSinks(10 * time.Second)
 	f, err := os.Open(s.Settings.Events)
 	wardentest.NoError(s.t, err)
 	defer f.Close()

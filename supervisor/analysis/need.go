@@ -93,13 +93,21 @@ const (
 // pages that a fresh one maps or copies again are given back again and again.
 func WithoutActions(most *event.Limit, s *event.Saved, grown rss.Bytes, known bool) rss.Bytes {
 	if known && s.Recycled > 0 {
-		return most.UsedMax + grown + s.Sum(event.ActionGC).Freed
+		return most.UsedMax + grown + freed(s, false)
 	}
-	return most.Used + freed(s)
+	return most.Used + freed(s, true)
 }
 
-func freed(s *event.Saved) rss.Bytes {
-	return s.Sum(event.ActionRecycle).Freed + s.Sum(event.ActionGC).Freed
+// freed is what actions gave back, but for trims, whose pages are still mapped. single says
+// that those count which act on one worker.
+func freed(s *event.Saved, single bool) (sum rss.Bytes) {
+	for i := range s.Actions {
+		a := s.Actions[i].Action
+		if r := a.Row(); a.Frees() && !r.Trims && (single || !r.Single) {
+			sum += s.Actions[i].Freed
+		}
+	}
+	return sum
 }
 
 // level says that it has not grown since the first third.
@@ -229,7 +237,7 @@ func (k *RunScan) need(job *event.Limit) *Need {
 		}
 	}
 	s := &k.Actions.Saved
-	f.Trims, f.Hidden = s.WorkerTrims > 0 || s.Sum(event.ActionTrim).Worked > 0, s.Recycled > 0 || freed(s) > 0
+	f.Trims, f.Hidden = s.WorkerTrims > 0 || s.Sum(event.ActionTrim).Worked > 0, s.Recycled > 0 || freed(s, true) > 0
 	return f.Need()
 }
 

@@ -193,7 +193,15 @@ func (b *Brief) Duration() time.Duration { return Seconds(b.Took) }
 func (b *Brief) OK() bool { return b.Code != nil && *b.Code == 0 }
 
 // Trims counts trims of all kinds that worked.
-func (b *Brief) Trims() int { return b.Saved.Sum(event.ActionTrim).Worked + b.Saved.WorkerTrims }
+func (b *Brief) Trims() int {
+	n := b.Saved.WorkerTrims
+	for _, a := range b.Saved.Actions {
+		if a.Action.Row().Trims {
+			n += a.Worked
+		}
+	}
+	return n
+}
 
 // causeRows are what a cause that was seen, or that Slurm names, makes of a run, the limit that
 // it is about, and its rank among the causes of several ends: what ended others first, with 0,

@@ -18,13 +18,13 @@ func head(seq int, name Name) Head {
 
 func TestStreamWritesWhatWasPut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	s := NewStream(path, func(err error) { t.Error(err) })
+	s := NewStream(path, Line, func(err error) { t.Error(err) })
 	code := 0
 	for i := range 3 {
 		d := Decision{Head: head(i+1, NameDecision), ID: uint64(i + 1), Rule: "85%:trim", Limit: LimitSlurm, Action: ActionTrim}
-		s.Put(NameDecision, d)
+		s.Event(NameDecision, d)
 	}
-	s.Put(NameExit, Exit{Head: head(4, NameExit), By: "command", Code: &code})
+	s.Event(NameExit, Exit{Head: head(4, NameExit), By: "command", Code: &code})
 	s.Close(time.Minute)
 
 	b, err := os.ReadFile(path)
@@ -50,12 +50,12 @@ func TestStreamFullQueueDropsSamplesOnly(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := NewStream(fifo, nil) // without a reader nothing leaves the queue
+	s := NewStream(fifo, Line, nil) // without a reader nothing leaves the queue
 	for range maxQueue + 10 {
-		s.Put(NameSample, Sample{Head: head(1, NameSample)})
+		s.Event(NameSample, Sample{Head: head(1, NameSample)})
 	}
 	for range 5 {
-		s.Put(NameDecision, Decision{Head: head(1, NameDecision)})
+		s.Event(NameDecision, Decision{Head: head(1, NameDecision)})
 	}
 	if n := s.Dropped(); n != 10 {
 		t.Errorf("dropped %d, want the 10 samples that found no room", n)
@@ -77,12 +77,12 @@ func TestStreamFullQueueDropsSamplesOnly(t *testing.T) {
 
 func TestStreamThatCannotWriteSaysSoOnce(t *testing.T) {
 	said := make(chan error, 8)
-	s := NewStream(filepath.Join(t.TempDir(), "no", "such", "directory"), func(err error) { said <- err })
+	s := NewStream(filepath.Join(t.TempDir(), "no", "such", "directory"), Line, func(err error) { said <- err })
 	err := <-said
 	if !strings.Contains(err.Error(), "cannot open events file") {
 		t.Errorf("said %q", err)
 	}
-	s.Put(NameExit, Exit{Head: head(1, NameExit)})
+	s.Event(NameExit, Exit{Head: head(1, NameExit)})
 	s.Close(time.Minute)
 	if len(said) != 0 {
 		t.Error("said again")

@@ -287,9 +287,11 @@ func deedWords(b *analysis.Brief) string {
 	if s.Recycled > 0 {
 		parts = append(parts, values.Count(s.Recycled, "worker")+" recycled")
 	}
-	add(s.Sum(event.ActionGC).Worked, "garbage collection")
-	add(s.Sum(event.ActionSignal).Worked, "signal")
-	add(s.Sum(event.ActionExec).Worked, "command")
+	for i := range s.Actions {
+		if r := s.Actions[i].Action.Row(); !r.Trims && !r.Single && !r.Ends { // the headline has the end
+			add(s.Actions[i].Worked, cmp.Or(r.Thing, string(s.Actions[i].Action)))
+		}
+	}
 	return strings.Join(parts, ", ")
 }
 

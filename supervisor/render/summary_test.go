@@ -145,3 +145,17 @@ func TestWhoKillsAbove(t *testing.T) {
 		}
 	}
 }
+
+// TestSummaryHasEveryAction: whatever a rule may do is counted, but for what the headline says.
+func TestSummaryHasEveryAction(t *testing.T) {
+	for _, a := range event.Actions {
+		b := analysis.Brief{Brief: event.Brief{Saved: event.Saved{Actions: []event.ActionSum{{Action: a, Worked: 2}}}}}
+		r := a.Row()
+		if r.Single {
+			b.Saved.Recycled = 2
+		}
+		if text := didWords(&b); (text == "") != r.Ends || !r.Ends && !strings.HasPrefix(text, "2 ") {
+			t.Errorf("%s: did %q", a, text)
+		}
+	}
+}

@@ -107,7 +107,7 @@ func (n *node) did() []string {
 		switch {
 		case dry > 0:
 			all = append(all, fmt.Sprintf("would %s %s", a.Action, text.Times(dry)))
-		case a.Worked > 0 && a.Action != event.ActionTrim && a.Action != event.ActionRecycle && a.Action != event.ActionWarn:
+		case a.Worked > 0 && !a.Action.Row().Trims && !a.Action.Row().Single:
 			all = append(all, fmt.Sprintf("%s %s", a.Action, text.Times(a.Worked)))
 		}
 	}

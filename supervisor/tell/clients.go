@@ -2,13 +2,11 @@ package tell
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // Clients are those who follow the events by the control socket. They come and go by
@@ -48,8 +46,8 @@ func (c *Clients) remove(lines chan []byte) {
 	}
 }
 
-// Takes says whether there is one.
-func (c *Clients) Takes() bool {
+// Takes implements [Sink]: every event where there is a client.
+func (c *Clients) Takes(event.Name) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.all) > 0
@@ -75,14 +73,10 @@ func (c *Clients) Close() {
 
 // Event gives an event to all that have room for it.
 func (c *Clients) Event(_ event.Name, e any) {
-	if !c.Takes() {
-		return
-	}
-	line, err := json.Marshal(e)
+	line, err := event.Line(e)
 	if err != nil {
 		return // the stream and the record count it
 	}
-	line = text.JSON(line)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, lines := range c.all {

@@ -256,7 +256,7 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 			}
 		}
 	})
-	f.CloseStream(flush)
+	closing.Go(func() { f.CloseSinks(flush) })
 	closing.Wait()
 	f.Alerts.Last()
 }
@@ -316,7 +316,7 @@ func (f *Fan) name(b *analysis.Brief) {
 
 // CloseFollowing closes the other sinks of a rank that follows.
 func (f *Fan) CloseFollowing() {
-	f.CloseStream(flush)
+	f.CloseSinks(flush)
 	f.Alerts.Last()
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/view"
 )
 
-// events is what every sink may use: it stamps events and hands each to stream, record and
-// clients in one order, beside the lines for people.
+// events is what every sink may use: it stamps events and hands each to all sinks in one
+// order, beside the lines for people.
 type events struct {
 	*Log
 	Run      Run
@@ -36,36 +37,18 @@ func newEvents(lines Lines, set *settings.Settings, run Run) *events {
 	}
 	e := &events{Run: run, set: set, failed: failures{queue: make(chan *Failure, 16)}}
 	e.Log = NewLog(lines, func() bool { return e.Run.brief() })
-	e.sinks = []Sink{&e.Clients, streamed{e}, recorded{e}}
-	if set.Events != "" {
-		e.stream = event.NewStream(set.Events, func(err error) {
-			lines.Warn(fmt.Sprintf("%v; the command runs on", err))
-		})
-	}
+	e.stream = event.NewStream(set.Events, event.Line, func(err error) {
+		lines.Warn(fmt.Sprintf("%v; the command runs on", err))
+	})
 	return e
 }
 
-// Sink takes every event, in order. It never waits, and what it loses it counts.
+// Sink takes the events it says it takes, in order. It never waits, and what it loses it
+// counts. One with a method Close(time.Duration) is closed behind the exit event, and may
+// take so long to write what it has left.
 type Sink interface {
+	Takes(event.Name) bool // samples are made only where a sink takes them
 	Event(event.Name, any)
-}
-
-// streamed is the file of --events, and recorded the record.
-type (
-	streamed struct{ *events }
-	recorded struct{ *events }
-)
-
-func (e streamed) Event(name event.Name, v any) {
-	if e.stream != nil {
-		e.stream.Put(name, v)
-	}
-}
-
-func (e recorded) Event(name event.Name, v any) {
-	if e.Recorder != nil {
-		e.Recorder.Event(name, v)
-	}
 }
 
 // Recorder is [store.Recorder] outside tests.
@@ -83,7 +66,9 @@ const early = counts.Tolerance
 func (e *events) Put(name event.Name, make func(event.Head) any) {
 	v := make(e.head(name))
 	for _, sink := range e.sinks {
-		sink.Event(name, v)
+		if sink.Takes(name) {
+			sink.Event(name, v)
+		}
 	}
 }
 
@@ -126,11 +111,15 @@ func (e *events) faultEvent(part, text string) {
 	e.Put(event.NameFault, func(h event.Head) any { return event.Fault{Head: h, Part: part, Error: text} })
 }
 
-// CloseStream writes the last events, for at most so long.
-func (e *events) CloseStream(within time.Duration) {
-	if e.stream != nil {
-		e.stream.Close(within)
+// CloseSinks has all sinks write the last events, for at most so long.
+func (e *events) CloseSinks(within time.Duration) {
+	var closing sync.WaitGroup
+	for _, sink := range e.sinks {
+		if s, ok := sink.(interface{ Close(time.Duration) }); ok {
+			closing.Go(func() { s.Close(within) })
+		}
 	}
+	closing.Wait()
 }
 
 // Failure is what a sink could not do, from a goroutine of its own.
@@ -212,13 +201,10 @@ func (s *samples) put(l *Look, every time.Duration, costs func(now time.Duration
 		return
 	}
 	s.at = l.Now
-	stream := s.out.stream
-	if stream == nil && !s.out.Clients.Takes() {
+	if !slices.ContainsFunc(s.out.sinks, func(k Sink) bool { return k.Takes(event.NameSample) }) {
 		return
 	}
-	if stream != nil {
-		s.dropped += stream.Dropped()
-	}
+	s.dropped += s.out.stream.Dropped()
 	e := event.Sample{Limits: briefly(l.View.Limits), Procs: map[rss.Role]int{}, Gaps: l.View.Sample.Gaps}
 	for i := range l.View.Sample.Procs {
 		e.Procs[l.View.Sample.Procs[i].Role]++
@@ -226,13 +212,11 @@ func (s *samples) put(l *Look, every time.Duration, costs func(now time.Duration
 	if l.Now-s.costAt >= costEvery {
 		s.costAt, e.Ours = l.Now, costs(l.Now)
 	}
-	e.Head, e.Dropped = s.out.head(event.NameSample), s.dropped
-	s.out.Clients.Event("", e)
-	if stream == nil {
-		return
-	}
-	stream.Put(event.NameSample, e)
-	if n := stream.Dropped(); n > 0 {
+	s.out.Put(event.NameSample, func(h event.Head) any {
+		e.Head, e.Dropped = h, s.dropped
+		return e
+	})
+	if n := s.out.stream.Dropped(); n > 0 {
 		s.dropped += n // this one among them: the next has the number
 		return
 	}

@@ -50,7 +50,7 @@ func New(lines Lines, set *settings.Settings, run Run) *Fan {
 	}
 	f.Status.sum = &f.Sum
 	f.Textfile.soFar = func() (*event.Limit, *event.Saved) { return f.Sum.peak(), &f.Sum.Saved.Saved }
-	out.sinks = append(out.sinks, &f.Sum)
+	out.sinks = []Sink{&out.Clients, out.stream, &f.Record, &f.Sum}
 	return f
 }
 

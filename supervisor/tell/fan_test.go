@@ -32,14 +32,14 @@ type stand struct {
 func newStand(t *testing.T) *stand {
 	s := &stand{t: t, said: &lines{}, path: filepath.Join(t.TempDir(), "events")}
 	s.Fan = New(s.said, &settings.Settings{Outputs: settings.Outputs{Events: s.path}}, Run{Proc: "/proc", Holder: 1, Node: "n1"})
-	t.Cleanup(func() { s.CloseStream(time.Second) })
+	t.Cleanup(func() { s.CloseSinks(time.Second) })
 	return s
 }
 
 // events closes the stream and returns what is in its file.
 func (s *stand) events() wardentest.Log {
 	s.t.Helper()
-	s.CloseStream(10 * time.Second)
+	s.CloseSinks(10 * time.Second)
 	return wardentest.ReadLog(s.t, s.path)
 }
 
@@ -130,8 +130,8 @@ func TestClientBehind(t *testing.T) {
 	for range client { // until it is closed
 		n++
 	}
-	if n != clientRoom || f.Clients.Takes() {
-		t.Errorf("%d events, want %d; is there one still: %v", n, clientRoom, f.Clients.Takes())
+	if n != clientRoom || f.Clients.Takes(event.NameRank) {
+		t.Errorf("%d events, want %d; is there one still: %v", n, clientRoom, f.Clients.Takes(event.NameRank))
 	}
 	f.Clients.Close()
 	if _, err := f.Clients.Add(t.Context()); !errors.Is(err, errEnded) {
@@ -154,7 +154,7 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 	if f.samples.dropped != 10 {
 		t.Errorf("%d counted, want 10", f.samples.dropped)
 	}
-	f.CloseStream(0)
+	f.CloseSinks(0)
 }
 
 // TestFaultsAreAllInTheStream: the event log has all, stderr a ration.
@@ -269,5 +269,42 @@ func TestSignalsAreToldAgain(t *testing.T) {
 	}
 	if len(s) > mostSignals {
 		t.Errorf("%d are remembered", len(s))
+	}
+}
+
+// slowSink is a sink as one that writes beside the loop: what it took last is written when it
+// is closed.
+type slowSink struct {
+	samples bool
+	took    []event.Name
+	closed  int // when it had taken so many
+}
+
+func (s *slowSink) Takes(name event.Name) bool   { return s.samples || name != event.NameSample }
+func (s *slowSink) Event(name event.Name, _ any) { s.took = append(s.took, name) }
+func (s *slowSink) Close(time.Duration)          { s.closed = len(s.took) }
+
+// TestSinks: each gets what it takes, samples too, and is closed behind the exit event.
+func TestSinks(t *testing.T) {
+	for _, following := range []bool{false, true} {
+		f := New(&lines{}, &settings.Settings{Outputs: settings.Outputs{Record: settings.RecordNone}}, Run{ID: "0123456789abcdef"})
+		f.Readers.Costs = func() ([]event.Cost, error) { return nil, nil }
+		few, all := &slowSink{}, &slowSink{samples: true}
+		f.sinks = append(f.sinks, few)
+		if f.samples.put(looked(0), 0, f.Costs); f.seq != 0 {
+			t.Error("a sample is made that no sink takes")
+		}
+		f.sinks = append(f.sinks, all)
+		f.samples.put(looked(0), 0, f.Costs)
+		if following {
+			f.EndFollowing(&Ending{Said: true})
+			f.CloseFollowing()
+		} else {
+			f.End(&Ending{Said: true}, 0)
+		}
+		want := []event.Name{event.NameSample, event.NameExit}
+		if !slices.Equal(all.took, want) || all.closed != 2 || !slices.Equal(few.took, want[1:]) || few.closed != 1 {
+			t.Errorf("following %v: %+v and %+v", following, all, few)
+		}
 	}
 }

@@ -52,6 +52,14 @@ func (r *Record) Open(command rss.ProcID, attempt int, last bool) {
 	r.out.Recorder = store.New(opt)
 }
 
+// Takes implements [Sink]: the record has samples of its own.
+func (r *Record) Takes(name event.Name) bool {
+	return r.out.Recorder != nil && name != event.NameSample
+}
+
+// Event implements [Sink].
+func (r *Record) Event(name event.Name, v any) { r.out.Recorder.Event(name, v) }
+
 // places are where the run is recorded; ok is false where it is not to be.
 func (r *Record) places() (p record.Places, ok bool) {
 	dir := r.out.set.Record

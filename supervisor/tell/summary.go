@@ -104,7 +104,10 @@ func (s *Summary) Loader(now time.Duration, r *loader.Said) {
 	}
 }
 
-// Event makes the summary a sink: the ledger is fed by the events that a record has.
+// Takes implements [Sink]: the ledger is fed by the events that a record has.
+func (s *Summary) Takes(name event.Name) bool { return name != event.NameSample }
+
+// Event implements [Sink].
 func (s *Summary) Event(_ event.Name, v any) {
 	switch v := v.(type) {
 	case event.Decision:
