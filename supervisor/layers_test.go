@@ -107,7 +107,7 @@ var layers = map[string][]string{
 	"supervisor/probe/probetest": {"supervisor/probe"},
 	"supervisor/text":            {},
 	"supervisor/phrase":          {"rss", "slurm", "supervisor/event", "supervisor/text"},
-	"supervisor/tell":            {"supervisor/analysis", "supervisor/render", "supervisor/settings", "supervisor/loader", "rss", "rss/procfile", "slurm", "supervisor/alert", "supervisor/control", "supervisor/counts", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/probe", "supervisor/record", "supervisor/record/store", "supervisor/text", "supervisor/textfile", "supervisor/view", "golang.org/x/sys"},
+	"supervisor/tell":            {"supervisor/analysis", "supervisor/render", "supervisor/settings", "supervisor/loader", "rss", "rss/procfile", "rss/proctree", "slurm", "supervisor/alert", "supervisor/control", "supervisor/counts", "supervisor/event", "supervisor/fault", "supervisor/limit", "supervisor/metrics", "supervisor/phrase", "supervisor/policy", "supervisor/probe", "supervisor/record", "supervisor/record/store", "supervisor/text", "supervisor/textfile", "supervisor/view", "golang.org/x/sys"},
 	// It shows what control says, and so it knows it.
 	"supervisor/screen": {"supervisor/text", "supervisor/phrase", "rss", "supervisor/event", "supervisor/control", "golang.org/x/term", "golang.org/x/sys"},
 
