@@ -70,12 +70,18 @@ func full() *Set {
 	s.Peak(here, &event.Limit{Name: event.LimitSlurm, Scope: event.ScopeStep, Used: 94, Limit: 100})
 	s.Peak(here, &event.Limit{Name: event.LimitCgroup, Scope: event.ScopeJob, Used: 55, Limit: 100})
 	s.Self(here, []event.Cost{{RSS: 20, CPU: 1.5}, {RSS: 7, CPU: 0.5}})
-	s.Put(&OOMKills, here, 0)
-	s.Put(&OOMUnheard, here, 0)
 	s.Put(&Runs, here, 1, "slurm-kill")
-	s.Put(&Ranks, here, 1)
 	s.Put(&LastLook, here, 1.7e9)
 	s.Put(&BuildInfo, here, 1, "v0.9")
+	for _, m := range All {
+		if s.series[m] == nil { // those that their readers put one by one
+			var labels []string
+			for _, l := range m.Labels {
+				labels = append(labels, l.Values[0])
+			}
+			s.Put(m, here, 1, labels...)
+		}
+	}
 	return s
 }
 

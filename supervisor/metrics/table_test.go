@@ -45,8 +45,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestClosedLists: every value of a label is in its list, and every metric has
-// been put.
+// TestClosedLists: every value of a label is in its list, and every metric is written.
 func TestClosedLists(t *testing.T) {
 	families := parse(t, full().Text())
 	for _, m := range All {
