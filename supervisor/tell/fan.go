@@ -63,14 +63,6 @@ type Readers struct {
 	Costs   func() ([]event.Cost, error) // what the holder and the watcher cost
 }
 
-// See takes in each full read for the summary and the status.
-func (f *Fan) See(v *view.View) {
-	f.Status.growth.add(v)
-	f.Sum.Peak(&v.Sample, v.Limits, f.Readers.Pace)
-	f.Sum.Grew(v, &f.Status.growth)
-	f.Sum.Apart(&v.Sample, v.Limits, f.Readers.Outside)
-}
-
 // Look hands on a look.
 func (f *Fan) Look(l *Look) {
 	f.Tick(l.Now)

@@ -31,6 +31,14 @@ type Summary struct {
 	replaced
 }
 
+// See takes in each full read for the summary and the status.
+func (f *Fan) See(v *view.View) {
+	f.Status.growth.add(v)
+	f.Sum.Peak(&v.Sample, v.Limits, f.Readers.Pace)
+	f.Sum.Grew(v, &f.Status.growth)
+	f.Sum.Apart(&v.Sample, v.Limits, f.Readers.Outside)
+}
+
 // growthAtPeak is how fast a limit grew as it reached its highest use.
 type growthAtPeak struct {
 	used rss.Bytes
