@@ -109,7 +109,7 @@ type Ask = func(ctx context.Context, name string, args ...string) ([]byte, error
 // sites keep no accounting, and slurmctld forgets a job some minutes after its
 // end (MinJobAge). job is a number, "12_3" for an array task, or a SLUID.
 func Ended(ctx context.Context, ask Ask, job string) (EndedJob, error) {
-	if !isJobID(job) && !IsSLUID(job) {
+	if !IsJob(job) {
 		return EndedJob{}, fmt.Errorf("cannot ask about job %q: not a job id", job)
 	}
 	return askBoth(ctx, ask, job, "job "+job, []string{"--units=K", "--format=" + endedFormat},
@@ -136,6 +136,9 @@ func askBoth[T any](ctx context.Context, ask Ask, job, about string, options []s
 	}
 	return v, errors.Join(err, fmt.Errorf("cannot ask scontrol about %s: %w", about, second))
 }
+
+// IsJob says whether a word can name a job.
+func IsJob(s string) bool { return isJobID(s) || IsSLUID(s) }
 
 // isJobID keeps what is no job id, a list or an option from being asked for.
 func isJobID(s string) bool {

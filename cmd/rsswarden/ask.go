@@ -20,9 +20,9 @@ import (
 // targetFlags are the flags of every command that asks leaders.
 func targetFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "job", Usage: "of the Slurm job `ID`, on all its nodes"},
+		&cli.StringFlag{Name: "job", Usage: "the runs of the Slurm job `ID`, on all its nodes"},
 		&cli.StringFlag{Name: "node", Usage: "on the node `NODE` and no other"},
-		&cli.BoolFlag{Name: "all", Usage: "of all runs of yours on this node"},
+		&cli.BoolFlag{Name: "all", Usage: "all your runs on this node"},
 		// On another node, where remote.Ask has started us by srun.
 		&cli.BoolFlag{Name: "as-node", Hidden: true},
 		&cli.DurationFlag{Name: "every", Hidden: true},
@@ -56,7 +56,7 @@ func noProcess(pid int) error {
 
 // pidFlag chooses the run that has a process.
 func pidFlag() cli.Flag {
-	return &cli.StringFlag{Name: "pid", Usage: "of the run that has the process `PID`"}
+	return &cli.StringFlag{Name: "pid", Usage: "the run that has the process `PID`"}
 }
 
 // pidTarget is the target with the process that chooses a run of it, 0 for none: among all on
@@ -85,9 +85,9 @@ func recycleCommand(p process) *cli.Command {
 			"rsswarden recycle --rank 0",
 			"rsswarden recycle --job 118 --node n3",
 		),
-		"Asks the rsswarden that leads on the node, which does it one worker after the\n"+
-			"other, and loses no batch by it: all that have something to give back, or those\n"+
-			"that --pid and --rank name.\n")
+		"Asks the rsswarden that leads on the node, which replaces one worker after the\n"+
+			"other: those that have memory to give back, or those that --pid and --rank\n"+
+			"name. No batch is lost.\n")
 }
 
 func checkpointCommand(p process) *cli.Command {

@@ -36,8 +36,8 @@ func completionCommand(p process) *cli.Command {
 		UsageText: "rsswarden completion " + strings.Join(shells, "|"),
 		Args:      true,
 		Description: "Commands, options and their values, records that are here for report and replay,\n" +
-			"jobs of yours for --job. Behind run the command completes as it does alone.\n" +
-			"No key press waits for longer than a second, Slurm asleep or not.\n",
+			"jobs of yours for --job. After run --, the command's own completion works.\n" +
+			"A key press waits for Slurm for a second at most.\n",
 		ArgsUsage: examples(
 			"source <(rsswarden completion bash)            # in ~/.bashrc",
 			"rsswarden completion zsh >~/.zfunc/_rsswarden  # a directory of $fpath",

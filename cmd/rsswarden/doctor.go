@@ -26,12 +26,11 @@ and python3 of PATH are asked. Each is started as run starts it, imports torch
 if 1 GiB or more is left below the limit, and is killed with its children when
 its time is over. One run of a command that ends at once is tried, and one child
 is stopped by ptrace and let go.
-Exit status: 0 when run would protect this job: a limit of its own was read, and
-nothing about it is assumed; its processes can be read; the run that was tried
-was watched; and the loader hook works: in every PYTHON named, or in one of PATH
-(one with torch, if any has it), or no Python is there. It works where it is
-loaded and, if torch is there, can replace loader workers. 1 when run would
-protect it only in part.
+Exit status: 0 when run would protect this job: the job's limit was read,
+not assumed; its processes can be read; a run that was tried was watched; and
+the loader hook works in each PYTHON named, else in one of PATH, or there is no
+Python. The hook works where it is loaded and, with torch, can replace workers.
+1 when run would protect the job only in part.
 `
 
 func doctorCommand(p process) *cli.Command {

@@ -33,7 +33,7 @@ func limitsCommand(p process) *cli.Command {
 		Flags: []cli.Flag{
 			jsonFlag(),
 			colorFlag(p),
-			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and its descendants instead of this shell's"},
+			&cli.StringFlag{Name: "pid", Usage: "those of the process `PID` and its descendants, not this shell's"},
 		},
 		ArgsUsage: examples(
 			"rsswarden limits",
@@ -46,6 +46,9 @@ func limitsCommand(p process) *cli.Command {
 			var err error
 			if pid, err = parsePID("--pid ", c.String("pid"), "rsswarden limits --pid"); err != nil {
 				return err
+			}
+			if _, err := proctree.Identify("/proc", pid); proctree.Vanished(err) {
+				return usagef("name a process that runs, as ps shows it", "there is no process %d", pid)
 			}
 			// What we inherited may be of another job, or of none.
 			lookup = population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF")).Lookup

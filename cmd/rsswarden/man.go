@@ -151,9 +151,9 @@ limit that can end it, warns early, has loader workers give memory back, and end
 ended. Nothing of it needs a privilege. Should rsswarden itself fail, the command runs on as if it
 had been started alone.
 
-The other commands ask a run that stands (status, top), have it act now (recycle, trim,
-checkpoint), watch what runs already (attach), tell what can end a process (limits), whether
-everything works here (doctor), and what became of a run (report, replay).`
+The other commands ask a run in progress (status, top), have it act now (recycle, trim,
+checkpoint), watch what runs already (attach), show what can end a process (limits), whether
+everything works here (doctor), and how a run ended (report, replay).`
 
 const manPrecedence = `What is set in several places comes from the first of these: the option, the environment, the file
 of --config, the site's file, the default.`

@@ -74,7 +74,7 @@ share of the least limit found.`,
 	}, {
 		name: "accounting", def: "auto", group: group{title: groupLimits},
 		usage: "`HOW`: --limit counts by rss, pss, noshared, cgroup or auto",
-		about: `How limit adds memory up: rss (sum of RSS), pss, noshared (RSS less shared
+		about: `How limit adds memory up: rss (summed RSS), pss, noshared (RSS less shared
 pages) or cgroup; auto is as the enforcer of the least limit does, else rss.`,
 		example: `"rss"`, values: []string{"auto", "rss", "pss", "noshared", "cgroup"},
 		set: func(s *settings.Settings, v []string) error { s.Accounting = event.Accounting(v[0]); return nil },

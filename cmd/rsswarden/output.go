@@ -127,7 +127,11 @@ func fail(p process, err error) int {
 			shown.status = exitUsage
 		}
 	}
-	fmt.Fprint(p.stderr, p.line(shown.format, "error", sentences(err.Error()), oneLine(shown.hint)))
+	hint := strings.Split(shown.hint, "\n") // one line, or a line for each thing to choose from
+	for i := range hint {
+		hint[i] = oneLine(hint[i])
+	}
+	fmt.Fprint(p.stderr, p.line(shown.format, "error", sentences(err.Error()), strings.Join(hint, "\n  ")))
 	return shown.status
 }
 

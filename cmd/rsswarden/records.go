@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -185,15 +184,14 @@ func whyUnreadable(dir string) error {
 }
 
 // listed names directories, and those that this user may not look into.
-func listed(dirs []string) string {
-	var names []string
+func listed(dirs []string) (names []string) {
 	for _, d := range dirs {
 		if _, err := record.ReadDir(d); errors.Is(err, fs.ErrPermission) {
 			d += " (" + errnoOf(err).Error() + ")"
 		}
 		names = append(names, d)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // recordPlaces are the directories that are looked through.

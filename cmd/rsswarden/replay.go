@@ -28,7 +28,7 @@ func replayCommand(p process) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "limit", Usage: "`SIZE`: of the limit that was nearest, as in sbatch --mem"},
 			&cli.StringFlag{Name: "accounting", Usage: "`HOW`: the limit that counts so: rss, pss, noshared, cgroup"},
-			&cli.StringSliceFlag{Name: "at", Usage: "`RULE`: the ladder that run has with this --at (repeatable)"},
+			&cli.StringSliceFlag{Name: "at", Usage: "add `RULE` to the ladder, as run --at does (repeatable)"},
 			jsonFlag(),
 			colorFlag(p),
 		},

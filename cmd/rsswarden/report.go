@@ -25,14 +25,14 @@ func reportCommand(p process) *cli.Command {
 		Name:      "report",
 		Category:  "After",
 		Usage:     "list past runs; why one died; what to ask for next",
-		UsageText: "rsswarden report [--since TIME] [--outcome WORD] [--by WHAT] [DIR]...\nrsswarden report last | ID | JOBID | PATH [OPTIONS]\nrsswarden report --advise DIR...",
+		UsageText: "rsswarden report [--since TIME] [--outcome WORD] [--by WHAT] [DIR]...\nrsswarden report last | ID | JOBID | PATH [OPTIONS]\nrsswarden report --advise [DIR]...",
 		Args:      true,
 		Description: "Lists runs, newest first; an ID of the list, a job or a path shows one. Looks in\n" +
 			".rsswarden here and of the job, $XDG_STATE_HOME/rsswarden, and on the node.\n" +
 			recordStatus,
 		Flags: []cli.Flag{
 			jsonFlag(),
-			&cli.BoolFlag{Name: "full", Usage: "all that was found: limits, processes, evidence"},
+			&cli.BoolFlag{Name: "full", Usage: "more: limits, processes, evidence"},
 			&cli.StringFlag{Name: "since", Usage: "list all runs of that `TIME`: 12h, 7d or 4w"},
 			&cli.StringFlag{Name: "outcome", Usage: "list runs that ended so: a `WORD` of the column OUTCOME"},
 			&cli.StringFlag{Name: "by", Usage: "sum up the runs of each command, node or user: `WHAT`"},
@@ -123,7 +123,7 @@ func listRuns(p process, dirs []string, o listOptions) error {
 	case known.index.Err != nil:
 		return notRead(known.index.Err)
 	default:
-		return usagef("a run is listed from its start: rsswarden run -- COMMAND; or name a directory of --record, or one with .rsswarden in it", "no run is listed in %s", listed(named))
+		return usagef(lookedIn(named, "a run is listed from its start: rsswarden run -- COMMAND; or name a directory of --record, or one with .rsswarden in it"), "no run is listed")
 	}
 	for _, d := range known.index.Damage {
 		p.warn(oneLine(d))
@@ -239,7 +239,7 @@ func advise(p process, dirs []string, asJSON bool) error {
 	case len(runs) == 0 && err != nil:
 		return notRead(err)
 	case len(runs) == 0:
-		return usagef(hintNoRecord, "no run has left a record in %s", listed(named))
+		return usagef(lookedIn(named, hintNoRecord), "no run has left a record")
 	case err != nil:
 		p.warn(sentences(err.Error()))
 	}

@@ -57,12 +57,15 @@ func findRuns(p process, args []string, askSlurmToo bool) (found []record.Found,
 	if len(args) == 0 {
 		all := record.Find(recordPlaces(p)...)
 		if len(all) == 0 {
-			return nil, usagef(hintNoRecord, "no record was found in %s", listed(recordPlaces(p)))
+			return nil, usagef(lookedIn(recordPlaces(p), hintNoRecord), "no record was found")
 		}
 		return runsOfJob(all, all[0]), nil
 	}
-	for _, arg := range args {
+	for i, arg := range args {
 		some, err := findRun(p, arg, askSlurmToo)
+		if f := (*failure)(nil); i > 0 && errors.As(err, &f) && f.status == exitUsage {
+			f.hint = "one run at a time, or the paths of records of one job"
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +102,7 @@ func findRun(p process, arg string, askSlurmToo bool) ([]record.Found, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, notRead(fmt.Errorf("cannot read %s: %w", arg, errnoOf(err)))
 	}
-	list, err := findByWord(p, arg, askSlurmToo)
+	list, silent, err := findByWord(p, arg, askSlurmToo)
 	switch {
 	case err != nil || len(list) > 0:
 		return list, err
@@ -109,7 +112,16 @@ func findRun(p process, arg string, askSlurmToo bool) ([]record.Found, error) {
 	if m := slurmOutput.FindStringSubmatch(filepath.Base(arg)); m != nil {
 		hint = "that is the name of a job's output; the job itself: " + programName + " report " + m[1]
 	}
-	return nil, usagef(hint, "no record of %q in %s", arg, listed(recordPlaces(p)))
+	said := ""
+	if silent != nil {
+		said = "; " + silent.Error()
+	}
+	return nil, usagef(lookedIn(recordPlaces(p), hint), "no run %q found%s", arg, said)
+}
+
+// lookedIn is a hint, and the directories that were looked through, a line each.
+func lookedIn(dirs []string, hint string) string {
+	return hint + "\nlooked in " + strings.Join(listed(dirs), "\nlooked in ")
 }
 
 // those are the found ones that are meant.
@@ -295,22 +307,21 @@ type unrecorded struct {
 func (e *unrecorded) Unwrap() error { return e.failure }
 
 // noRecord is that error.
-func noRecord(show func(asJSON bool) error, format string, args ...any) error {
+func noRecord(show func(asJSON bool) error, format string, args ...any) *unrecorded {
 	return &unrecorded{&failure{error: fmt.Errorf(format, args...), hint: hintNoRecord, status: exitUsage}, show}
 }
 
 // findByWord finds what a word names that is no path: a job, a step, a run by its short name
-// or the last. It asks Slurm about a job of which nothing is here.
-func findByWord(p process, word string, askSlurmToo bool) ([]record.Found, error) {
+// or the last. It asks Slurm about a job of which nothing is here; silent is why Slurm did not say.
+func findByWord(p process, word string, askSlurmToo bool) (list []record.Found, silent, err error) {
 	known := knownRuns(recordPlaces(p))
-	if list := runsNamed(known.found, word); len(list) > 0 && word != lastRun {
-		return list, nil
+	if list = runsNamed(known.found, word); len(list) > 0 && word != lastRun {
+		return list, nil, nil
 	}
 	runs, short := known.named(word)
 	if short && len(runs) > 1 {
-		return nil, ambiguous(word, runs)
+		return nil, nil, ambiguous(word, runs)
 	}
-	var list []record.Found
 	for _, r := range runs {
 		name := r.ID
 		if r.Job != "" && r.Ranks > 1 {
@@ -320,15 +331,15 @@ func findByWord(p process, word string, askSlurmToo bool) ([]record.Found, error
 	}
 	switch {
 	case len(list) > 0:
-		return list, nil
+		return list, nil, nil
 	case len(runs) > 0:
-		return nil, noRecord(func(asJSON bool) error { return showListed(p, &known, runs, asJSON) }, "run %s left no record", runs[0].Short)
-	case !askSlurmToo:
-		return nil, nil
+		return nil, nil, noRecord(func(asJSON bool) error { return showListed(p, &known, runs, asJSON) }, "run %s left no record", runs[0].Short)
+	case !askSlurmToo || !slurm.IsJob(word):
+		return nil, nil, nil
 	}
 	job, err := askSlurm(slurm.Ended, word)
 	if err != nil {
-		return nil, nil
+		return nil, err, nil
 	}
 	// Of an array task, 12_3, records have the number. The job may have run in another directory.
 	list = runsNamed(known.found, job.ID)
@@ -336,12 +347,14 @@ func findByWord(p process, word string, askSlurmToo bool) ([]record.Found, error
 		list = append(list, those(record.Find(filepath.Join(job.Dir, ".rsswarden")), func(f record.Found) bool { return f.Job == job.ID })...)
 	}
 	if len(list) > 0 {
-		return list, nil
+		return list, nil, nil
 	}
-	return nil, noRecord(func(asJSON bool) error {
+	e := noRecord(func(asJSON bool) error {
 		u := analysis.OfSlurm(job)
 		return show(p, asJSON, u, func(w io.Writer, style text.Style) error { return render.Unwrapped(w, u, recordPlaces(p), style) })
-	}, "no record of job %s in %s; %s says that it is %s, exit code %s", word, listed(recordPlaces(p)), job.Source, job.State, job.ExitCode)
+	}, "job %s left no record here; %s says that it is %s, exit code %s", word, job.Source, job.State, job.ExitCode)
+	e.hint = "it did not run under rsswarden, or not here; rsswarden report " + word + " shows what Slurm knows"
+	return nil, nil, e
 }
 
 // showListed shows what the list has of runs: of one as a report, of more as a list.

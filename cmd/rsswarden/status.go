@@ -21,10 +21,10 @@ func statusCommand(p process) *cli.Command {
 		Category:  "Look",
 		Usage:     "show current runs",
 		UsageText: "rsswarden status [--job ID | --pid PID] [--node NODE] [--all] [--json]",
-		Description: "Of this Slurm job on this node; outside a job, of all your runs here. Several\n" +
-			"runs are a line each; of one, or with --job or --pid, it is what top shows above\n" +
-			"the processes, and the rules. Other nodes are asked by srun --overlap, in a\n" +
-			"small step of the job's, which takes some of its memory for a moment.\n" +
+		Description: "Shows the runs of this Slurm job on this node; outside a job all yours here.\n" +
+			"Several runs are a line each. One run, or one chosen by --job or --pid, is shown\n" +
+			"with its limits, as at the head of top, and its rules. Other nodes are asked by\n" +
+			"srun --overlap, in a small step of the job's, which takes some of its memory.\n" +
 			"Exit status: 0 when every leader has answered, else 1.",
 		Flags: append(targetFlags(), pidFlag(), jsonFlag(), colorFlag(p)),
 		ArgsUsage: examples(

@@ -20,7 +20,7 @@ var foreignFlags = map[string]string{
 
 // foreignCommands is the same of commands.
 var foreignCommands = map[string]string{
-	"ps": "status", "info": "status", "show": "status", "list": "status",
+	"ps": "status", "info": "status", "show": "status", "list": "report",
 	"watch": "top", "monitor": "top", "htop": "top", "live": "top",
 	"log": "report", "logs": "report", "history": "report", "why": "report", "advise": "report --advise", "html": "report --html FILE",
 	"start": "run", "exec": "run", "launch": "run", "wrap": "run",

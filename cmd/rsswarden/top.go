@@ -21,15 +21,15 @@ func topCommand(p process) *cli.Command {
 		&cli.BoolFlag{Name: "once", Usage: "print one frame and end"},
 		&cli.StringFlag{Name: "interval", Usage: "`DURATION`: the pause between two looks, 1s, with --job 3s"},
 		&cli.StringFlag{Name: "sort", Usage: "sort by `KEY`: " + strings.Join(screen.Keys()[:5], ", ") + ", …"},
-		&cli.StringFlag{Name: "filter", Usage: "show only what meets `TEXT`, as the key / does"},
+		&cli.StringFlag{Name: "filter", Usage: "show only rows with `TEXT` in them, as the key / does"},
 	}
 	return command(p, cli.Command{
 		Name:      "top",
 		Category:  "Look",
 		Usage:     "show current runs live",
 		UsageText: "rsswarden top [--job ID | --pid PID] [--once] [OPTIONS]",
-		Description: "Of the rsswarden runs of this Slurm job on this node; outside a job, of all of\n" +
-			"yours. Other nodes are asked by srun --overlap, in a small step of the job's\n" +
+		Description: "Shows the runs of this Slurm job on this node; outside a job all of yours.\n" +
+			"Other nodes are asked by srun --overlap, in a small step of the job's\n" +
 			"that lasts as long as the screen. The key ? lists the keys; q leaves, and what\n" +
 			"is watched goes on. --once prints all rows where stdout is not a terminal;\n" +
 			"COLUMNS is its width then. Exit status of --once: 1 when no run is there.\n",

@@ -24,18 +24,18 @@ func trimCommand(p process) *cli.Command {
 		Name:      "trim",
 		Usage:     "drop mapped file pages of processes now",
 		UsageText: "rsswarden trim [--pid PID] [--drop] [--dry-run] [--json]\nrsswarden trim [--job ID] [--node NODE] [--rank N]... [--all] [--json]",
-		Description: "Of the process PID, or of all of yours that this Slurm job has on this node.\n" +
-			"ptrace stops each for a millisecond or two at a time. What it has mapped\n" +
-			"shared and read-only from files leaves its RSS and stays in the page cache.\n" +
+		Description: "Trims the process PID, or all of yours that this Slurm job has on this node.\n" +
+			"ptrace stops each for a millisecond or two at a time. Pages that it has\n" +
+			"mapped from files no longer count in its RSS and stay in the page cache.\n" +
 			"Exit status: 0, also when there was nothing to trim; 1 when every process was\n" +
 			"refused. INT, TERM and HUP end it between two stops; what was done is printed.\n" +
-			"With --job, --node, --rank or --all the run there does it in its own way; exit\n" +
+			"With --job, --node, --rank or --all that run trims, by its own --trim; exit\n" +
 			"status 1 then if not all did. Outside a job --pid, --job or --all is needed.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "pid", Usage: "of the process `PID` and no other"},
+			&cli.StringFlag{Name: "pid", Usage: "trim the process `PID` and no other"},
 			&cli.BoolFlag{Name: "drop", Usage: "drop the files from the page cache too; they are read again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say what could be given back, touch nothing"},
-			&cli.StringSliceFlag{Name: "rank", Usage: "of rank `N` alone (SLURM_PROCID); may be given several times"},
+			&cli.StringSliceFlag{Name: "rank", Usage: "only rank `N` (SLURM_PROCID); may be given several times"},
 		}, targetFlags(), []cli.Flag{jsonFlag(), colorFlag(p)}),
 		ArgsUsage: examples(
 			"rsswarden trim --pid 4711 --dry-run",

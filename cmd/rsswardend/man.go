@@ -28,7 +28,7 @@ var helpTemplate = "Usage:\n   {{.UsageText}}\n\nOptions:\n{{range .VisibleFlags
 func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9759", Usage: "metrics at `ADDR`, or none"},
-		&cli.StringFlag{Name: "web.config.file", Usage: "TLS and passwords for --listen, by a `FILE`"},
+		&cli.StringFlag{Name: "web.config.file", Usage: "TLS and passwords for --listen, from a `FILE`"},
 		&cli.StringFlag{Name: "textfile", Usage: "metrics for node_exporter in `DIR`/rsswardend.prom"},
 		&cli.StringFlag{Name: "records", Usage: "keep in `DIR` what is known of jobs hit by OOM kills"},
 		&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks, 1s to 1h"},

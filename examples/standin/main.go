@@ -40,7 +40,7 @@ func main() {
 func run(args []string, stdin, stdout, stderr *os.File) int {
 	flags := flag.NewFlagSet("standin", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	size := flags.String("limit", "", "kill above this sum of RSS: a `SIZE` as in sbatch --mem")
+	size := flags.String("limit", "", "kill above this summed RSS: a `SIZE` as in sbatch --mem")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

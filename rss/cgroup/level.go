@@ -12,6 +12,8 @@
 //   - unreclaimable: charged less what reclaim can take back, which is file
 //     cache and, on v2, reclaimable slab. tmpfs and shared memory stay in.
 //
+// Swap is read apart: [Level.SwapUsage] on v1 counts memory too.
+//
 // Dirty pages and pages under writeback count as reclaimable: at the limit the
 // kernel writes them out and makes the allocation wait. A job that writes 900
 // MB under a limit of 300 MB is at 97 % with them counted in, and sees no

@@ -265,7 +265,7 @@ func CameOf(m *analysis.Mark) (text string) {
 }
 
 func decisionText(d *event.Decision) string {
-	text := d.Rule + " on " + phrase.LimitName(&event.Limit{Name: d.Limit})
+	text := d.Rule + " on " + d.Limit.Called()
 	if d.Asked() {
 		text = fmt.Sprintf("%s, requested by process %d", d.Action, d.By)
 	}
@@ -343,7 +343,7 @@ func exitText(e *event.Exit) string {
 
 // LimitTitle names a limit for a heading: "cgroup, step · kernel OOM killer".
 func LimitTitle(l *event.Limit) string {
-	title := phrase.LimitName(l)
+	title := l.Name.Called()
 	if l.Scope != "" && string(l.Scope) != title && l.Name != event.LimitUser {
 		title += ", " + string(l.Scope)
 	}

@@ -75,9 +75,9 @@ func copyOnWrite(s *State) {
 	if total < s.matters() {
 		return
 	}
-	of := fmt.Sprintf("%s copied %v of what the fork shared: no sum of RSS shows it", text.Count(g.n, "worker"), g.sum)
+	of := fmt.Sprintf("%s copied %v of what the fork shared: no summed RSS shows it", text.Count(g.n, "worker"), g.sum)
 	if g.n < workers {
-		of = fmt.Sprintf("%d of %d workers were read and copied %v of what the fork shared, so all of them some %v (an estimate): no sum of RSS shows it",
+		of = fmt.Sprintf("%d of %d workers were read and copied %v of what the fork shared, so all of them some %v (an estimate): no summed RSS shows it",
 			g.n, workers, g.sum, total)
 	}
 	s.tell(event.Diagnosis{

@@ -69,7 +69,7 @@ func (h *sharedMemory) queue(s *State) {
 			d.Evidence = []string{
 				fmt.Sprintf("%v wait in %s torch_* of shared memory %s and that no trainer holds (fd and maps of the processes), with %s",
 					d.Bytes, text.Count(m.last.Segments, "segment"), how, filled),
-				"no sum of RSS shows it; a cgroup counts it",
+				"no summed RSS shows it; a cgroup counts it",
 			}
 		} else {
 			grown, kept := m.grown(s, warm), h.ofTrainers(s)

@@ -75,7 +75,7 @@ func pythonChecks(f pythonFacts) []Check {
 	case len(f.Pythons) == 0:
 		return []Check{{
 			Name: NamePython, Status: Off, Found: "neither python nor python3 is on PATH: nothing is known of a loader hook", Source: "PATH",
-			Do: "name the Python of the training, where there is one: rsswarden doctor -- PYTHON", gain: "no Python is there",
+			Do: "name the Python of the training, where there is one: rsswarden doctor -- PYTHON", gain: "no Python was found",
 		}}
 	}
 	checks, served, good, bad := f.decide()
@@ -160,7 +160,7 @@ func (p *Python) check() (c Check, served bool) {
 		say(Off, "see why it hangs; where its files lie on a slow file system, ask again, or with --timeout 2m", "did not answer within %s and was killed", p.Patience)
 		return c, false
 	case !p.Answered:
-		say(Off, nameOne, "did not say what it is: it is no Python, or it cannot start%s", aside(p.Stderr))
+		say(Off, nameOne, "not a Python, or it cannot start%s", aside(p.Stderr))
 		return c, false
 	}
 	head += fmt.Sprintf(", %s %s", language(p.Implementation), p.Version)

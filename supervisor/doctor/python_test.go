@@ -40,7 +40,7 @@ func TestPython(t *testing.T) {
 		{"2.7", answered(func(p *Python) { noTorch(p); p.Version = "2.7.18"; p.Armed = false }), want{Off, "CPython 3.8", "--trim auto", ""}, false},
 		{"PyPy", answered(func(p *Python) { noTorch(p); p.Implementation = "pypy"; p.Armed = false }), want{Off, "pypy 3.11.2", "--trim auto", ""}, false},
 		{"hangs", Python{Names: []string{"python"}, Path: "/bin/python", Late: true, Patience: "10s"}, want{Off, "did not answer within 10s and was killed", "--timeout", ""}, false},
-		{"no Python", Python{Names: []string{"cat"}, Path: "/bin/cat", Stderr: "cat: invalid option -- 'c'"}, want{Off, "it is no Python, or it cannot start: cat: invalid", "doctor -- PYTHON", ""}, false},
+		{"no Python", Python{Names: []string{"cat"}, Path: "/bin/cat", Stderr: "cat: invalid option -- 'c'"}, want{Off, "not a Python, or it cannot start: cat: invalid", "doctor -- PYTHON", ""}, false},
 		{"not there", Python{Names: []string{"nix"}, Err: errors.New("no such file")}, want{Off, "nix: no such file", "doctor -- PYTHON", ""}, false},
 		{"unreadable", answered(func(p *Python) { p.Unreadable = true }), want{Limited, "not dumpable", "", ""}, true},
 	} {

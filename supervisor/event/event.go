@@ -391,9 +391,9 @@ type KernelKills struct {
 // Peaks is the most that was used, by each way of adding up; nil where an
 // accounting was not read.
 type Peaks struct {
-	RSS      *rss.Bytes `json:"rss_bytes"`      // sum of RSS
+	RSS      *rss.Bytes `json:"rss_bytes"`      // summed RSS
 	PSS      *rss.Bytes `json:"pss_bytes"`      // sum of PSS
-	NoShared *rss.Bytes `json:"noshared_bytes"` // sum of RSS without shared pages
+	NoShared *rss.Bytes `json:"noshared_bytes"` // summed RSS without shared pages
 	Cgroup   *rss.Bytes `json:"cgroup_bytes"`   // the cgroup's charge that reclaim cannot take back
 }
 

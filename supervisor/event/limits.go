@@ -63,6 +63,14 @@ type LimitRow struct {
 	Alert  string // the name of alerts on it, empty for memory that can be forecast: those have two
 }
 
+// Called is what people read: the option where that sets it.
+func (n LimitName) Called() string {
+	if n == LimitUser {
+		return "--limit"
+	}
+	return string(n)
+}
+
 // limits are in the order of the documentation.
 var limits = []LimitRow{
 	{name: LimitCgroup, memory: true, Ladder: true, OfJob: true, Kills: true, Amount: true,
@@ -76,7 +84,7 @@ var limits = []LimitRow{
 		says: "Of the step, by slurmstepd, where the site has OverMemoryKill; of all steps of the job on this node, by slurmd, from Slurm 26.05.3 on."},
 	{name: LimitUser, memory: true, Ladder: true, OfJob: true, Spares: true, Amount: true,
 		says: "That of --limit, by our own rules.",
-		Acts: "our own rules act on "},
+		Acts: "--limit, "},
 	{name: LimitNode, memory: true, Ladder: true, Kills: true, Amount: true,
 		says: "The memory and swap of the node, where no cgroup limits.",
 		Use:  "the node's used memory"},

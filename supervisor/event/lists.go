@@ -14,9 +14,9 @@ type Accounting string
 // The accountings.
 const (
 	AccountingAuto     Accounting = "auto"     // a setting only: as the binding limit
-	AccountingRSS      Accounting = "rss"      // sum of RSS: a page counts for each process that has it
+	AccountingRSS      Accounting = "rss"      // summed RSS: a page counts for each process that has it
 	AccountingPSS      Accounting = "pss"      // sum of PSS: a page is divided by the processes that have it
-	AccountingNoShared Accounting = "noshared" // sum of RSS without shared pages
+	AccountingNoShared Accounting = "noshared" // summed RSS without shared pages
 	AccountingCgroup   Accounting = "cgroup"   // what the kernel charges and cannot take back
 	AccountingVirtual  Accounting = "vsize"    // sum of virtual sizes, by Slurm's VSizeFactor
 )

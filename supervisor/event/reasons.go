@@ -1,5 +1,7 @@
 package event
 
+import "cmp"
+
 // Reason says why an action was refused or failed, in a fixed word.
 type Reason string
 
@@ -59,13 +61,14 @@ type reasonRow struct {
 	says string
 	// detail says that the detail of an outcome stands in the place of says.
 	detail bool
+	brief  string // where there is room for two words, else says
 }
 
 // reasonRows has the reasons whose word reads badly behind "skipped: " and "failed: ", or
 // whose detail says all.
 var reasonRows = map[Reason]reasonRow{
-	ReasonNoHelp:      {says: "it does not lower this limit", detail: true},
-	ReasonNoWorker:    {says: "no DataLoader workers found"},
+	ReasonNoHelp:      {says: "it does not lower this limit", detail: true, brief: "no help for this limit"},
+	ReasonNoWorker:    {says: "no DataLoader workers found", brief: "no workers"},
 	ReasonNothing:     {says: "workers have nothing to give back"},
 	ReasonTooLittle:   {says: "too little to give back"},
 	ReasonRecent:      {says: "each worker was recycled in the last 30 s"},
@@ -95,6 +98,9 @@ func (r Reason) Says() string {
 	}
 	return string(r)
 }
+
+// Brief is the reason where there is little room.
+func (r Reason) Brief() string { return cmp.Or(reasonRows[r].brief, r.Says()) }
 
 // With is the reason for people, with the detail of an outcome.
 func (r Reason) With(detail string) string {

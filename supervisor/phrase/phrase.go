@@ -69,7 +69,7 @@ func Share(l *event.Limit, named bool) string {
 	case l.Name == event.LimitSlurm && l.Level != "":
 		return "slurm step " + l.Level + " " + Percent(l)
 	case named:
-		return LimitName(l) + " " + Percent(l)
+		return l.Name.Called() + " " + Percent(l)
 	}
 	return Percent(l)
 }
@@ -421,14 +421,6 @@ func Use(n event.LimitName, used, limit rss.Bytes) string {
 	return rss.UsedOf(used, limit)
 }
 
-// LimitName is what a limit is called: by the option where that set it.
-func LimitName(l *event.Limit) string {
-	if l.Name == event.LimitUser {
-		return "--limit"
-	}
-	return string(l.Name)
-}
-
 // Rate is bytes a second: "66 MiB/s".
 func Rate(perSecond rss.Bytes) string { return Roughly(perSecond) + "/s" }
 
@@ -449,10 +441,11 @@ func Roughly(b rss.Bytes) string {
 }
 
 // Skipped says which actions could not help, and why: "trim and recycle skipped: no DataLoader
-// workers found".
+// workers found", "skipped: trim (no help for this limit), recycle (no workers)".
 func Skipped(s *event.Saved) string {
 	var whys []string
 	by := map[string][]string{} // actions by why
+	brief := map[string]string{}
 	for i := range s.Actions {
 		a := &s.Actions[i]
 		if a.Worked > 0 || len(a.Reasons) == 0 || a.Action == event.ActionWarn {
@@ -467,11 +460,18 @@ func Skipped(s *event.Saved) string {
 		why := a.Action.Why(most)
 		if by[why] == nil {
 			whys = append(whys, why)
+			brief[why] = most.Brief()
 		}
 		by[why] = append(by[why], string(a.Action))
 	}
-	for i, why := range whys {
-		whys[i] = text.List(by[why], text.All) + " skipped: " + why
+	if len(whys) == 1 {
+		return text.List(by[whys[0]], text.All) + " skipped: " + whys[0]
 	}
-	return strings.Join(whys, "; ")
+	for i, why := range whys {
+		whys[i] = fmt.Sprintf("%s (%s)", text.List(by[why], text.All), brief[why])
+	}
+	if len(whys) == 0 {
+		return ""
+	}
+	return "skipped: " + strings.Join(whys, ", ")
 }

@@ -281,19 +281,20 @@ func (t Target) noRun(c Caller) error {
 // noRunNamed is the error of a command typed outside a job: any run of this user may be
 // on the node, and none is acted on that was not named.
 func noRunNamed(command string, leaders []*Reply) error {
-	var list []string
+	hint := "your runs on this node:"
 	for _, m := range leaders {
-		name := "in " + m.dir
-		if m.status != nil {
-			name = "run"
-			if m.status.Job != "" {
-				name = "job " + m.status.Job
+		line, about := program+" "+command, "in "+m.dir
+		if s := m.status; s != nil {
+			if about = ""; len(s.Ranks) > 0 {
+				line += fmt.Sprintf(" --pid %d", s.Ranks[0].PID)
+				about = s.Ranks[0].Command
 			}
-			for _, r := range m.status.Ranks[:min(len(m.status.Ranks), 1)] {
-				name += fmt.Sprintf(" of process %d (%s)", r.PID, r.Command)
+			if s.Job != "" {
+				line = program + " " + command + " --job " + s.Job
 			}
 		}
-		list = append(list, text.Plain(name))
+		line = fmt.Sprintf("%-30s ", text.Plain(line))
+		hint += "\n" + strings.TrimRight(line+text.Cut(text.Plain(about), 76-text.Columns(line)), " ")
 	}
-	return &Error{Usage: true, Msg: "outside a job " + command + " needs --pid PID, --job ID or --all", Hint: "your runs on this node: " + strings.Join(list, "; ")}
+	return &Error{Usage: true, Msg: "outside a job " + command + " needs --pid PID, --job ID or --all", Hint: hint}
 }

@@ -194,7 +194,9 @@ func (m *memAdvice) line() (analysis.AdviceLine, bool) {
 	default:
 		l.Mem, l.Why = m.enough()
 	}
-	l.Line = "#SBATCH --mem=" + policy.MemArg(l.Mem)
+	if l.Line = "#SBATCH --mem=" + policy.MemArg(l.Mem); o.Limit.Name == event.LimitUser {
+		l.Line = "--limit " + policy.MemArg(l.Mem)
+	}
 	if text := m.growing(); text != "" {
 		l.Why += "; " + text
 	}
@@ -236,7 +238,7 @@ func (m *memAdvice) enough() (rss.Bytes, string) {
 		why = fmt.Sprintf("the greatest of %d peaks is %v (%s), the least %v; the greatest + %s", n, most, m.last.Limit.Compared(), least, values.Percent(margin))
 	}
 	if n := len(m.jobs) - len(m.peaks); n > 0 {
-		why += fmt.Sprintf("; %s more do not tell all that they need, and had no more than %v", values.Count(n, "run"), m.top.Least())
+		why += fmt.Sprintf("; left out: %s that ended early or had help, with peaks up to %v", values.Count(n, "run"), m.top.Least())
 	}
 	return mem, why
 }
@@ -272,7 +274,7 @@ func peakOf(o *analysis.JobNeed) string {
 func (m *memAdvice) evidence() string {
 	text := sources(m.kind)
 	l := m.last.Limit
-	parts := []string{text, fmt.Sprintf("limit %s: %s", l.Name, against(l))}
+	parts := []string{text, fmt.Sprintf("limit %s: %s", l.Name.Called(), strings.TrimPrefix(against(l), l.Name.Called()+", "))}
 	if o := m.top; len(m.jobs) == 1 {
 		if i := o.Facts.Index(analysis.KeyOf(l)); i >= 0 {
 			parts = append(parts, "highest "+moment(o.Facts.Limits[i].PeakAt))
@@ -386,8 +388,8 @@ func fewerWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLi
 	}
 	return analysis.AdviceLine{
 		Line: fmt.Sprintf("num_workers=%d", per),
-		Why: fmt.Sprintf("%s had %v of the %v that the limit %s counted, %v each; with %d it would have been about %s%s",
-			was, counted, l.Peak.Used, key.Name, each, left, phrase.Use(key.Name, rest+rss.Bytes(left)*each, l.Peak.Size), more),
+		Why: fmt.Sprintf("%s had %v of the %v that %s counted, %v each; with %d it would have been about %s%s",
+			was, counted, l.Peak.Used, key.Name.Called(), each, left, phrase.Use(key.Name, rest+rss.Bytes(left)*each, l.Peak.Size), more),
 		Evidence: fmt.Sprintf("of the workers %s: %s", moment(l.PeakAt), countedWhat[key.Accounting]),
 	}, true
 }
@@ -454,8 +456,8 @@ func ownStart(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLine, 
 	}
 	return analysis.AdviceLine{
 		Line: "the first iter(loader) before the model is made, with persistent_workers=True",
-		Why: fmt.Sprintf("each forked worker begins with the trainer's memory, %v of %v, and the limit %s counts that for each of %d: %v; workers that start first begin without model and optimizer, and data in a memory map can be trimmed",
-			least, trainer, key.Name, n, n*least),
+		Why: fmt.Sprintf("each forked worker begins with the trainer's memory, %v of %v, and %s counts that for each of %d: %v; workers that start first begin without model and optimizer, and data in a memory map can be trimmed",
+			least, trainer, key.Name.Called(), n, n*least),
 		Evidence: "RssAnon of workers when they were first seen, and the trainer's then",
 	}, true
 }

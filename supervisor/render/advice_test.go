@@ -32,7 +32,7 @@ func checkAdvice(t *testing.T, path string, cases []advised) {
 		}
 		said += "== " + c.what + "\n"
 		for _, l := range Advise(c.runs) {
-			if l.Evidence == "" || l.Mem != 0 && l.Line != "#SBATCH --mem="+policy.MemArg(l.Mem) {
+			if l.Evidence == "" || l.Mem != 0 && l.Line != "#SBATCH --mem="+policy.MemArg(l.Mem) && l.Line != "--limit "+policy.MemArg(l.Mem) {
 				t.Errorf("%s: %+v", c.what, l)
 			}
 			said += fmt.Sprintf("%s\n    %s\n    %s\n", l.Line, l.Why, l.Evidence)

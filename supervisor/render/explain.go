@@ -305,11 +305,11 @@ func (q *caseText) limitLines(f *analysis.Ending) (out []string) {
 		return cmp.Or(b2i(b.I == f.Limit)-b2i(a.I == f.Limit), cmp.Compare(b.Ratio(), a.Ratio()))
 	})
 	for _, b := range list[:min(len(list), 3)] {
-		name := string(b.Name)
+		name := b.Name.Called()
 		if b.Level != "" {
 			name += " " + values.Plain(b.Level)
 		}
-		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.At), name, phrase.Fill(b.Name, b.Used, b.Limit.Limit), values.Plain(against(&b.Limit))))
+		out = append(out, fmt.Sprintf("%s: %s at %s: %s", q.stamp(b.At), name, phrase.Fill(b.Name, b.Used, b.Limit.Limit), values.Plain(strings.TrimPrefix(against(&b.Limit), name+", "))))
 	}
 	return out
 }
@@ -431,7 +431,7 @@ func enforced(l *event.Limit) string {
 // against says who compares what with a limit, and where the limit was read.
 func against(l *event.Limit) string {
 	text := enforced(l) + l.Compared()
-	if l.LimitSource != "" {
+	if l.LimitSource != "" && l.LimitSource != l.Name.Called() {
 		text += "; limit from " + l.Place()
 	}
 	return text

@@ -50,7 +50,7 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"join":     func(list []string) string { return strings.Join(list, ", ") },
 		"attempt":  func(restart int) int { return restart + 1 },
 		"lived":    func(last, from time.Duration) int64 { return (last - from).Milliseconds() },
-		"limit":    func(l event.LimitName) string { return phrase.LimitName(&event.Limit{Name: l}) },
+		"limit":    event.LimitName.Called,
 		"list":     func(title string, items []string) pageList { return pageList{title, items} },
 		"means":    chart.UsedMeans,
 		"number":   func(v rss.Bytes) uint64 { return uint64(v) },
@@ -261,7 +261,7 @@ func (p *page) Facts() (all []pageFact) {
 	switch {
 	case l != nil && l.Used > 0 && l.Limit > 0:
 		peak.Meter, peak.Share, peak.Value = true, l.Ratio(), values.Percent(l.Ratio())
-		peak.More = fmt.Sprintf("%s, %s: %s", phrase.Use(l.Name, l.Used, l.Limit), phrase.LimitName(l), l.Compared())
+		peak.More = fmt.Sprintf("%s, %s: %s", phrase.Use(l.Name, l.Used, l.Limit), l.Name.Called(), l.Compared())
 		if b.Node != "" && len(p.LastNodes()) > 1 {
 			peak.More += ", on " + values.Plain(b.Node)
 		}

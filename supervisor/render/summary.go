@@ -139,7 +139,7 @@ func Headline(b *analysis.Brief) string {
 	case event.RunFailed:
 		return "command failed" + besides(b)
 	case event.RunOver:
-		return "finished, went over " + phrase.LimitName(b.Peak)
+		return "finished, went over " + b.Peak.Name.Called()
 	case event.RunKept:
 		return "finished, kept under the limit"
 	case event.RunTight:
@@ -185,7 +185,7 @@ func besides(b *analysis.Brief) string {
 	case b.Helped == event.HelpedYes:
 		return "; memory kept under the limit"
 	}
-	return fmt.Sprintf(", memory at %s of %s", values.Percent(b.Peak.Ratio()), phrase.LimitName(b.Peak))
+	return fmt.Sprintf(", memory at %s of %s", values.Percent(b.Peak.Ratio()), b.Peak.Name.Called())
 }
 
 // exitWords is how a command ended: "exit 0", "SIGKILL"; empty where that is not known.
@@ -249,9 +249,9 @@ func peakWords(b *analysis.Brief, style values.Style, paint values.Paint) string
 		return style.Plain(text)
 	}
 	if l.Used == 0 {
-		return style.Plain(values.Plain("no use seen of " + l.Limit.Typed() + ", " + phrase.LimitName(l)))
+		return style.Plain(values.Plain("no use seen of " + l.Limit.Typed() + ", " + l.Name.Called()))
 	}
-	what := phrase.LimitName(l)
+	what := l.Name.Called()
 	switch {
 	case l.Name == event.LimitSlurm && l.Accounting != "":
 		what += ": " + l.Accounting.Sum()
@@ -295,6 +295,20 @@ func deedWords(b *analysis.Brief) string {
 	return strings.Join(parts, ", ")
 }
 
+// due counts what a dry run would have done: "; due were 3 trims and 1 stop".
+func due(s *event.Saved) string {
+	var parts []string
+	for i := range s.Actions {
+		if a := &s.Actions[i]; a.Fired > 0 && a.Action != event.ActionWarn {
+			parts = append(parts, values.Count(a.Fired, a.Action.Row().Thing))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; due: " + strings.Join(parts, ", ")
+}
+
 // didWords is what was done, or why nothing could be; empty where nothing was due.
 func didWords(b *analysis.Brief) string {
 	s, text := &b.Saved, deedWords(b)
@@ -305,7 +319,7 @@ func didWords(b *analysis.Brief) string {
 		}
 	}
 	if b.Helped == event.HelpedDryRun {
-		return "dry run: nothing was done"
+		return "dry run, nothing done" + due(s)
 	}
 	if text != "" {
 		return text

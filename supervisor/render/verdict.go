@@ -55,7 +55,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 			if l := q.PeakOf(analysis.KeyOf(b.Limit)); l != nil {
 				used, size = l.Used, l.Limit
 			}
-			return text + fmt.Sprintf("; nearest limit: %s at %s", b.Name, phrase.Fill(b.Name, used, size))
+			return text + fmt.Sprintf("; nearest limit: %s at %s", b.Name.Called(), phrase.Fill(b.Name, used, size))
 		}
 		return text + "; no limit on memory is in the record"
 	case analysis.EndDetached:
@@ -120,7 +120,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 	case analysis.EndSIGKILLSlurm:
 		return fmt.Sprintf("killed by SIGKILL, watcher and all, at or after %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
 	case analysis.EndCrash:
-		return fmt.Sprintf("the command failed by itself: %s %s; %s", died, q.after(), q.nearestText())
+		return fmt.Sprintf("the command failed: %s %s; %s", died, q.after(), q.nearestText())
 	case analysis.EndCrashSlurm:
 		return fmt.Sprintf("the job failed after the record ends at %s; %s; %s", q.clock(q.End), q.word(), q.nearestText())
 	case analysis.EndStepKillSlurm:
@@ -154,7 +154,7 @@ func (q *caseText) ending(f *analysis.Ending) string {
 // byRule names the rule that ended the run.
 func (q *caseText) byRule(who string, a event.Action) string {
 	if d := q.Actions.Last; d != nil && d.Action == a {
-		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, values.Plain(d.Rule), q.after(), d.Limit, phrase.Fill(d.Limit, d.Used, d.LimitSize))
+		return fmt.Sprintf("%s's rule %s %s: %s was at %s", who, values.Plain(d.Rule), q.after(), d.Limit.Called(), phrase.Fill(d.Limit, d.Used, d.LimitSize))
 	}
 	return who + " " + q.after()
 }
@@ -163,7 +163,7 @@ func (q *caseText) running() string {
 	text := fmt.Sprintf("still running %s after its start", values.Span(max(q.now.Sub(q.Run.Meta.Start), 0).Round(time.Second)))
 	if b, ok := q.Highest(); ok {
 		ago := values.Span(max(q.now.Sub(q.Wall(b.LastAt)), 0))
-		text += fmt.Sprintf("; limit %s: %s, as recorded %s ago", b.Name, phrase.Fill(b.Name, b.Last.Used, b.Last.Size), ago)
+		text += fmt.Sprintf("; limit %s: %s, as recorded %s ago", b.Name.Called(), phrase.Fill(b.Name, b.Last.Used, b.Last.Size), ago)
 	}
 	return text
 }
@@ -333,6 +333,12 @@ func (q *caseText) timeLimitText() string {
 func (q *caseText) nearestText() string {
 	b, ok := q.Fullest()
 	user, own := q.Fullest(event.LimitUser)
+	if ok && b.Name == event.LimitNode && b.Ratio() < event.NearShare {
+		// Others fill it too: what is the job's own is nearer, as in the summary.
+		if c, has := q.Fullest(event.LimitCgroup, event.LimitSlurm); has || own {
+			b, ok = c, has
+		}
+	}
 	if own && (!ok || user.Ratio() > b.Ratio()) && (!ok || b.Ratio() < analysis.MayBe) {
 		b, ok = user, false
 	}
@@ -340,7 +346,7 @@ func (q *caseText) nearestText() string {
 	case !ok && !own:
 		return "no limit is in the record"
 	case ok && b.Ratio() >= analysis.MayBe:
-		return fmt.Sprintf("the nearest limit, %s, was %s: it may have been that", b.Name, q.describeUse(b))
+		return fmt.Sprintf("the nearest limit, %s, was %s: it may have been that", b.Name.Called(), q.describeUse(b))
 	}
 	use := q.describeUse(b)
 	if e := q.Exit; e != nil && e.Binding != nil && e.Binding.ID() == b.ID() && e.Binding.Used > b.Used && e.Binding.Ratio() < analysis.MayBe {
@@ -351,9 +357,9 @@ func (q *caseText) nearestText() string {
 	case b.Name == event.LimitUser && b.Ratio() > 1:
 		return "no limit that kills was near; it went over --limit, which kills nothing"
 	case b.Ratio() >= event.TightShare:
-		return fmt.Sprintf("no limit was full: the nearest limit, %s, was %s", b.Name, use)
+		return fmt.Sprintf("no limit was full: the nearest limit, %s, was %s", b.Name.Called(), use)
 	}
-	return fmt.Sprintf("no limit was near: the nearest limit, %s, was %s", b.Name, use)
+	return fmt.Sprintf("no limit was near: the nearest limit, %s, was %s", b.Name.Called(), use)
 }
 
 func (q *caseText) describeUse(b analysis.LimitState) string {

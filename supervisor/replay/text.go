@@ -51,11 +51,11 @@ func (r *Result) head(b *strings.Builder) {
 		size := "no such limit in the record"
 		switch {
 		case r.Estimate && l.Recorded > 0 && l.Size != l.Recorded:
-			size = fmt.Sprintf("%v in place of %v", l.Size, l.Recorded)
+			size = fmt.Sprintf("%s in place of %s", l.Size.Typed(), l.Recorded.Typed())
 		case l.Size > 0:
-			size = l.Size.String()
+			size = l.Size.Typed()
 		}
-		fmt.Fprintf(b, "limit %s (%s): %s; the record has a peak of %v after %s\n", l.Name, counts(l), size, l.Peak, clock(l.At))
+		fmt.Fprintf(b, "limit %s (%s): %s; the record has a peak of %v after %s\n", l.Name.Called(), counts(l), size, l.Peak, clock(l.At))
 	}
 	if r.Same != nil {
 		switch {
@@ -116,7 +116,7 @@ func (r *Result) list(b *strings.Builder) {
 			break
 		}
 		d := &r.Decisions[i]
-		fmt.Fprintf(b, "%-10s %-23s %-7s %s\n", clock(d.At), d.Rule, d.Limit, d.use())
+		fmt.Fprintf(b, "%-10s %-23s %-7s %s\n", clock(d.At), d.Rule, d.Limit.Called(), d.use())
 	}
 	for i, d := range r.Missed {
 		if i == mostShown {
@@ -152,7 +152,7 @@ func (r *Result) sizes(b *strings.Builder) {
 	if len(r.Least) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nsmallest size of the limit %s that survives:\n", r.Limit.Name)
+	fmt.Fprintf(b, "\nsmallest size of %s that survives:\n", r.Limit.Name.Called())
 	for _, l := range r.Least {
 		text := "none was found"
 		if l.Mem > 0 {

@@ -63,7 +63,7 @@ func seconds(eta *float64) float64 {
 
 // label names a limit of a node, with its step or scope where the node has others of that name.
 func (n *node) label(l *event.Limit) string {
-	name, same := phrase.LimitName(l), 0
+	name, same := l.Name.Called(), 0
 	for i := range n.Limits {
 		same += yes(n.Limits[i].Name == l.Name)
 	}

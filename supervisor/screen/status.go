@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/control"
+	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
@@ -123,6 +124,9 @@ func (n *node) line(look text.Style) []string {
 	line := []string{look.Glyph("…"), cmp.Or(n.Job, "-"), n.Node, n.rankNumbers(), "none found", "-", "", "-", "-", "-"}
 	if rows := limitRows([]node{*n}); len(rows) > 0 {
 		l := rows[0].Limit
+		if i := slices.IndexFunc(rows, func(r limitRow) bool { return r.Limit.Name == event.LimitUser }); i > 0 && l.Name == event.LimitNode && l.Ratio() < event.NearShare {
+			l = rows[i].Limit // the peak is of it too
+		}
 		used, size := uses(&l.Limit)
 		copy(line[4:], []string{n.label(&l.Limit) + " " + size, used, percent(&l.Limit), n.peak(), Trend(l)})
 	}

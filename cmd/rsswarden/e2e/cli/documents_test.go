@@ -78,7 +78,7 @@ var typed = []struct {
 	{shown: "$ rsswarden report                      # past runs, also short and failed ones", by: "TestReadmeReport"},
 	{shown: "$ rsswarden report last                 # the newest", by: "TestReadmeReport"},
 	{shown: "$ rsswarden report 4711 --html run.html # a timeline to zoom into, one file that loads nothing", by: "TestReadmeReport"},
-	{shown: "$ rsswarden report --advise .rsswarden  # what to ask for, from all runs here", by: "TestReadmeReport"},
+	{shown: "$ rsswarden report --advise             # what to ask for, from all your runs", by: "TestReadmeReport"},
 	{shown: "$ rsswarden replay 4711 --limit 2500M   # what another limit would have done", by: "TestReadmeReport"},
 }
 
@@ -291,7 +291,7 @@ func TestReadmeLeaders(t *testing.T) {
 	// They are typed within the run, as within a job; elsewhere a run must be named.
 	bare := exec.Command(binary, "checkpoint")
 	bare.Env, bare.Dir, bare.SysProcAttr = env, dir, alone
-	if b, _ := bare.CombinedOutput(); bare.ProcessState.ExitCode() != 2 || !strings.Contains(string(b), "your runs on this node: run of process ") {
+	if b, _ := bare.CombinedOutput(); bare.ProcessState.ExitCode() != 2 || !strings.Contains(string(b), "your runs on this node:\n  rsswarden checkpoint --pid ") {
 		t.Errorf("outside of it: %v\n%s", bare.ProcessState, b)
 	}
 	runs, err := filepath.Glob(filepath.Join(dir, "rsswarden-*", "run.*"))

@@ -271,7 +271,7 @@ func TestCommandHere(t *testing.T) {
 		for _, env := range [][]string{nil, {"RSSWARDEN_DIR=/tmp/rsswarden-0/run.1.1"}} {
 			_, errs = s.run(2, append([]string{"SLURMD_NODENAME=n1"}, env...), args...)
 			wardentest.Says(t, errs, "error: outside a job "+args[0]+" needs --pid PID, --job ID or --all\n",
-				"hint: your runs on this node: job 46 of process 10 (python train.py); job 47\n")
+				"hint: your runs on this node:\n  "+fmt.Sprintf("%-30s", "rsswarden "+args[0]+" --job 46")+" python train.py\n  rsswarden "+args[0]+" --job 47\n")
 		}
 	}
 	if c := append(src.commands(), other.commands()...); c != nil {
@@ -340,7 +340,7 @@ func TestCommandOfOneRun(t *testing.T) {
 	within := []string{"RSSWARDEN_DIR=" + s.tmp + "/rsswarden-0/run.1002.1"} // as lead names it
 	for _, name := range []string{"recycle", "checkpoint", "trim"} {
 		_, errs := s.run(2, nil, name)
-		wardentest.Says(t, errs, "error: outside a job "+name+" needs --pid PID, --job ID or --all\nhint: your runs on this node: run of process 10 (python train.py)\n")
+		wardentest.Says(t, errs, "error: outside a job "+name+" needs --pid PID, --job ID or --all\nhint: your runs on this node:\n  "+fmt.Sprintf("%-30s", "rsswarden "+name+" --pid 10")+" python train.py\n")
 		if c := src.commands(); c != nil {
 			t.Errorf("a bare %s was sent: %+v", name, c)
 		}

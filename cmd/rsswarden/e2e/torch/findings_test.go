@@ -62,7 +62,7 @@ var growers = []grower{
 	{name: "mapped file", script: "mapped.py", options: near("1300M"), want: event.FindingMapped, least: event.Certain, role: "worker",
 		evidence: `3 workers .*data\.lmdb, mapped shared.*\(smaps\)`, advice: "persistent_workers=False", warned: true},
 	{name: "copy-on-write", script: "cow.py", options: far("2G"), want: event.FindingCopyOnWrite, least: event.Likely, role: "worker",
-		evidence: `Private_Dirty from [\d.]+ MiB to [\d.]+ MiB and Shared_Dirty from .*no sum of RSS`, advice: "numpy array"},
+		evidence: `Private_Dirty from [\d.]+ MiB to [\d.]+ MiB and Shared_Dirty from .*no summed RSS`, advice: "numpy array"},
 	{name: "fragmentation", script: "fragmentation.py", options: append(far("1500M"), "--at", "none", "--at", "40%:gc", "--at", "50%:gc", "--at", "60%:gc"),
 		want: event.FindingFragmentation, least: event.Certain, role: "trainer",
 		evidence: `gc.collect and malloc_trim\(3\) gave back [\d.]+ MiB`, advice: "MALLOC_ARENA_MAX=2", hook: true},
