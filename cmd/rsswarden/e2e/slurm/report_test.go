@@ -289,11 +289,11 @@ func TestDeathsInSlurm(t *testing.T) {
 		},
 		{
 			name: "crash", job: "fail 2",
-			cause: event.CauseCrash, says: `the command failed by itself: exit status 1 .*no limit was near`,
+			cause: event.CauseCrash, says: `the command failed: exit status 1 .*no limit was near`,
 		},
 		{
 			name: "segmentation fault", job: "segv 2",
-			cause: event.CauseCrash, says: `the command failed by itself: SIGSEGV`,
+			cause: event.CauseCrash, says: `the command failed: SIGSEGV`,
 		},
 		{
 			name: "all killed at once", job: "idle", meet: killAll,
@@ -305,7 +305,7 @@ func TestDeathsInSlurm(t *testing.T) {
 		},
 		{
 			name: "watcher killed", job: "fail 15", meet: killWatcher,
-			cause: event.CauseCrash, says: `the command failed by itself: exit status 1`,
+			cause: event.CauseCrash, says: `the command failed: exit status 1`,
 		},
 	})
 	for _, d := range beds {

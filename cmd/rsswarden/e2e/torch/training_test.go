@@ -72,7 +72,7 @@ func TestOneStory(t *testing.T) {
 		{"G: failed near the limit", 400 * rss.MiB, nil, take(71, 3), event.RunFailed, event.HelpedRefused, `command failed, memory at 9\d % of cgroup \(exit 3`},
 		{"H: a process inside was killed", 0, []string{"--limit", "500M"}, []string{"sh", "-c", "sleep 1.5; exit 137"}, event.RunKilled, event.HelpedNo, `a process inside was killed, memory fine \(exit 137`},
 		{"I: everything is killed", 0, []string{"--limit", "500M"}, take(10000, 0), event.RunUnknown, event.HelpedRefused, ""},
-		{"J: a dry run", 0, []string{"--limit", "500M", "--dry-run"}, train("--epochs", "3"), event.RunOver, event.HelpedDryRun, `did  dry run: nothing was done`},
+		{"J: a dry run", 0, []string{"--limit", "500M", "--dry-run"}, train("--epochs", "3"), event.RunOver, event.HelpedDryRun, `did  dry run, nothing done`},
 		{"K: a leak in a cgroup", 900 * rss.MiB, nil, train("--epochs", "2", "--leak-worker", "400"), event.RunKept, event.HelpedYes, `workers? recycled`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
