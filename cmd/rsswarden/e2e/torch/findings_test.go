@@ -51,7 +51,7 @@ func near(size string) []string { return append(far(size), rungs...) }
 // growers are told in the order in which they are begun: the longest first.
 var growers = []grower{
 	{name: "leak in trainer", script: "leaktrainer.py", options: far("4G"), want: event.FindingTrainerLeak, least: event.Likely, role: "trainer",
-		evidence: `RssAnon of 1 trainer grew by [\d.]+ MiB a minute for \d+ s, by [\d.]+ MiB so far`, advice: "loss.detach()"},
+		evidence: `RssAnon of 1 trainer grew by [\d.]+ MiB a minute for \d+ s, by [\d.]+ MiB in all`, advice: "loss.detach()"},
 	{name: "leak in worker", script: "leakworker.py", options: near("900M"), want: event.FindingWorkerLeak, least: event.Likely, role: "worker",
 		evidence: `RssAnon of 2 workers grew by [\d.]+ MiB a minute.*Private_Dirty grew with it`, advice: "lru_cache", warned: true},
 	{name: "saw-tooth", script: "sawtooth.py", options: far("4G")},
@@ -60,7 +60,7 @@ var growers = []grower{
 		evidence: `RssShmem of 1 trainer grew by [\d.]+ MiB.*without a file`, advice: "pin_memory=False"},
 	{name: "steady", script: "steady.py", options: far("4G")},
 	{name: "mapped file", script: "mapped.py", options: near("1300M"), want: event.FindingMapped, least: event.Certain, role: "worker",
-		evidence: `3 workers .*data\.lmdb, mapped shared.*\(smaps\)`, advice: "persistent_workers=False", warned: true},
+		evidence: `3 workers .*data\.lmdb, mapped shared.*\(smaps\)`, advice: "num_workers below the 3", warned: true},
 	{name: "copy-on-write", script: "cow.py", options: far("2G"), want: event.FindingCopyOnWrite, least: event.Likely, role: "worker",
 		evidence: `Private_Dirty from [\d.]+ MiB to [\d.]+ MiB and Shared_Dirty from .*no summed RSS`, advice: "numpy array"},
 	{name: "fragmentation", script: "fragmentation.py", options: append(far("1500M"), "--at", "none", "--at", "40%:gc", "--at", "50%:gc", "--at", "60%:gc"),
