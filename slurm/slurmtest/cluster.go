@@ -361,7 +361,9 @@ func (c *Cluster) stop() {
 		d.kill()
 	}
 	c.daemons = nil
-	sweep(c.root, c.name)
+	if c.name != "" { // an empty one would name the jobs of every cluster here
+		sweep(c.root, c.name)
+	}
 }
 
 // Down stops the cluster and removes all that it made.
