@@ -249,7 +249,9 @@ func (c *Counts) ofProcesses(now time.Duration) []event.Limit {
 		}
 		if e.limits != nil {
 			r := *e.limits
-			r.Age = (now - e.tallies[kindFDs].limitAt).Seconds()
+			if age := (now - e.tallies[kindFDs].limitAt).Seconds(); age >= 1 {
+				r.Age = age
+			}
 			all.offerResources(&e.proc, r, e.locks)
 		}
 	}
