@@ -89,7 +89,7 @@ printf '  %-22s status %3d   checksum %s\n' \
 [ "$checksum" = "$want" ] || fail "the wrapped run has another checksum"
 printf '\nSame data in the same order, inside the limit.\n'
 
-say "What that run was, from its record (the demo removes it: the commands below find none)"
+say "What that run was (its record goes when the demo ends)"
 rsswarden report last || fail "there is no report"
 # DEMO_SVG names a file for the report's timeline.
 [ -z "${DEMO_SVG:-}" ] || rsswarden report last --svg "$DEMO_SVG" || fail "there is no picture"

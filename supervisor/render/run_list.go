@@ -70,7 +70,7 @@ func writeWrapped(b *strings.Builder, s string, style text.Style) {
 func Fleet(w io.Writer, f analysis.Fleet, style text.Style) error {
 	var b strings.Builder
 	t := table{style: style, columns: []column{
-		{title: strings.ToUpper(f.By), rest: true}, {title: "RUNS", right: true}, {title: "HOURS", right: true, drop: 1}, {title: "OOM", right: true},
+		{title: strings.ToUpper(f.By), rest: true}, {title: "RUNS", right: true}, {title: "HOURS", right: true, drop: 1}, {title: "MEMORY", right: true},
 		{title: "FAILED", right: true, drop: 4}, {title: "KEPT", right: true, drop: 5}, {title: "PEAK median", right: true, drop: 2}, {title: "highest", right: true, drop: 3},
 	}}
 	share := func(v float64) cell {
@@ -89,7 +89,7 @@ func Fleet(w io.Writer, f analysis.Fleet, style text.Style) error {
 			cell{strconv.Itoa(l.Failed()), ""}, cell{strconv.Itoa(l.Outcomes[event.RunKept]), ""}, share(l.Median), share(l.Highest))
 	}
 	t.write(&b)
-	writeWrapped(&b, text.Count(f.Total, "run")+". OOM counts oom, slurm-kill and stopped.", style)
+	writeWrapped(&b, text.Count(f.Total, "run")+". MEMORY counts oom, slurm-kill and stopped.", style)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
