@@ -272,4 +272,24 @@ func TestCountsOfWhoIsGoneAreForgotten(t *testing.T) {
 	}
 }
 
+// TestLimitsReadAgain: those of a process that is near one are read with each count of its
+// descriptors, else once a minute.
+func TestLimitsReadAgain(t *testing.T) {
+	for size, want := range map[rss.Bytes]bool{rss.GiB: false, 9 * rss.GiB: true} {
+		var c schedule
+		p := process(7, rss.RoleTrainer, rss.GiB, size)
+		c.update(0, []rss.Proc{p})
+		for _, ask := range c.due(0) {
+			limits := &rss.ResourceLimits{AddressSpace: 10 * rss.GiB, LockedMemory: rss.Unlimited}
+			c.done(countAnswer{ask: ask, limit: 1024, limits: limits, count: proctree.Count{N: 5}})
+		}
+		c.update(20*time.Second, []rss.Proc{p})
+		for _, ask := range c.due(20 * time.Second) {
+			if ask.kind == kindFDs && ask.limit != want {
+				t.Errorf("%v of 10 GiB: read again %v", size, ask.limit)
+			}
+		}
+	}
+}
+
 func limitName(k Kind) event.LimitName { return limitOf[k](&rss.Proc{}, 0, 0).Name }
