@@ -90,6 +90,11 @@ func TestStatus(t *testing.T) {
 		st.Node, st.Job, st.Leader, st.Limits = "n2", "48", 2000+i, nil
 		many = append(many, st)
 	}
+	idle := leaking() // the node is fuller, by others, and less than it is worth to be named
+	idle.Limits[0].Used, idle.Limits[0].Binding = 11*rss.MiB, false
+	for i := range idle.Limits {
+		idle.Limits[i].Binding = idle.Limits[i].Name == event.LimitNode
+	}
 	none := control.Status{Node: "n1", Time: noon}
 	for name, tt := range map[string]struct {
 		statuses []control.Status
@@ -100,6 +105,7 @@ func TestStatus(t *testing.T) {
 		"several":       {statuses: []control.Status{inSlurm(), leaking()}, width: 80},
 		"several-ascii": {statuses: []control.Status{inSlurm(), leaking()}, width: 80, ascii: true},
 		"several-20":    {statuses: []control.Status{inSlurm(), leaking()}, width: 20},
+		"several-idle":  {statuses: []control.Status{idle, idle}, width: 80},
 		"several-many":  {statuses: many, width: 80},
 		"details":       {statuses: []control.Status{inSlurm(), leaking()}, width: 80, details: true},
 		"one":           {statuses: []control.Status{faster}, width: 80},
