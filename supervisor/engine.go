@@ -262,7 +262,7 @@ func (e *engine) poll(told bool) (added bool) {
 	for i := range said {
 		s := &said[i]
 		added = added || s.What == event.LoaderHello || s.What == event.LoaderIter || s.What == event.LoaderPickling
-		if s.What == event.LoaderRecycled && s.Reason == string(event.ReasonDeferred) {
+		if s.What == event.LoaderRecycled && event.Reason(s.Reason).PutOff() {
 			e.tell.Status.CountRecycled(e.node.Owner(e.view.Sample.Procs, s.Trainer.PID).Holder) // no action waits for it
 		}
 		e.acts.Hear(action.Said{LoaderSaid: s.LoaderSaid, Request: s.Request})

@@ -191,9 +191,9 @@ func (a *recycle) Step(w World) (Result, bool) {
 			r.Detail = string(a.mode)
 			return r, true
 		case event.LoaderAccepted:
-			if s.Reason == string(event.ReasonDeferred) {
+			if why := event.Reason(s.Reason); why.PutOff() {
 				// It stays asked for, and loaders say when it was done.
-				r.Reason = event.ReasonDeferred
+				r.Reason = why
 				return r, true
 			}
 		case event.LoaderRefused, event.LoaderOff:

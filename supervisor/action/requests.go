@@ -276,7 +276,7 @@ func (m *Requests) whyNone(cmd *control.Command) []string {
 			case cmd.Do != event.ActionRecycle:
 			case l.NumWorkers == 0:
 				add(t.ID.PID, "its DataLoader has no workers (num_workers=0)")
-			case !t.CanRecycle:
+			case !t.CanRecycle && !l.Pool:
 				add(t.ID.PID, t.Why)
 			case !l.CanRecycle:
 				add(t.ID.PID, l.Why)

@@ -20,6 +20,7 @@ const (
 	ReasonPause       Reason = "would pause the trainer for long and nothing grows"
 	ReasonResend      Reason = "would hold the trainer to send the data set again"
 	ReasonDeferred    Reason = "put off to the loader's next epoch"
+	ReasonTask        Reason = "put off to the end of the worker's task"
 	ReasonForkRefused Reason = "fork refused"
 	ReasonNotCaught   Reason = "the process does not catch this signal"
 	ReasonNoTrainer   Reason = "no trainer" // an agent of ranks alone is there, which no signal may meet
@@ -77,6 +78,7 @@ var reasonRows = map[Reason]reasonRow{
 	ReasonPause:       {says: "the trainer would pause for long, nothing grows"},
 	ReasonResend:      {says: "the data set would be sent again"},
 	ReasonDeferred:    {says: "waits for the loader's next epoch"},
+	ReasonTask:        {says: "waits for the end of its task"},
 	ReasonNotCaught:   {says: "the process has no handler for this signal"},
 	ReasonNoTrainer:   {says: "no trainer found", detail: true},
 	ReasonNoRank0:     {says: "rank 0 not found here"},
@@ -90,6 +92,9 @@ var reasonRows = map[Reason]reasonRow{
 	ReasonError:       {says: "error", detail: true},
 	ReasonIsTrainer:   {says: "only the trainer, which needs --trim ptrace"},
 }
+
+// PutOff says that a recycle goes on after the action that asked for it.
+func (r Reason) PutOff() bool { return r == ReasonDeferred || r == ReasonTask }
 
 // Says is the reason for people, in a few words.
 func (r Reason) Says() string {

@@ -138,7 +138,7 @@ func (s *Ledger) Said(l *LoaderSaid) {
 	case l.What == LoaderTrimmed && l.Count > 0 && l.Reason != TrimRequested:
 		s.WorkerTrims += l.Count
 		s.Dropped += l.Freed
-	case l.What == LoaderRecycled && l.Reason == string(ReasonDeferred):
+	case l.What == LoaderRecycled && Reason(l.Reason).PutOff():
 		s.Recycled++ // no action waited for it
 		s.of(ActionRecycle, l.Time).Paused += l.Paused
 	}

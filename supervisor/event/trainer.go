@@ -1,6 +1,7 @@
 package event
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -29,10 +30,18 @@ type Trainer struct {
 	Loaders []DataLoader
 }
 
-// DataLoader is one iterator over a DataLoader.
+// Replaces says that a worker of one of its loaders can be replaced now.
+func (t *Trainer) Replaces(l *DataLoader, worker int) bool {
+	return (l.Pool || t.CanRecycle && !t.Off) && l.CanRecycle && !slices.Contains(l.Asked, worker)
+}
+
+// DataLoader is one iterator over a DataLoader, or a pool of worker processes.
 type DataLoader struct {
+	// Pool says that it is a pool: "multiprocessing.Pool" or the like, as Kind says. Its
+	// workers end between two tasks, and it starts others itself.
+	Pool       bool
 	N          int    // counts the iterators of its process from 1
-	Kind       string // "map" or "iterable"; with "stateful " before it for torchdata's StatefulDataLoader
+	Kind       string // "map" or "iterable"; with "stateful " before it for torchdata's StatefulDataLoader; of a pool its class
 	Persistent bool   // persistent_workers
 	NumWorkers int    // 0: the trainer loads for itself
 	Start      string // how workers are started: "fork", "spawn", "forkserver"
@@ -46,6 +55,7 @@ type DataLoader struct {
 	Workers    []int // PIDs by worker id
 	Starting   int   // PID of a replacement that is not in use yet, else 0
 	Leaving    []int // PIDs of workers that have been replaced and still live
+	Asked      []int // PIDs of a pool's workers that are to end after their tasks
 }
 
 // Unforked is what is known of workers that were started by spawn or forkserver.

@@ -41,6 +41,7 @@ type Control struct {
 	trainers map[rss.ProcID]*trainer
 	order    []rss.ProcID
 	checked  time.Time // when it was last seen who lives
+	staffed  time.Time // … which workers of pools do
 
 	budget  rss.Bytes
 	private bool
@@ -154,6 +155,10 @@ func (c *Control) Poll(told bool) []Said {
 	if check {
 		c.checked = now
 	}
+	staff := now.Sub(c.staffed) >= staffCheck
+	if staff {
+		c.staffed = now
+	}
 	for _, id := range slices.Clone(c.order) {
 		t := c.trainers[id]
 		if check && !t.gone {
@@ -166,6 +171,9 @@ func (c *Control) Poll(told bool) []Said {
 		}
 		if !t.met && t.log.atEnd() {
 			c.adoptRequests(t)
+		}
+		if check {
+			said = append(said, c.pools(t, now, staff)...)
 		}
 		if t.gone && t.log.offset == before {
 			said = append(said, c.forget(t)...)
@@ -188,6 +196,9 @@ func (c *Control) find(d *runDir) []Said {
 	var said []Said
 	for _, name := range names {
 		id, ok := nodedir.ProcOf(name, "hello")
+		if t := c.trainers[id]; t != nil && t.Torch == "" {
+			c.imported(d.path, t, name)
+		}
 		if !ok || c.trainers[id] != nil || len(c.trainers) >= maxTrainers {
 			continue
 		}
@@ -236,6 +247,17 @@ func (c *Control) welcome(dir string, id rss.ProcID, name string) (Said, bool) {
 	return s, true
 }
 
+// imported takes in that a process with pools has imported torch since.
+func (c *Control) imported(dir string, t *trainer, name string) {
+	data, _, err := readSmall(filepath.Join(dir, name))
+	if err != nil {
+		return
+	}
+	if h, err := parseHello(data); err == nil && h.PID == t.ID.PID && h.Start == t.ID.Start {
+		t.Torch, t.CanRecycle, t.Why = h.Torch, h.CanRecycle, h.Why
+	}
+}
+
 func (c *Control) read(t *trainer) []Said {
 	lines, dropped, err := t.log.next()
 	c.bad += dropped
@@ -248,6 +270,10 @@ func (c *Control) read(t *trainer) []Said {
 		l, err := parseLine(data)
 		if err != nil {
 			c.bad++
+			continue
+		}
+		if l.What == PoolWorker {
+			said = append(said, c.hired(t, &l)...)
 			continue
 		}
 		t.apply(&l)
@@ -299,19 +325,20 @@ func (c *Control) Trainers() []Trainer {
 		t := c.trainers[id]
 		r := t.Trainer
 		r.Loaders = t.living()
+		c.markAsked(t.ID, r.Loaders)
 		list = append(list, r)
 	}
 	return list
 }
 
 // Roles says of processes, by PID, what they are: each process that owns a
-// loader is a trainer, and its workers are workers, those that are coming or
-// leaving included.
+// loader is a trainer, and its workers and those of pools are workers, those that
+// are coming or leaving included.
 func (c *Control) Roles() map[int]rss.Role {
 	roles := make(map[int]rss.Role)
 	for _, t := range c.trainers {
 		for _, d := range t.loaders {
-			if _, ok := roles[t.ID.PID]; !ok {
+			if _, ok := roles[t.ID.PID]; !ok && !d.Pool {
 				roles[t.ID.PID] = rss.RoleTrainer
 			}
 			for _, pid := range slices.Concat(d.Workers, d.Leaving, []int{d.Starting}) {

@@ -28,6 +28,10 @@ const Grown event.Loader = "grown"
 // came. It is the watcher's alone, and no event.
 const Private event.Loader = "private"
 
+// PoolWorker is what a worker of a pool says of itself before its first task. The first of a
+// pool is an event too, as [event.LoaderIter].
+const PoolWorker event.Loader = "pool"
+
 // Said is one thing the hook reported. Of the embedded event, Head is left for
 // the caller to fill, but for Time, which is the reporter's.
 type Said struct {
@@ -140,6 +144,7 @@ type iterator struct {
 	Sent       int64       `json:"sent"` // bytes for each worker
 	CUDA       bool        `json:"cuda"`
 	Registered string      `json:"registered"`
+	Born       uint64      `json:"born"` // start time of a pool's worker in clock ticks since boot
 }
 
 func parseLine(data []byte) (line, error) {
@@ -152,7 +157,7 @@ func parseLine(data []byte) (line, error) {
 	}
 	switch l.What {
 	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
-		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown, Private:
+		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown, Private, PoolWorker:
 		l.Sharing = nil
 	case event.LoaderPickling, event.LoaderRaised:
 		if err := checkSharing(l.Sharing); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,10 @@ type request struct {
 	what event.Action         // ActionTrim, ActionGC or ActionRecycle
 	mode event.Mode           // of a recycle
 	pids map[rss.ProcID][]int // those that have not answered yet, by trainer
+
+	asked time.Time
+	pool  []int // those of pools
+	late  bool  // one of a pool was at its task for so long that the action waits no more
 }
 
 // ctl is the content of a file ctl.PID.START. The hook compares the file's
@@ -145,12 +150,14 @@ func (c *Control) askSeveral(what event.Action, able func(*trainer) []int, pids 
 	return id, asked, err
 }
 
-// Recycle asks the trainer of the worker with this PID to replace it. The
+// Recycle asks the trainer of the worker with this PID to replace it, or, where it is
+// one of a pool, the worker itself to end after its task, so that the pool starts another. The
 // answers carry the returned id: accepted, started, swapped and at last
 // recycled, or refused with a reason. Where accepted has ReasonDeferred, the
 // loader's next epoch is waited for, however long that takes, and all its
 // workers are replaced then; each is reported as recycled, with that reason,
-// those that were not asked for without an id.
+// those that were not asked for without an id. A pool's worker that is at its task for
+// long is reported as accepted with ReasonTask; it is waited for, for [TaskLimit] at most.
 func (c *Control) Recycle(worker int, mode event.Mode) (id uint64, err error) {
 	for _, t := range c.trainers {
 		for _, d := range t.loaders {
@@ -175,6 +182,14 @@ func (c *Control) Cancel(id uint64) error {
 func (c *Control) ask(r *request) (uint64, error) {
 	c.lastID++
 	id := c.lastID
+	r.asked = time.Now()
+	for t, pids := range r.pids {
+		for _, pid := range pids {
+			if c.trainers[t].staff[pid] != nil {
+				r.pool = append(r.pool, pid)
+			}
+		}
+	}
 	c.pending[id] = r
 	if err := c.writeTo(maps.Keys(r.pids)); err != nil {
 		delete(c.pending, id)

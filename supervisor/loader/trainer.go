@@ -27,6 +27,7 @@ type trainer struct {
 	before  map[uint64]*inherited
 	loaders map[int]*Loader
 	own     map[int]rss.Bytes // what workers said of their private memory, by PID
+	staff   map[int]*poolWorker
 }
 
 func (t *trainer) apply(l *line) {
@@ -64,6 +65,9 @@ func (t *trainer) apply(l *line) {
 		}
 		delete(t.loaders, l.N)
 	case event.LoaderAccepted:
+		if d.Pool {
+			t.leaves(d, l)
+		}
 		if l.Why == string(event.ReasonDeferred) {
 			// All its workers are replaced then: there is no more to ask for.
 			d.CanRecycle, d.Why = false, l.Why

@@ -259,7 +259,7 @@ func (s *Set) action(at Place, a event.Action, saved *event.Saved) {
 func resultOf(why event.Reason) Result {
 	switch why {
 	case event.ReasonDryRun, event.ReasonNoHelp, event.ReasonNoWorker, event.ReasonNothing, event.ReasonRecent, event.ReasonRecovered,
-		event.ReasonUnsupported, event.ReasonPause, event.ReasonResend, event.ReasonDeferred, event.ReasonNotCaught, event.ReasonNoTrainer, event.ReasonNoRank0,
+		event.ReasonUnsupported, event.ReasonPause, event.ReasonResend, event.ReasonDeferred, event.ReasonTask, event.ReasonNotCaught, event.ReasonNoTrainer, event.ReasonNoRank0,
 		event.ReasonBusy, event.ReasonNoRequeue, event.ReasonRequeues, event.ReasonOccupied, event.ReasonNotWatched, event.ReasonVanished:
 		return Refused
 	}

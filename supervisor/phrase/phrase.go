@@ -255,7 +255,7 @@ func Outcome(d *event.Decision, o *event.Outcome, procs int) string {
 		return "would " + name + worker + " (dry run)"
 	case o.OK && o.Detail != "" && row.DidTo != nil:
 		return row.DidTo(name, d.Arg, o.Detail)
-	case o.Reason == event.ReasonDeferred:
+	case o.Reason.PutOff():
 		return name + worker + ": " + o.Reason.Says()
 	case !o.OK:
 		why := o.Reason.With(o.Detail)

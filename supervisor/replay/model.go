@@ -351,7 +351,7 @@ func (m *model) can(r event.Rule, l *event.Limit) event.Feasibility {
 func lacking(r event.Reason) bool {
 	switch r {
 	case event.ReasonNone, event.ReasonNothing, event.ReasonTooLittle, event.ReasonRecent, event.ReasonPause, event.ReasonResend,
-		event.ReasonNoHelp, event.ReasonRecovered, event.ReasonDeferred, event.ReasonBusy:
+		event.ReasonNoHelp, event.ReasonRecovered, event.ReasonDeferred, event.ReasonTask, event.ReasonBusy:
 		return false
 	}
 	return true

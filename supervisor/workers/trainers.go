@@ -75,7 +75,7 @@ func (all Trainers) Collectors() (pids, trainers []int) {
 // empty where it can be or where that is not known yet; why is the reason alone.
 func (all Trainers) NotRecycled(pid int) (line, why string) {
 	for _, t := range all {
-		if t.ID.PID == pid && !t.CanRecycle && t.Trial != event.TrialWaiting {
+		if t.ID.PID == pid && !t.CanRecycle && t.Trial != event.TrialWaiting && t.Torch != "" {
 			return fmt.Sprintf("PyTorch %s in process %d: workers are trimmed, not recycled (%s)", t.Torch, pid, t.Why), t.Why
 		}
 	}

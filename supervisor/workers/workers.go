@@ -112,7 +112,7 @@ func (w *Workers) Update(s *rss.Sample, said map[int]rss.Role, tops ...rss.ProcI
 	for _, t := range w.trainers {
 		for _, l := range t.Loaders {
 			for _, pid := range l.Workers {
-				join(pid, t.ID.PID, t.CanRecycle && !t.Off && l.CanRecycle, loaderKey{t.ID, l.N})
+				join(pid, t.ID.PID, t.Replaces(&l, pid), loaderKey{t.ID, l.N})
 			}
 		}
 	}

@@ -2,8 +2,8 @@
 
 It parses on every Python from 2.7 on and does nothing but to step aside below
 3.8, and on any other than CPython. It leaves sys.path and sys.modules as they would be without it, puts one
-finder in front that waits for torch.utils.data.dataloader and torchdata's stateful one, and runs the
-sitecustomize that it precedes. It never imports torch, and a failure of
+finder in front that waits for torch.utils.data.dataloader, torchdata's stateful one and the modules of pools
+of processes, and runs the sitecustomize that it precedes. It never imports torch, and a failure of
 its own is silent: the program runs as it would without it.
 """
 import os
@@ -12,7 +12,9 @@ import sys
 
 def _arm(here):
     """Has the hook in here patch the modules of the loaders once they are imported."""
-    targets = ("torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader")
+    targets = ("torch.utils.data.dataloader", "torchdata.stateful_dataloader.stateful_dataloader",
+               "multiprocessing.pool", "multiprocess.pool", "concurrent.futures.process",
+               "loky.process_executor", "joblib.externals.loky.process_executor")
     package = "_rsswarden"
 
     def begin(module):

@@ -11,6 +11,7 @@ sharing   what it takes to send a data set to workers that are not forked
 contents  the tensors of a data set, found without code of the program's
 offsets   a cure for file offsets that a forked worker shares with its parent
 patch     the places in torch where the above is called
+pools     workers of multiprocessing's pools and their like, which trim themselves and go when asked
 iterators those in the iterator that has workers, loaded once there is one
 
 Nothing here starts a thread, opens a socket, takes a signal or draws a random
@@ -19,7 +20,12 @@ number. Whatever raises turns the hook off and is reported; the program goes on.
 
 
 def begin(module):
-    """Patches torch.utils.data.dataloader, or the module of torchdata's StatefulDataLoader, where this process is meant."""
+    """Patches a module that was just executed, one of sitecustomize's targets, where this process is meant."""
+    if not module.__name__.startswith("torch"):
+        from _rsswarden import pools
+
+        pools.install(module)
+        return
     from _rsswarden import channel
 
     if not channel.meant():

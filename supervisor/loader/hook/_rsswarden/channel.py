@@ -126,8 +126,10 @@ class Side:
         """Names the file that a replacement makes once it is up; no other that has had its PID left one of that name."""
         return "%s/ready.%d.%d" % (_dir, pid, time.monotonic_ns())
 
-    def hello(self, torch, can_recycle, why):
-        """Says that the process is there."""
+    def hello(self, torch, can_recycle, why, again=True):
+        """Says that the process is there; not once more where again is False."""
+        if not again and os.path.exists(self._hello):
+            return
         text = json.dumps({
             "v": 1, "pid": self.pid, "start": start_time(self.pid), "ppid": os.getppid(), "boot_id": _boot_id,
             "pid_ns": _pid_ns, "torch": str(torch), "python": "%d.%d.%d" % sys.version_info[:3],

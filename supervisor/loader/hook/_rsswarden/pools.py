@@ -1,0 +1,331 @@
+"""Workers of pools: multiprocessing.Pool, multiprocess.Pool, ProcessPoolExecutor, loky.
+
+The loop of a pool's worker compares the tasks it has done with a limit, once a
+task. Where a pool reads its limit it is given an int that looks at the ctl file of
+the pool's owner when it is compared: there the worker trims itself, and when it is
+asked to go its limit is reached, so that it ends between two tasks and its pool
+starts another. Nothing of a loop is copied, and no frame of ours is in it.
+"""
+import collections
+import itertools
+import os
+import sys
+import threading
+import time
+import types
+
+_PAUSE = 0.05  # seconds between two looks at the ctl file, which cost a stat
+_FIRST = 1 << 20  # numbers of pools begin here, above those of torch's iterators
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+_FRAMES = 32  # how far up the stack it is looked for who makes a pool
+
+Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
+
+_numbers = itertools.count(_FIRST)
+_off = False
+_owner = None  # the PID of the process that said hello, and whether the run directory is meant for it
+_worker = None  # what this process is as a worker; what it forks is none
+
+
+def install(module):
+    """Patches a module that has a pool, right after it was executed."""
+    if "t" in sys.abiflags:
+        return  # trims rest on the interpreter's lock
+    if module.__name__ == "concurrent.futures.process":
+        # Before Python 3.11 the end of a worker breaks the pool.
+        if _takes(module._process_worker, "max_tasks"):
+            executor = module.ProcessPoolExecutor
+            executor._max_tasks_per_child = _Number("_max_tasks_per_child", _executor, module)
+            if not _refills(module):
+                executor._adjust_process_count = _Looked(executor._adjust_process_count, _spawn)
+    elif module.__name__.endswith("process_executor"):
+        if all(hasattr(module, name) for name in ("_USE_PSUTIL", "_MAX_MEMORY_LEAK_SIZE", "warnings")):
+            executor = module.ProcessPoolExecutor
+            executor._adjust_process_count = _Looked(executor._adjust_process_count, lambda _: _hello() and None)
+            module._get_memory_usage = _Measure(module._get_memory_usage if module._USE_PSUTIL else _collect)
+            module._USE_PSUTIL, module.warnings = True, _Warnings(module.warnings)
+    elif _takes(module.worker, "maxtasks"):
+        module.Pool._maxtasksperchild = _Number("_maxtasksperchild", _pool, module)
+
+
+def _takes(function, parameter):
+    code = function.__code__
+    return parameter in code.co_varnames[:code.co_argcount]
+
+
+class Limit(int):
+    """How many tasks a worker does: the pool's own limit, or one that is never reached, until the worker is asked to go."""
+
+    def __new__(cls, number, *pool):
+        limit = int.__new__(cls, number)
+        limit.pool = Pool(*pool)
+        return limit
+
+    def __gt__(self, done):  # done < self: Python asks the derived class first
+        return int.__gt__(self, done) and not _leaves(self.pool)
+
+    def __le__(self, done):  # done >= self
+        return int.__le__(self, done) or _leaves(self.pool)
+
+    def __reduce__(self):
+        # A spawned child may be without the hook: there it is an int.
+        return eval, ("(lambda hook: hook.Limit(*%r) if hook else %d)(__import__('sys').modules.get('_rsswarden.pools'))" % (
+            (int(self),) + tuple(self.pool), int(self)),)
+
+
+class _Number:
+    """The attribute in which a pool keeps how many tasks a worker does. What reads it gets a Limit."""
+
+    def __init__(self, name, describe, module):
+        self._name, self._describe, self._module = name, describe, module
+
+    def __get__(self, pool, owner=None):
+        if pool is None:
+            return self
+        number = pool.__dict__[self._name]
+        limit = None if _off else _guarded(self._limit, pool, number)
+        return number if limit is None else limit
+
+    def __set__(self, pool, number):
+        pool.__dict__[self._name] = number
+
+    def _limit(self, pool, number):
+        """Returns a Limit in place of number, or None where the pool is to be left alone."""
+        if number is not None and (type(number) is not int or number < 1):
+            return None
+        known = pool.__dict__.get("_rsswarden")
+        if known is None or known[0] != os.getpid():
+            says = self._describe(pool, self._module)
+            if says is not None:
+                says = _hello() and (os.getpid(), next(_numbers)) + says
+            known = pool.__dict__["_rsswarden"] = os.getpid(), says
+        return Limit(sys.maxsize if number is None else number, *known[1]) if known[1] else None
+
+
+def _pool(pool, module):
+    """Returns kind, start method and why workers have to stay, of a multiprocessing.Pool."""
+    if isinstance(pool, module.ThreadPool):
+        return None
+    why = None
+    if type(pool).__module__.startswith("torch."):
+        why = "a result of torch.multiprocessing.Pool may lie in shared memory that ends with its worker"
+    elif _made_by("datasets."):
+        why = "Hugging Face datasets gives up when a worker of its pool ends"
+    return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why
+
+
+def _executor(executor, module):
+    """Returns the same of a ProcessPoolExecutor."""
+    if _made_by("torch._inductor."):
+        return None  # torch.compile's: its workers end by themselves
+    start, why = executor._mp_context.get_start_method(), None
+    if start == "fork":
+        why = "its ProcessPoolExecutor would fork another beside its own threads"
+    elif executor._max_workers == 1 and not _refills(module):
+        why = "this Python's ProcessPoolExecutor may not replace its only worker"
+    return "ProcessPoolExecutor", start, why
+
+
+def _refills(module):
+    """Says whether executors replace each worker that has reached its limit by themselves (CPython issue 115634)."""
+    return hasattr(module._ExecutorManagerThread, "_replace_dead_worker")
+
+
+def _made_by(prefix):
+    """Says whether code of a package makes the pool."""
+    frame = sys._getframe(1)
+    for _ in range(_FRAMES):
+        frame = frame.f_back
+        if frame is None:
+            break
+        if (frame.f_globals.get("__name__") or "").startswith(prefix):
+            return True
+    return False
+
+
+class _Looked:
+    """A method, with a look of ours each time it is looked up on an object, which may give another to be called."""
+
+    def __init__(self, method, look):
+        self._method, self._look = method, look
+
+    def __get__(self, executor, owner=None):
+        if executor is None:
+            return self._method
+        instead = None if _off else _guarded(self._look, executor)
+        return types.MethodType(self._method, executor) if instead is None else instead
+
+
+def _spawn(executor):
+    """Returns what starts a worker, where one has just reached its limit: the method itself takes tasks done for idle workers then."""
+    if (threading.current_thread() is executor._executor_manager_thread and executor._safe_to_dynamically_spawn_children
+            and executor._processes is not None and len(executor._processes) < executor._max_workers):
+        return executor._spawn_process
+    return None
+
+
+class _Measure:
+    """loky's measure of a worker's memory after a task: beyond all bounds once the worker is asked to go."""
+
+    def __init__(self, measure):
+        self._measure, self._asked = measure, False
+
+    def __call__(self, pid, force_gc=False):
+        if not self._asked and not force_gc:
+            self._asked = _leaves(None)
+        return float("inf") if self._asked else self._measure(pid, force_gc)
+
+
+def _collect(pid, force_gc):
+    """Is what loky does at such times without psutil."""
+    import gc
+
+    gc.collect()
+    return 0
+
+
+class _Warnings:
+    """The module warnings, as loky has it: that a worker ended is no news where it was asked to."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        return getattr(self._module, name)
+
+    def warn(self, message, category=None, stacklevel=1, **keywords):
+        if not (str(message).startswith(("A worker was restarted", "A worker stopped")) and _guarded(_has_asked)):
+            self._module.warn(message, category, stacklevel + 1, **keywords)
+
+
+def _has_asked():
+    """Says whether a worker of this process was asked to go, and the watcher does not know yet that it has gone."""
+    from _rsswarden import channel
+
+    side = channel.Side()
+    side.look()
+    return bool(side.recycles)
+
+
+def _hello():
+    """Says that the owner of a pool is there; returns whether the run directory is meant for it."""
+    global _owner
+    if _owner is None or _owner[0] != os.getpid():
+        from _rsswarden import channel
+
+        meant = channel.meant()
+        if meant:
+            channel.Side().hello("", True, None, again=False)
+        _owner = os.getpid(), meant
+    return _owner[1]
+
+
+class _Worker:
+    """What the hook keeps of a worker of a pool."""
+
+    def __init__(self, pool):
+        from _rsswarden import channel
+
+        self.pid, self.leaves = os.getpid(), False
+        self._pool, self._side = pool, channel.Side(pool.owner)
+        self._next = 0.0  # when the ctl file is looked at again
+        self._met = 0  # of the ctl file whose requests were met
+        self._taken = set()  # requests to go
+        self._trimmer = self._collector = None
+        self.say("pool", kind=pool.kind, start=pool.start, born=channel.start_time(self.pid), after=_rss(),
+                 can_recycle=pool.why is None, why=pool.why or "")
+
+    def say(self, what, **fields):
+        self._side.say(what, n=self._pool.number, worker=self.pid, **fields)
+
+    def boundary(self):
+        """Does between two tasks what the ctl file asks for; returns whether the worker is to go."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._side.look()
+            self._next = now + _PAUSE
+        if self._met != self._side.version or self._side.budget:
+            self._act()
+        return self.leaves
+
+    def _act(self):
+        if self._trimmer is None:
+            from _rsswarden import collect, trim
+
+            self._trimmer, self._collector = trim.Trimmer(self._side), collect.Collector(self._side, True)
+        if self._met != self._side.version:
+            self._met = self._side.version
+            self._trimmer.requests()
+            self._collector.requests()
+            for number, worker, mode in self._side.recycles:
+                if worker != self.pid or number in self._taken:
+                    continue
+                self._taken.add(number)
+                if self._pool.why is None:
+                    self.say("accepted", id=number, mode=mode, before=_rss())
+                    self.leaves = True
+                else:
+                    self.say("refused", id=number, why=self._pool.why)
+        if self._side.budget and not self.leaves:
+            self._trimmer.budget()
+
+
+def _rss():
+    """Returns the bytes that this process has in memory: field 2 of /proc/self/statm."""
+    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 256).split()[1]) * _PAGE_SIZE
+    finally:
+        os.close(fd)
+
+
+def _leaves(pool):
+    """Is called between two tasks; says whether the worker is to go. Without pool it is loky's."""
+    return not _off and bool(_guarded(_boundary, pool))
+
+
+def _boundary(pool):
+    global _worker
+    if _worker is None or _worker.pid != os.getpid():
+        _worker = _begin(pool) or _worker
+        if _worker is None or _worker.pid != os.getpid():
+            return False
+    return _worker.boundary()
+
+
+def _begin(pool):
+    """Returns what this process is as a worker of pool, None where it is none."""
+    if pool is None:
+        import multiprocessing
+
+        parent = multiprocessing.parent_process()
+        if parent is None or _worker is not None:
+            return None
+        pool = Pool(parent.pid, _FIRST - 1, "loky", "loky", None)
+    elif pool.start == "forkserver":
+        if _worker is not None or os.getpid() == pool.owner:
+            return None  # forked by a task, or the owner itself, which may compare too
+    elif os.getppid() != pool.owner:
+        return None  # the same
+    if pool.start != "fork":
+        from _rsswarden import channel
+
+        if not channel.meant():
+            return None
+    return _Worker(pool)
+
+
+def _guarded(function, *arguments):
+    """Returns what function returns; None where it raises, and then pools are left alone from there on."""
+    global _off
+    try:
+        return function(*arguments)
+    except Exception as error:
+        from _rsswarden import guard
+
+        if not guard.ours(error):
+            raise
+        first, _off = not _off, True
+        if first and _worker is not None and _worker.pid == os.getpid():
+            _worker.say("off", why=guard.describe(error))
+        return None

@@ -1,0 +1,134 @@
+package loader
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// poolShapes are programs with a pool, each of which must not notice that workers are
+// replaced: kind, start method and how it takes the results.
+var poolShapes = []struct {
+	on   *stand
+	args string
+}{
+	{torch113, "--pool multiprocessing --start fork --how map"},
+	{torch113, "--pool multiprocessing --start fork --how imap"},
+	{torch113, "--pool multiprocessing --start fork --how imap_unordered --limit 40"},
+	{torch113, "--pool multiprocessing --start spawn --how apply_async"},
+	{torch113, "--pool multiprocessing --start forkserver --how imap"},
+	{torch113, "--pool executor --start spawn --how submit"},
+	{torch113, "--pool executor --start forkserver --how as_completed"},
+	{torch113, "--pool executor --start spawn --how map --limit 40"},
+	{newest, "--pool multiprocessing --start fork --how imap"},
+	{newest, "--pool multiprocessing --start forkserver --how imap_unordered"},
+	{newest, "--pool executor --start forkserver --how submit"},
+	{newest, "--pool executor --start spawn --how map"},
+	{newest, "--pool multiprocess --start fork --how map"},
+	{newest, "--pool loky --how submit"},
+	{newest, "--pool joblib --how map"},
+}
+
+// TestPools replaces workers of pools: no task is lost, done twice or out of place, and
+// what raises raises as without us.
+func TestPools(t *testing.T) {
+	t.Parallel()
+	for _, shape := range poolShapes {
+		t.Run(strings.ReplaceAll(shape.on.Name+" "+shape.args, "--", ""), func(t *testing.T) {
+			t.Parallel()
+			tr := train(t, trainOptions{on: shape.on, script: "pools.py", args: shape.args})
+			tr.recycle(wardentest.Few(200, 6), event.Drain)
+			r := tr.finish()
+			if r.Wrong != 0 || r.Errors == 0 || r.FDs[1] > r.FDs[0]+4 {
+				t.Errorf("%+v", r)
+			}
+			tr.notOff()
+			tr.quiet()
+		})
+	}
+}
+
+// TestPoolsTrimmed has workers of a pool give back what they have mapped, between two tasks.
+func TestPoolsTrimmed(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--pool multiprocessing --start fork --how imap", "--pool executor --start fork --how submit"} {
+		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
+			t.Parallel()
+			tr := train(t, trainOptions{script: "pools.py", args: args + " --map 64 --sleep 0.01 --tasks 30"})
+			pids := tr.some()
+			id, asked, err := tr.ctl.Trim(pids...)
+			must(t, err)
+			tr.until("trims", func() bool { return len(tr.heard(event.LoaderTrimmed, id)) == len(asked) })
+			for _, s := range tr.heard(event.LoaderTrimmed, id) {
+				if s.Freed < 16<<20 {
+					t.Errorf("%+v", s)
+				}
+			}
+			must(t, tr.ctl.SetBudget(32<<20))
+			tr.until("a trim by the budget", func() bool {
+				for _, s := range tr.heard(event.LoaderTrimmed, 0) {
+					if s.Request == 0 && s.Freed > 0 {
+						return true
+					}
+				}
+				return false
+			})
+			tr.right()
+			tr.notOff()
+		})
+	}
+}
+
+// TestPoolsThatStay has pools whose workers must not be asked to end: they say why, and
+// what asks all the same is refused.
+func TestPoolsThatStay(t *testing.T) {
+	t.Parallel()
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		t.Parallel()
+		tr := train(t, trainOptions{on: s, script: "pools.py", args: "--pool executor --start fork --how submit"})
+		pid := tr.some()[0]
+		l := tr.ctl.Trainers()[0].Loaders[0]
+		if l.CanRecycle || !l.Pool || l.Kind != "ProcessPoolExecutor" || !strings.Contains(l.Why, "beside its own threads") {
+			t.Errorf("%+v", l)
+		}
+		if said := tr.ask(pid, event.Drain); said.What != event.LoaderRefused || said.Reason != l.Why {
+			t.Errorf("%+v", said)
+		}
+		tr.right()
+		tr.notOff()
+	})
+}
+
+// TestLongTask has a worker that does not come to the end of its task: the action that asked
+// waits no more after 10 s, the request goes on.
+func TestLongTask(t *testing.T) {
+	t.Parallel()
+	tr := train(t, trainOptions{script: "pools.py", args: "--how imap --tasks 3 --sleep 12"})
+	id, err := tr.ctl.Recycle(tr.some()[0], event.Drain)
+	must(t, err)
+	tr.until("the word that it waits", func() bool { return len(tr.heard(event.LoaderAccepted, id)) > 0 })
+	if s := tr.heard(event.LoaderAccepted, id)[0]; s.Reason != string(event.ReasonTask) {
+		t.Errorf("%+v", s)
+	}
+	if s := tr.answer(id); s.What != event.LoaderRecycled || s.Reason != string(event.ReasonTask) || s.New == 0 {
+		t.Errorf("%+v", s)
+	}
+	tr.right()
+}
+
+// TestTaskLimit: a request is taken back that no task's end has met.
+func TestTaskLimit(t *testing.T) {
+	t.Parallel()
+	tr := train(t, trainOptions{script: "pools.py", args: "--how imap --tasks 3 --sleep 5"})
+	id, err := tr.ctl.Recycle(tr.some()[0], event.Drain)
+	must(t, err)
+	tr.ctl.pending[id].asked = time.Now().Add(-TaskLimit)
+	if s := tr.answer(id); s.What != event.LoaderRefused || s.Reason != noTask {
+		t.Errorf("%+v", s)
+	}
+	tr.right()
+}

@@ -1,0 +1,167 @@
+"""Runs rounds of tasks in a pool of processes and checks each: its result, its place, and that it ran once.
+
+Prints {"what": "epoch"} after each round and {"what": "result", ...} at the end. wrong counts
+what was lost, doubled, out of place or not as it should be; errors counts tasks that raised, as
+some are made to.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+import zlib
+
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("--pool", default="multiprocessing")
+PARSER.add_argument("--start", default="fork")
+PARSER.add_argument("--how", default="map")
+PARSER.add_argument("--workers", type=int, default=3)
+PARSER.add_argument("--tasks", type=int, default=300)  # a round
+PARSER.add_argument("--rounds", type=int, default=1 << 30)
+PARSER.add_argument("--limit", type=int)  # maxtasksperchild, max_tasks_per_child
+PARSER.add_argument("--map", type=int, default=0)  # MiB that each worker maps
+PARSER.add_argument("--sleep", type=float, default=0.001)  # seconds of a task
+PARSER.add_argument("--until")
+PARSER.add_argument("--data")
+PARSER.add_argument("--size", type=int)
+OPTIONS = PARSER.parse_args()
+
+TOKEN = None
+MAPPED = None
+
+
+def begin(token, size):
+    """Is the initializer."""
+    global TOKEN, MAPPED
+    TOKEN = token
+    if size:
+        import mmap
+
+        with open(OPTIONS.data, "rb") as file:
+            MAPPED = mmap.mmap(file.fileno(), size << 20, prot=mmap.PROT_READ)
+
+
+def begun():
+    if TOKEN is None:  # loky's, under joblib, have no initializer
+        begin("token", OPTIONS.map)
+
+
+def task(number):
+    begun()
+    fd = os.open(os.environ["STARTED"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, b"%d\n" % number)
+    os.close(fd)
+    if MAPPED is not None:
+        for page in range(0, len(MAPPED), 4096):
+            MAPPED[page]
+    time.sleep(OPTIONS.sleep)
+    if number % 97 == 13:
+        raise ValueError(number)
+    return number, TOKEN, zlib.crc32(b"%d" % number), os.getpid()
+
+
+def safe(number):
+    """Is a task whose exception is its result, for what ends at the first."""
+    try:
+        return task(number)
+    except ValueError as error:
+        return error
+
+
+class Standard:
+    def __init__(self, module):
+        self.pool = module.get_context(OPTIONS.start).Pool(OPTIONS.workers, begin, ("token", OPTIONS.map), OPTIONS.limit)
+
+    def round(self, numbers):
+        if OPTIONS.how == "apply_async":
+            for answer in [self.pool.apply_async(task, (n,)) for n in numbers]:
+                try:
+                    yield answer.get(300)
+                except ValueError as error:
+                    yield error
+        elif OPTIONS.how == "map":
+            for answer in self.pool.map(safe, numbers, chunksize=2):
+                yield answer
+        else:
+            for answer in getattr(self.pool, OPTIONS.how)(safe, numbers):
+                yield answer
+
+    def end(self):
+        self.pool.close()
+        self.pool.join()
+
+
+class Executor:
+    def __init__(self):
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        more = {} if OPTIONS.limit is None else {"max_tasks_per_child": OPTIONS.limit}
+        self.pool = ProcessPoolExecutor(OPTIONS.workers, multiprocessing.get_context(OPTIONS.start), begin, ("token", OPTIONS.map), **more)
+
+    def round(self, numbers):
+        if OPTIONS.how == "map":
+            for answer in self.pool.map(safe, numbers):
+                yield answer
+            return
+        from concurrent.futures import as_completed
+
+        futures = [self.pool.submit(task, n) for n in numbers]
+        for future in as_completed(futures) if OPTIONS.how == "as_completed" else futures:
+            yield future.exception(300) or future.result()
+
+    def end(self):
+        self.pool.shutdown()
+
+
+class Loky(Executor):
+    def __init__(self):
+        from loky import get_reusable_executor
+
+        self.pool = get_reusable_executor(OPTIONS.workers, timeout=300, initializer=begin, initargs=("token", OPTIONS.map))
+
+
+class Joblib:
+    def round(self, numbers):
+        from joblib import Parallel, delayed
+
+        return Parallel(n_jobs=OPTIONS.workers, batch_size=2)(delayed(safe)(n) for n in numbers)
+
+    def end(self):
+        pass
+
+
+def make():
+    if OPTIONS.pool == "executor":
+        return Executor()
+    if OPTIONS.pool in ("loky", "joblib"):
+        return Loky() if OPTIONS.pool == "loky" else Joblib()
+    return Standard(__import__(OPTIONS.pool))
+
+
+def main():
+    pool, wrong, errors, total, descriptors, first = make(), 0, 0, 0, [], 0
+    for turn in range(OPTIONS.rounds):
+        numbers = list(range(first, first + OPTIONS.tasks))
+        first += OPTIONS.tasks
+        answers = list(pool.round(numbers))
+        errors += sum(isinstance(a, ValueError) for a in answers)
+        got = [(a.args[0], "raised") if isinstance(a, ValueError) else a[:3] for a in answers]
+        want = [(n, "raised") if n % 97 == 13 else (n, "token", zlib.crc32(b"%d" % n)) for n in numbers]
+        if OPTIONS.how in ("imap_unordered", "as_completed"):
+            got.sort(key=lambda a: a[0])
+        wrong += sum(g != w for g, w in zip(got, want)) + abs(len(got) - len(want))
+        total += len(answers)
+        descriptors.append(len(os.listdir("/proc/self/fd")))
+        print(json.dumps({"what": "epoch"}), flush=True)
+        if OPTIONS.until and os.path.exists(OPTIONS.until):
+            break
+    pool.end()
+    with open(os.environ["STARTED"]) as file:
+        ran = sorted(int(line) for line in file)
+    wrong += abs(len(ran) - total) + sum(a != b for a, b in zip(ran, range(total)))
+    print(json.dumps({"what": "result", "wrong": wrong, "errors": errors, "fds": [descriptors[0], descriptors[-1]]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
