@@ -1,4 +1,4 @@
-"""What a worker has of its own, by the number of batches it has made.
+"""What a worker has of its own, by the number of batches it has made; a pool's tasks count as such.
 
 A worker that was just started reaches what it needs within a few batches; a leak
 goes on by as much with each. To tell them apart, the hook reports after 8 batches, and

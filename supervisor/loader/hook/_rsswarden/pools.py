@@ -211,7 +211,7 @@ def _hello():
     """Says that the owner of a pool is there; returns whether the run directory is meant for it."""
     global _owner
     if _owner is None or _owner[0] != os.getpid():
-        from _rsswarden import channel
+        from _rsswarden import channel, growth  # what workers that are forked will need
 
         meant = channel.meant()
         if meant:
@@ -224,10 +224,12 @@ class _Worker:
     """What the hook keeps of a worker of a pool."""
 
     def __init__(self, pool):
-        from _rsswarden import channel
+        from _rsswarden import channel, growth
 
         self.pid, self.leaves = os.getpid(), False
         self._pool, self._side = pool, channel.Side(pool.owner)
+        self._growth = growth.Growth(self._side)
+        self._growth.batches = -1  # none before the first look
         self._next = 0.0  # when the ctl file is looked at again
         self._met = 0  # of the ctl file whose requests were met
         self._taken = set()  # requests to go
@@ -240,7 +242,10 @@ class _Worker:
 
     def boundary(self):
         """Does between two tasks what the ctl file asks for; returns whether the worker is to go."""
-        now = time.monotonic()
+        grown, now = self._growth, time.monotonic()
+        grown.batches += 1
+        if grown.batches >= grown.due:
+            grown.look()
         if now >= self._next:
             self._side.look()
             self._next = now + _PAUSE
