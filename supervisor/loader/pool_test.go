@@ -59,16 +59,17 @@ func TestPoolsTrimmed(t *testing.T) {
 		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
 			t.Parallel()
 			tr := train(t, trainOptions{script: "pools.py", args: args + " --map 64 --sleep 0.01 --tasks 30"})
+			tr.moreEpochs(1)
 			pids := tr.some()
 			id, asked, err := tr.ctl.Trim(pids...)
-			must(t, err)
+			wardentest.NoError(t, err)
 			tr.until("trims", func() bool { return len(tr.heard(event.LoaderTrimmed, id)) == len(asked) })
 			for _, s := range tr.heard(event.LoaderTrimmed, id) {
 				if s.Freed < 16<<20 {
 					t.Errorf("%+v", s)
 				}
 			}
-			must(t, tr.ctl.SetBudget(32<<20))
+			wardentest.NoError(t, tr.ctl.SetBudget(32<<20))
 			tr.until("a trim by the budget", func() bool {
 				for _, s := range tr.heard(event.LoaderTrimmed, 0) {
 					if s.Request == 0 && s.Freed > 0 {
@@ -109,7 +110,7 @@ func TestLongTask(t *testing.T) {
 	t.Parallel()
 	tr := train(t, trainOptions{script: "pools.py", args: "--how imap --tasks 3 --sleep 12"})
 	id, err := tr.ctl.Recycle(tr.some()[0], event.Drain)
-	must(t, err)
+	wardentest.NoError(t, err)
 	tr.until("the word that it waits", func() bool { return len(tr.heard(event.LoaderAccepted, id)) > 0 })
 	if s := tr.heard(event.LoaderAccepted, id)[0]; s.Reason != string(event.ReasonTask) {
 		t.Errorf("%+v", s)
@@ -125,7 +126,7 @@ func TestTaskLimit(t *testing.T) {
 	t.Parallel()
 	tr := train(t, trainOptions{script: "pools.py", args: "--how imap --tasks 3 --sleep 5"})
 	id, err := tr.ctl.Recycle(tr.some()[0], event.Drain)
-	must(t, err)
+	wardentest.NoError(t, err)
 	tr.ctl.pending[id].asked = time.Now().Add(-TaskLimit)
 	if s := tr.answer(id); s.What != event.LoaderRefused || s.Reason != noTask {
 		t.Errorf("%+v", s)
