@@ -147,6 +147,9 @@ type Proc struct {
 	Start  uint64   `json:"start"` // in clock ticks since boot, see proc_pid_stat(5)
 	Parent int      `json:"parent"`
 	Role   rss.Role `json:"role"`
+	// Pool names the class of the pool that a worker belongs to, such as
+	// "multiprocessing.Pool"; empty for any other process.
+	Pool string `json:"pool,omitempty"`
 	// Task is the rank that it belongs to, -1 for none; Step its step.
 	Task  int    `json:"task"`
 	Step  string `json:"step,omitempty"`

@@ -35,6 +35,18 @@ func (t *Trainer) Replaces(l *DataLoader, worker int) bool {
 	return (l.Pool || t.CanRecycle && !t.Off) && l.CanRecycle && !slices.Contains(l.Asked, worker)
 }
 
+// PoolOf names the class of the pool that a process is a worker of, empty for any other.
+func PoolOf(all []Trainer, pid int) string {
+	for i := range all {
+		for j := range all[i].Loaders {
+			if l := &all[i].Loaders[j]; l.Pool && (slices.Contains(l.Workers, pid) || slices.Contains(l.Leaving, pid)) {
+				return l.Kind
+			}
+		}
+	}
+	return ""
+}
+
 // DataLoader is one iterator over a DataLoader, or a pool of worker processes.
 type DataLoader struct {
 	// Pool says that it is a pool: "multiprocessing.Pool" or the like, as Kind says. Its

@@ -1,12 +1,12 @@
 package loader
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
-	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -24,6 +24,10 @@ var poolShapes = []struct {
 	{torch113, "--pool executor --start spawn --how submit"},
 	{torch113, "--pool executor --start forkserver --how as_completed"},
 	{torch113, "--pool executor --start spawn --how map --limit 40"},
+	{torch113, "--pool multiprocessing --start fork --how imap --tensors"},
+	{torch113, "--pool torch --how imap_unordered --tensors"},
+	{torch113, "--pool executor --start spawn --how submit --tensors"},
+	{newest, "--pool executor --start forkserver --how submit --tensors"},
 	{newest, "--pool multiprocessing --start fork --how imap"},
 	{newest, "--pool multiprocessing --start forkserver --how imap_unordered"},
 	{newest, "--pool executor --start forkserver --how submit"},
@@ -88,20 +92,37 @@ func TestPoolsTrimmed(t *testing.T) {
 // what asks all the same is refused.
 func TestPoolsThatStay(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
-		t.Parallel()
-		tr := train(t, trainOptions{on: s, script: "pools.py", args: "--pool executor --start fork --how submit"})
-		pid := tr.some()[0]
-		l := tr.ctl.Trainers()[0].Loaders[0]
-		if l.CanRecycle || !l.Pool || l.Kind != "ProcessPoolExecutor" || !strings.Contains(l.Why, "beside its own threads") {
-			t.Errorf("%+v", l)
-		}
-		if said := tr.ask(pid, event.Drain); said.What != event.LoaderRefused || said.Reason != l.Why {
-			t.Errorf("%+v", said)
-		}
-		tr.right()
-		tr.notOff()
-	})
+	for args, why := range map[string]string{
+		"--pool executor --start fork --how submit": "beside its own threads",
+		"--pool datasets --how map":                 "Hugging Face datasets gives up",
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			tr := train(t, trainOptions{script: "pools.py", args: args})
+			pid := tr.some()[0]
+			i := slices.IndexFunc(tr.ctl.Trainers(), func(tr Trainer) bool { return len(tr.Loaders) > 0 })
+			l := tr.ctl.Trainers()[i].Loaders[0]
+			if l.CanRecycle || !l.Pool || !strings.Contains(l.Why, why) {
+				t.Errorf("%+v", l)
+			}
+			if said := tr.ask(pid, event.Drain); said.What != event.LoaderRefused || said.Reason != l.Why {
+				t.Errorf("%+v", said)
+			}
+			tr.right()
+			tr.notOff()
+		})
+	}
+}
+
+// TestPoolLeftAlone: torch.compile's workers end by themselves, nothing is asked of them.
+func TestPoolLeftAlone(t *testing.T) {
+	t.Parallel()
+	tr := train(t, trainOptions{script: "pools.py", args: "--pool inductor --start spawn --how submit --tasks 30"})
+	tr.moreEpochs(2)
+	if got := tr.workers(); got != nil {
+		t.Errorf("workers %v", got)
+	}
+	tr.right()
 }
 
 // TestLongTask has a worker that does not come to the end of its task: the action that asked

@@ -192,7 +192,11 @@ var states = map[string]string{
 
 func (m *Model) procText(f *facts, r *row) {
 	p := r.proc
-	f.add("role", string(p.Role))
+	if p.Pool != "" {
+		f.add("role", "pool worker, of a "+p.Pool)
+	} else {
+		f.add("role", string(p.Role))
+	}
 	if r.rank == nil {
 		f.add("rank", "none: it is counted, and belongs to no command under rsswarden")
 	} else {

@@ -203,7 +203,7 @@ var columns = [...][]column{
 	},
 	procsView: {
 		nodeColumn, rankColumn, pidColumn,
-		words("role", "ROLE", 8, 3, func(r *row) value { return word(roleName(r.role)) }),
+		words("role", "ROLE", 8, 3, func(r *row) value { return word(r.roleName()) }),
 		rssColumn, anonColumn, fileColumn, shmemColumn,
 		numbers("pss", "PSS", 6, 9, func(r *row) value {
 			if r.proc.PSS == nil {
@@ -236,8 +236,11 @@ func (r *row) ofWorker(n int) value {
 }
 
 // roleName is a role in at most eight columns.
-func roleName(r rss.Role) string {
-	return cmp.Or(map[rss.Role]string{rss.RolePinThread: "pin", rss.RoleShmManager: "shm"}[r], string(r))
+func (r *row) roleName() string {
+	if r.proc != nil && r.proc.Pool != "" {
+		return "pool"
+	}
+	return cmp.Or(map[rss.Role]string{rss.RolePinThread: "pin", rss.RoleShmManager: "shm"}[r.role], string(r.role))
 }
 
 // Keys lists what the tables can be sorted by.

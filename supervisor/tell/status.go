@@ -255,7 +255,7 @@ func (s *Status) Of(from *StatusFacts) *control.Status {
 func (from *StatusFacts) proc(p *rss.Proc) control.Proc {
 	c := control.Proc{
 		PID: p.ID.PID, Start: p.ID.Start, Parent: p.Parent, Role: p.Role, Task: -1, Step: from.Step(p.ID),
-		Comm: p.Comm, State: string(rune(p.State)), Threads: p.Threads,
+		Pool: event.PoolOf(from.Trainers, p.ID.PID), Comm: p.Comm, State: string(rune(p.State)), Threads: p.Threads,
 		Memory:     control.Memory{RSS: p.RSS, Anon: p.Anon, File: p.File, Shmem: p.Shmem},
 		CanRecycle: from.Recyclable[p.ID.PID], CanTrim: from.Trimmable[p.ID.PID],
 	}

@@ -21,10 +21,14 @@ PARSER.add_argument("--rounds", type=int, default=1 << 30)
 PARSER.add_argument("--limit", type=int)  # maxtasksperchild, max_tasks_per_child
 PARSER.add_argument("--map", type=int, default=0)  # MiB that each worker maps
 PARSER.add_argument("--sleep", type=float, default=0.001)  # seconds of a task
+PARSER.add_argument("--tensors", action="store_true")  # a result is one of torch, in shared memory
 PARSER.add_argument("--until")
 PARSER.add_argument("--data")
 PARSER.add_argument("--size", type=int)
 OPTIONS = PARSER.parse_args()
+
+if OPTIONS.tensors or OPTIONS.pool == "torch":
+    import torch.multiprocessing
 
 TOKEN = None
 MAPPED = None
@@ -57,6 +61,8 @@ def task(number):
     time.sleep(OPTIONS.sleep)
     if number % 97 == 13:
         raise ValueError(number)
+    if OPTIONS.tensors:
+        return torch.tensor([number, zlib.crc32(b"%d" % number)])
     return number, TOKEN, zlib.crc32(b"%d" % number), os.getpid()
 
 
@@ -70,7 +76,10 @@ def safe(number):
 
 class Standard:
     def __init__(self, module):
-        self.pool = module.get_context(OPTIONS.start).Pool(OPTIONS.workers, begin, ("token", OPTIONS.map), OPTIONS.limit)
+        made = module.get_context(OPTIONS.start).Pool
+        if OPTIONS.pool == "torch":
+            made = module.Pool
+        self.pool = made(OPTIONS.workers, begin, ("token", OPTIONS.map), OPTIONS.limit)
 
     def round(self, numbers):
         if OPTIONS.how == "apply_async":
@@ -131,7 +140,20 @@ class Joblib:
         pass
 
 
+def made_in(module, make):
+    """Returns what make does, called by code of a module of that name."""
+    scope = {"__name__": module, "make": make}
+    exec("def call():\n    return make()", scope)
+    return scope["call"]()
+
+
 def make():
+    if OPTIONS.pool == "datasets":
+        return made_in("datasets.arrow_dataset", lambda: Standard(__import__("multiprocessing")))
+    if OPTIONS.pool == "inductor":
+        return made_in("torch._inductor.compile_worker", Executor)
+    if OPTIONS.pool == "torch":
+        return Standard(torch.multiprocessing)
     if OPTIONS.pool == "executor":
         return Executor()
     if OPTIONS.pool in ("loky", "joblib"):
@@ -146,6 +168,8 @@ def main():
         first += OPTIONS.tasks
         answers = list(pool.round(numbers))
         errors += sum(isinstance(a, ValueError) for a in answers)
+        if OPTIONS.tensors:
+            answers = [a if isinstance(a, ValueError) else (int(a[0]), "token", int(a[1])) for a in answers]
         got = [(a.args[0], "raised") if isinstance(a, ValueError) else a[:3] for a in answers]
         want = [(n, "raised") if n % 97 == 13 else (n, "token", zlib.crc32(b"%d" % n)) for n in numbers]
         if OPTIONS.how in ("imap_unordered", "as_completed"):

@@ -19,6 +19,9 @@ _FIRST = 1 << 20  # numbers of pools begin here, above those of torch's iterator
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 _FRAMES = 32  # how far up the stack it is looked for who makes a pool
 
+_MAKERS = "datasets.", "torch._inductor."  # packages that know their workers, and how each ends
+_FETCH = 30.0  # seconds that a worker which goes waits for its last results to be fetched
+
 Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
 
 _numbers = itertools.count(_FIRST)
@@ -88,6 +91,8 @@ class _Number:
 
     def __set__(self, pool, number):
         pool.__dict__[self._name] = number
+        if not _off:
+            pool.__dict__["_rsswarden_by"] = _guarded(_maker)  # set as the pool is made, read when it starts workers
 
     def _limit(self, pool, number):
         """Returns a Limit in place of number, or None where the pool is to be left alone."""
@@ -106,17 +111,13 @@ def _pool(pool, module):
     """Returns kind, start method and why workers have to stay, of a multiprocessing.Pool."""
     if isinstance(pool, module.ThreadPool):
         return None
-    why = None
-    if type(pool).__module__.startswith("torch."):
-        why = "a result of torch.multiprocessing.Pool may lie in shared memory that ends with its worker"
-    elif _made_by("datasets."):
-        why = "Hugging Face datasets gives up when a worker of its pool ends"
+    why = "Hugging Face datasets gives up when a worker of its pool ends" if pool.__dict__.get("_rsswarden_by") == "datasets." else None
     return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why
 
 
 def _executor(executor, module):
     """Returns the same of a ProcessPoolExecutor."""
-    if _made_by("torch._inductor."):
+    if executor.__dict__.get("_rsswarden_by") == "torch._inductor.":
         return None  # torch.compile's: its workers end by themselves
     start, why = executor._mp_context.get_start_method(), None
     if start == "fork":
@@ -131,16 +132,17 @@ def _refills(module):
     return hasattr(module._ExecutorManagerThread, "_replace_dead_worker")
 
 
-def _made_by(prefix):
-    """Says whether code of a package makes the pool."""
+def _maker():
+    """Returns which of _MAKERS makes a pool now, or None."""
     frame = sys._getframe(1)
     for _ in range(_FRAMES):
         frame = frame.f_back
         if frame is None:
             break
-        if (frame.f_globals.get("__name__") or "").startswith(prefix):
-            return True
-    return False
+        for package in _MAKERS:
+            if (frame.f_globals.get("__name__") or "").startswith(package):
+                return package
+    return None
 
 
 class _Looked:
@@ -266,13 +268,38 @@ class _Worker:
                 if worker != self.pid or number in self._taken:
                     continue
                 self._taken.add(number)
-                if self._pool.why is None:
+                why = self._pool.why or _bound()
+                if why is None:
                     self.say("accepted", id=number, mode=mode, before=_rss())
                     self.leaves = True
+                    _fetched_first()
                 else:
-                    self.say("refused", id=number, why=self._pool.why)
+                    self.say("refused", id=number, why=why)
         if self._side.budget and not self.leaves:
             self._trimmer.budget()
+
+
+def _bound():
+    """Returns why this worker has to stay although its pool would start another, or None."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        return "it uses CUDA: what it returned may lie in its memory"
+    return None
+
+
+def _fetched_first():
+    """Has this process, when it ends, wait for descriptors that it serves, such as those of tensors in its last results."""
+    from multiprocessing import util
+
+    util.Finalize(None, _serve, exitpriority=1000)
+
+
+def _serve():
+    sharer = sys.modules.get("multiprocessing.resource_sharer")
+    waiting = getattr(getattr(sharer, "_resource_sharer", None), "_cache", None)
+    until = time.monotonic() + _FETCH
+    while waiting and time.monotonic() < until:
+        time.sleep(0.002)
 
 
 def _rss():
