@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +22,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -27,6 +32,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
+	"github.com/rsswarden/rsswarden/rss/rsstest/reference"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 	"github.com/rsswarden/rsswarden/supervisor/record/recordtest"
@@ -609,4 +615,112 @@ func TestKilledIsTold(t *testing.T) {
 			t.Errorf("after %v: %q, want %q", c.after, got, c.want)
 		}
 	}
+}
+
+// TestManual: man shows the page without a warning. Each option has its text in it, and that
+// is golden in docs/reference.
+func TestManual(t *testing.T) {
+	if _, err := exec.LookPath("man"); err != nil {
+		t.Skip("no man:", err)
+	}
+	page, _, err := wardentest.Output(binary, "man")
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "page.8")
+	wardentest.Write(t, file, page)
+	if _, warned, err := wardentest.Output("man", "--warnings", "-l", file); err != nil || warned != "" {
+		t.Errorf("man warns: %v\n%s", err, warned)
+	}
+	for _, f := range flags() {
+		if about[f.Names()[0]] == "" {
+			t.Errorf("the manual does not tell of --%s", f.Names()[0])
+		}
+	}
+}
+
+// TestHelpFitsAScreen: a user reads it in a terminal.
+func TestHelpFitsAScreen(t *testing.T) {
+	help, err := exec.Command(binary, "--help").Output()
+	must(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(help), "\n"), "\n")
+	for _, l := range lines {
+		if n := utf8.RuneCountInString(l); n > 80 {
+			t.Errorf("%d columns: %s", n, l)
+		}
+	}
+	if len(lines) > 24 || !strings.HasSuffix(string(help), examples[len(examples)-1]+"\n") {
+		t.Errorf("%d lines\n%s", len(lines), help)
+	}
+	for _, f := range flags() {
+		if !strings.Contains(string(help), "   --"+f.Names()[0]) {
+			t.Errorf("--help does not tell of --%s", f.Names()[0])
+		}
+	}
+}
+
+// TestReference: what docs/reference says of the daemon is what the program has.
+func TestReference(t *testing.T) {
+	p := reference.New("rsswardend", "`rsswardend man` shows the same. What it is for: [all jobs of a node](../daemon.md); its metrics:\n[metrics](metrics.md).")
+	p.Verbatim(strings.ReplaceAll(usageText, "   ", ""))
+	tell(p)
+	p.Section("EXAMPLES")
+	p.Verbatim(strings.Join(examples, "\n"))
+	p.Check(t, "docs/reference/rsswardend.md")
+}
+
+// webConfig writes a --web.config.file with TLS and one user, and returns it with the
+// pool that trusts its certificate.
+func webConfig(t *testing.T) (file string, pool *x509.CertPool) {
+	t.Helper()
+	// A certificate for 127.0.0.1 that is made already.
+	made := httptest.NewTLSServer(nil)
+	made.Close()
+	secret, err := x509.MarshalPKCS8PrivateKey(made.TLS.Certificates[0].PrivateKey)
+	must(t, err)
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate().Raw})
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{
+		"cert.pem": public,
+		"key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+		"web.yml": []byte(`tls_server_config:
+  cert_file: cert.pem
+  key_file: key.pem
+basic_auth_users:
+  prometheus: $2a$04$vbhQrg83MZfrcjXaVz5j/OvHUcAoBQktmhAh/EDEYwL58.Pm3eKt2 # secret
+`),
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(public)
+	return filepath.Join(dir, "web.yml"), pool
+}
+
+func TestTLSAndPassword(t *testing.T) {
+	file, pool := webConfig(t)
+	d := start(t, "--web.config.file", file)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer client.CloseIdleConnections()
+	ask := func(password string) int {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, "https://"+d.address+"/metrics", nil)
+		must(t, err)
+		if password != "" {
+			req.SetBasicAuth("prometheus", password)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatalf("%v: %s", err, d.said())
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	for password, want := range map[string]int{"secret": 200, "": 401, "wrong": 401} {
+		if got := ask(password); got != want {
+			t.Errorf("password %q: status %d, want %d", password, got, want)
+		}
+	}
+	if status, _ := d.get("/metrics"); status != http.StatusBadRequest { // plain HTTP
+		t.Errorf("status %d without TLS", status)
+	}
+	d.end()
 }

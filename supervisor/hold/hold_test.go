@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -499,4 +501,186 @@ func TestSameGroupAndSession(t *testing.T) {
 		}
 	}
 	k.end(t)
+}
+
+// answerAsIOHelper answers with what it is asked, unless that is how it is to fail.
+func answerAsIOHelper() {
+	ask, err := Asked()
+	switch {
+	case err != nil:
+		os.Exit(1)
+	case string(ask) == "die":
+		os.Exit(0)
+	case string(ask) == "hang":
+		time.Sleep(time.Hour)
+	}
+	if Answer(ask) != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// TestIOHelper: what is asked and answered may be longer than a socket holds; one that dies
+// or says nothing is an error, in time. Neither a descriptor nor a process is left.
+func TestIOHelper(t *testing.T) {
+	descriptors := func() int {
+		fds, err := filepath.Glob("/proc/self/fd/*")
+		wardentest.NoError(t, err)
+		return len(fds)
+	}
+	argv := []string{"/proc/self/exe", "aside"}
+	before := descriptors()
+	long := bytes.Repeat([]byte("long "), 1<<18)
+	if got, err := RunIOHelper(argv, long, time.Minute); err != nil || !bytes.Equal(got, long) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(long), err)
+	}
+	if got, err := RunIOHelper(argv, []byte("die"), time.Minute); err != errEnded {
+		t.Errorf("of one that dies %q, %v", got, err)
+	}
+	var left *UnansweredError
+	if got, err := RunIOHelper(argv, []byte("hang"), 100*time.Millisecond); !errors.As(err, &left) || left.PID != 0 {
+		t.Errorf("of one that hangs %q, %v", got, err)
+	}
+	if got, err := RunIOHelper([]string{"/none", "aside"}, nil, time.Minute); err != unix.ENOENT {
+		t.Errorf("of none %q, %v", got, err)
+	}
+	if n := descriptors() - before; n != 0 {
+		t.Errorf("%d descriptors are left", n)
+	}
+	if pid, _, _, ok := takeOther(0); ok {
+		t.Errorf("process %d is left", pid)
+	}
+}
+
+// TestMessagesKeepTheEnd: a watcher that takes nothing for a while loses signals, and
+// neither what came of a trim nor the end. The order is the holder's.
+func TestMessagesKeepTheEnd(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	wardentest.NoError(t, err)
+	defer unix.Close(pair[1])
+	holder, l := &Link{fd: pair[0]}, &Link{fd: pair[1], messages: make(chan Message, messageRoom)}
+	says := func(m message) {
+		t.Helper()
+		wardentest.NoError(t, holder.send(&m))
+		if _, ok := l.receive(make([]byte, 4096)); !ok {
+			t.Fatal("the holder is gone")
+		}
+	}
+	for i := range signalRoom + 10 {
+		says(message{kind: kindSignal, a: int32(i)})
+	}
+	answer := TrimAnswer{ID: 7}
+	for range 3 {
+		says(answer.message())
+	}
+	for range 2 {
+		says(message{kind: kindExit, a: 3})
+	}
+	unix.Close(pair[0])
+	go l.serve()
+	for i := range signalRoom {
+		if m := <-l.messages; m != (Signal{Signal: i}) {
+			t.Fatalf("message %d is %#v", i, m)
+		}
+	}
+	for _, want := range []Message{answer, Exit{Code: 3}, Gone{}} {
+		if m := <-l.messages; m != want {
+			t.Errorf("%#v, want %#v", m, want)
+		}
+	}
+	if len(l.messages) > 0 {
+		t.Errorf("and then %#v", <-l.messages)
+	}
+}
+
+func TestMessages(t *testing.T) {
+	want := message{kind: kindDrain, a: -1, b: 2, c: 3, set: bit(64)}
+	var b [messageSize]byte
+	want.put(&b)
+	if got, err := parseMessage(b[:]); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	begin := Begin{Setup: json.RawMessage(`{"a":1}`), PID: 2, Start: 3, Holder: 4, Attempt: 4, Last: true, Blocked: 1 << 63}
+	p, err := encodeBegin(begin)
+	wardentest.NoError(t, err)
+	got, err := parseBegin(p)
+	wardentest.NoError(t, err)
+	if d := cmp.Diff(begin, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func FuzzParseMessage(f *testing.F) {
+	f.Add(make([]byte, messageSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		parseMessage(b)
+		parseBegin(b)
+	})
+}
+
+func TestParseStat(t *testing.T) {
+	rest := " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"
+	for _, test := range []struct {
+		in   string
+		want stat
+		ok   bool
+	}{
+		{"12 (sh)" + rest, stat{'S', 4711}, true},
+		{"12 (a) R (b)" + rest, stat{'S', 4711}, true},
+		{"12 (sh) S 1 2", stat{}, false},
+		{"12 sh S", stat{}, false},
+		{"", stat{}, false},
+	} {
+		got, err := parseStat([]byte(test.in))
+		if (err == nil) != test.ok || test.ok && got != test.want {
+			t.Errorf("%q: got %+v, %v", test.in, got, err)
+		}
+	}
+}
+
+func TestParsePending(t *testing.T) {
+	status := "Name:\tx\nState:\tS (sleeping)\nSigPnd:\t0000000000000001\nShdPnd:\t0000000000000200\nSigBlk:\t0\n"
+	state, p, ok := parsePending([]byte(status))
+	if !ok || state != 'S' || p != bit(10) {
+		t.Errorf("got %c %x %v", state, p, ok)
+	}
+	for _, bad := range []string{"", "Name:\tx\nState:\tS\n", "Name:\tx\nState:\tS\nShdPnd:\t02\n", "Name:\tx\nState:\tS\nShdPnd:\t000000000000020g\n", "Name:\tx\nState:\tS\nShdPnd:\t0000000000000200"} {
+		if _, _, ok := parsePending([]byte(bad)); ok {
+			t.Errorf("%q accepted", bad)
+		}
+	}
+}
+
+// What runs in the holder on a signal allocates nothing.
+func TestNoAllocation(t *testing.T) {
+	status, err := os.ReadFile("/proc/self/status")
+	wardentest.NoError(t, err)
+	w := &witness{status: -1}
+	w.open(os.Getpid())
+	defer w.close()
+	var b [messageSize]byte
+	n := testing.AllocsPerRun(100, func() {
+		parsePending(status)
+		w.see(10, 0)
+		m := message{kind: kindSignal}
+		m.put(&b)
+		parseMessage(b[:])
+		takeOther(0)
+		stoppedBy(1)
+		judge(&arrival{signo: 10}, &circumstances{})
+		parentOf(os.Getpid())
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("1 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"))
+	f.Fuzz(func(t *testing.T, b []byte) { parseStat(b) })
+}
+
+func FuzzParsePending(f *testing.F) {
+	f.Add([]byte("Name:\tx\nState:\tS (sleeping)\nShdPnd:\t0000000000000200\nSigBlk:\t0\n"))
+	f.Fuzz(func(t *testing.T, b []byte) { parsePending(b) })
 }
