@@ -299,6 +299,8 @@ type LoaderSaid struct {
 	Sharing *Sharing `json:"sharing,omitempty"`
 	// Trial is what is known of the process's PyTorch, with LoaderIter and LoaderTried.
 	Trial Trial `json:"trial,omitempty"`
+	// Pool is the class of a pool of worker processes, with LoaderIter; empty for a DataLoader.
+	Pool string `json:"pool,omitempty"`
 }
 
 // Sharing is what it takes to send the tensors of a data set to workers that are

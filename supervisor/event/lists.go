@@ -103,7 +103,7 @@ type Loader string
 // What loaders say.
 const (
 	LoaderHello     Loader = "hello"     // a process with torch said it is there
-	LoaderIter      Loader = "iter"      // a DataLoader iterator with workers was made
+	LoaderIter      Loader = "iter"      // a DataLoader iterator with workers was made, or a pool
 	LoaderAccepted  Loader = "accepted"  // a recycle was taken up
 	LoaderStarted   Loader = "started"   // its replacement was started
 	LoaderSwapped   Loader = "swapped"   // the replacement took over, the old worker hands out what it has

@@ -46,7 +46,7 @@ func (c *Control) hired(t *trainer, l *line) (said []Said) {
 	first, left := t.join(l)
 	if first {
 		s := l.said(t.ID)
-		s.What, s.PID, s.Worker, s.Before, s.After = event.LoaderIter, t.ID.PID, 0, 0, 0
+		s.What, s.Pool, s.PID, s.Worker, s.Before, s.After = event.LoaderIter, l.Kind, t.ID.PID, 0, 0, 0
 		s.Old = s.Time.Before(c.opened)
 		said = append(said, s)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -53,6 +54,27 @@ func TestPools(t *testing.T) {
 			tr.notOff()
 			tr.quiet()
 		})
+	}
+}
+
+// TestPoolsInEveryPython: executors before 3.11 are left alone.
+func TestPoolsInEveryPython(t *testing.T) {
+	t.Parallel()
+	for _, py := range torchtest.Interpreters(t, torchtest.Interpreter.Armed) {
+		for _, args := range []string{"--pool multiprocessing --start fork --how imap", "--pool executor --start spawn --how submit"} {
+			t.Run(strings.ReplaceAll(py.Name+" "+args, "--", ""), func(t *testing.T) {
+				t.Parallel()
+				tr := train(t, trainOptions{python: py.Path, script: "pools.py", args: args + " --tasks 60"})
+				if strings.Contains(args, "executor") && !py.AtLeast(3, 11) {
+					tr.moreEpochs(2)
+				} else {
+					tr.recycle(4, event.Drain)
+				}
+				tr.right()
+				tr.notOff()
+				tr.quiet()
+			})
+		}
 	}
 }
 

@@ -213,6 +213,7 @@ type training struct {
 
 type trainOptions struct {
 	on     *stand // torch113 where it is nil
+	python string // one without torch, in place of a stand's
 	script string // of testdata, in place of trainer.py
 	args   string
 	env    []string
@@ -225,7 +226,9 @@ type trainOptions struct {
 func train(t testing.TB, o trainOptions) *training {
 	t.Helper()
 	on := cmp.Or(o.on, torch113)
-	on.Need(t)
+	if o.python == "" {
+		on.Need(t)
+	}
 	tmp := t.TempDir()
 	tr := &training{t: t, done: make(chan struct{}), stop: filepath.Join(tmp, "stop")}
 	env := append(os.Environ(), "STARTED="+filepath.Join(tmp, "started"), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
@@ -233,7 +236,9 @@ func train(t testing.TB, o trainOptions) *training {
 	if !o.bare {
 		p := prepare(t, atHome(t, env))
 		env, tr.dir = p.Env, p.Dir
-		tried(t, on, p.Dir)
+		if o.python == "" {
+			tried(t, on, p.Dir)
+		}
 		var err error
 		tr.ctl, err = Open(p.Dir)
 		wardentest.NoError(t, err)
@@ -247,7 +252,7 @@ func train(t testing.TB, o trainOptions) *training {
 	if !o.ends {
 		args = append(args, "--until", tr.stop)
 	}
-	tr.cmd = on.Command(t, python, args...)
+	tr.cmd = on.Command(t, cmp.Or(o.python, python), args...)
 	tr.cmd.Env = env
 	tr.cmd.Stderr = &tr.stderr
 	tr.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -85,6 +85,8 @@ class _Number:
     def __get__(self, pool, owner=None):
         if pool is None:
             return self
+        if self._name not in pool.__dict__:
+            raise AttributeError("%r object has no attribute %r" % (type(pool).__name__, self._name))
         number = pool.__dict__[self._name]
         limit = None if _off else _guarded(self._limit, pool, number)
         return number if limit is None else limit
