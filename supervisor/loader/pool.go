@@ -20,6 +20,9 @@ const (
 	// actionWaits is how long the action waits for that which asked it.
 	actionWaits = 10 * time.Second
 
+	// notRefilled is why no other worker of a pool is asked until one has come.
+	notRefilled = "its pool has started no other in the place of the last worker yet"
+
 	// refillTime is how long a pool has to start another worker in the place of one that
 	// ended. One without work may start it with the next task.
 	refillTime = 5 * time.Second
@@ -64,10 +67,11 @@ func (t *trainer) join(l *line) (first bool, left *poolWorker) {
 		if len(t.loaders) >= maxLoaders {
 			return false, nil
 		}
-		d = &Loader{N: l.N, Pool: true, Kind: l.Kind, Start: l.Start, CanRecycle: l.CanRecycle, Why: l.Why}
+		d = &Loader{N: l.N, Pool: true, Kind: l.Kind, Start: l.Start}
 		t.loaders[l.N] = d
 		first = true
 	}
+	d.CanRecycle, d.Why = l.CanRecycle, l.Why
 	if len(d.Workers) >= maxWorkers || l.Worker == 0 || l.Born == 0 || slices.Contains(d.Workers, l.Worker) {
 		return first, nil
 	}
@@ -136,6 +140,9 @@ func (c *Control) pools(t *trainer, now time.Time, all bool) (said []Said) {
 		case w.gone.IsZero():
 			w.gone = now
 		case now.Sub(w.gone) >= refillTime:
+			if d := t.loaders[w.pool]; d != nil {
+				d.CanRecycle, d.Why = false, notRefilled // an initializer may fail the second time
+			}
 			said = append(said, c.replaced(t, w, now, 0, 0))
 		}
 	}

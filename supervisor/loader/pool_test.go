@@ -136,6 +136,21 @@ func TestPoolsThatStay(t *testing.T) {
 	}
 }
 
+// TestPoolNotRefilled has an initializer that fails the second time: the pool has a worker
+// less, no other is asked to end, and all results come.
+func TestPoolNotRefilled(t *testing.T) {
+	t.Parallel()
+	tr := train(t, trainOptions{script: "pools.py", args: "--how imap --once"})
+	said := tr.ask(tr.have(3)[0], event.Drain)
+	if said.What != event.LoaderRecycled || said.New != 0 {
+		t.Errorf("%+v", said)
+	}
+	if l := tr.ctl.Trainers()[0].Loaders[0]; l.CanRecycle || l.Why != notRefilled {
+		t.Errorf("%+v", l)
+	}
+	tr.right()
+}
+
 // TestPoolLeftAlone: torch.compile's workers end by themselves, nothing is asked of them.
 func TestPoolLeftAlone(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ PARSER.add_argument("--limit", type=int)  # maxtasksperchild, max_tasks_per_chil
 PARSER.add_argument("--map", type=int, default=0)  # MiB that each worker maps
 PARSER.add_argument("--sleep", type=float, default=0.001)  # seconds of a task
 PARSER.add_argument("--tensors", action="store_true")  # a result is one of torch, in shared memory
+PARSER.add_argument("--once", action="store_true")  # the initializer fails in a worker that replaces another
 PARSER.add_argument("--until")
 PARSER.add_argument("--data")
 PARSER.add_argument("--size", type=int)
@@ -36,6 +37,11 @@ MAPPED = None
 
 def begin(token, size):
     """Is the initializer."""
+    if OPTIONS.once:
+        with open(os.environ["STARTED"] + ".begun", "a+") as file:
+            file.write("x")
+            if file.tell() > OPTIONS.workers:
+                raise OSError("begun too often")
     global TOKEN, MAPPED
     TOKEN = token
     if size:
