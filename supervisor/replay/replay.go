@@ -167,8 +167,11 @@ func (p *recording) estimate(r *Result, g *goal, opt Options) {
 	low := p.play(g, conditions{size: opt.Limit, rules: opt.Rules})
 	high, most := low, p.without(g)
 	enough := most > 0 && r.Limit.Size > most // whatever is done
-	if low.unreplayed.any && !enough {
+	if low.unreplayed.any {
 		high = p.play(g, conditions{size: opt.Limit, rules: opt.Rules, high: true})
+	}
+	if high.ended() != nil && enough && low.ended() == nil {
+		high = low // what grew afterwards was the same come back
 	}
 	r.take(&high.decided)
 	switch {
