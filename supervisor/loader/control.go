@@ -155,7 +155,7 @@ func (c *Control) Poll(told bool) []Said {
 	if check {
 		c.checked = now
 	}
-	staff := now.Sub(c.staffed) >= staffCheck
+	staff := check && now.Sub(c.staffed) >= staffCheck
 	if staff {
 		c.staffed = now
 	}

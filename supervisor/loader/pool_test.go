@@ -19,12 +19,12 @@ var poolShapes = []struct {
 }{
 	{torch113, "--pool multiprocessing --start fork --how map"},
 	{torch113, "--pool multiprocessing --start fork --how imap"},
-	{torch113, "--pool multiprocessing --start fork --how imap_unordered --limit 40"},
+	{torch113, "--pool multiprocessing --start fork --how imap_unordered --limit 400"},
 	{torch113, "--pool multiprocessing --start spawn --how apply_async"},
 	{torch113, "--pool multiprocessing --start forkserver --how imap"},
 	{torch113, "--pool executor --start spawn --how submit"},
 	{torch113, "--pool executor --start forkserver --how as_completed"},
-	{torch113, "--pool executor --start spawn --how map --limit 40"},
+	{torch113, "--pool executor --start spawn --how map --limit 400"},
 	{torch113, "--pool multiprocessing --start fork --how imap --tensors"},
 	{torch113, "--pool torch --how imap_unordered --tensors"},
 	{torch113, "--pool executor --start spawn --how submit --tensors"},
@@ -175,6 +175,21 @@ func TestLongTask(t *testing.T) {
 	}
 	if s := tr.answer(id); s.What != event.LoaderRecycled || s.Reason != string(event.ReasonTask) || s.New == 0 {
 		t.Errorf("%+v", s)
+	}
+	tr.right()
+}
+
+// TestWorkerThatReachedItsOwnLimit is asked and gone: that is the answer.
+func TestWorkerThatReachedItsOwnLimit(t *testing.T) {
+	t.Parallel()
+	tr := train(t, trainOptions{script: "pools.py", args: "--how imap --limit 40"})
+	for {
+		if s := tr.ask(tr.some()[0], event.Drain); s.What == event.LoaderRefused {
+			if s.Reason != string(event.ReasonVanished) {
+				t.Errorf("%+v", s)
+			}
+			break
+		}
 	}
 	tr.right()
 }
