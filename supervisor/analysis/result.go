@@ -81,7 +81,7 @@ type Limit struct {
 	Spark []float64 `json:"spark"`
 	// Slowed counts the allocations that memory.high slowed down.
 	Slowed  uint64 `json:"slowed_allocations,omitempty"`
-	Held    []Held `json:"-"` // by whom at its highest sample
+	Held    []Held `json:"-"` // what each role had in its fullest sample
 	limitOf `json:"-"`
 }
 
@@ -99,6 +99,13 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 		rest.Last, rest.Count = nil, &l.Last
 	}
 	return event.Beside(l.Limit, rest)
+}
+
+// Held is what processes of one role had of a limit.
+type Held struct {
+	Role  rss.Role
+	Count int
+	Bytes rss.Bytes
 }
 
 // Role is what the processes of one role had.

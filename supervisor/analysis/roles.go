@@ -83,13 +83,6 @@ func lastEntries(r *record.Run) []int {
 	return last
 }
 
-// Held is what processes of one role had of a limit.
-type Held struct {
-	Role  rss.Role
-	Count int
-	Bytes rss.Bytes
-}
-
 // held is what each role has in the sample at hand of a limit that counts so, in summed RSS where
 // that is not known.
 func (k *treeScan) held(to []Held, key LimitKey) []Held {

@@ -43,8 +43,8 @@ type poolWorker struct {
 	gone    time.Time // when it was seen to have ended
 }
 
-// hired takes in what a worker of a pool said when it came. The first of a pool is told of
-// as a new loader, and what one left that it takes the place of as recycled.
+// hired takes in what a worker of a pool said when it came. The first of a pool is
+// reported as a new loader, and one that left, whose place it takes, as recycled.
 func (c *Control) hired(t *trainer, l *line) (said []Said) {
 	first, left := t.join(l)
 	if first {
@@ -108,7 +108,7 @@ func (t *trainer) dismiss(w *poolWorker) {
 	}
 }
 
-// replaced is what is told of a worker that left a pool, with the PID of the one in its place
+// replaced reports a worker that left a pool, with the PID of the one in its place
 // and what that has in memory, 0 and 0 where the pool has started none.
 func (c *Control) replaced(t *trainer, w *poolWorker, now time.Time, next int, after rss.Bytes) Said {
 	s := Said{
