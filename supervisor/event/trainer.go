@@ -35,6 +35,11 @@ func (t *Trainer) Replaces(l *DataLoader, worker int) bool {
 	return (l.Pool || t.CanRecycle && !t.Off) && l.CanRecycle && !slices.Contains(l.Asked, worker)
 }
 
+// TakesBatches says that it has a DataLoader, at whose batches it looks at requests itself.
+func (t *Trainer) TakesBatches() bool {
+	return slices.ContainsFunc(t.Loaders, func(l DataLoader) bool { return !l.Pool })
+}
+
 // PoolOf names the class of the pool that a process is a worker of, empty for any other.
 func PoolOf(all []Trainer, pid int) string {
 	for i := range all {

@@ -95,6 +95,12 @@ func TestPoolsTrimmed(t *testing.T) {
 					t.Errorf("%+v", s)
 				}
 			}
+			id, asked, err = tr.ctl.GC()
+			wardentest.NoError(t, err)
+			if slices.Contains(asked, tr.cmd.Process.Pid) {
+				t.Errorf("asked %v: the owner of a pool looks at no requests", asked)
+			}
+			tr.until("collections", func() bool { return len(tr.heard(event.LoaderCollected, id)) == len(asked) })
 			wardentest.NoError(t, tr.ctl.SetBudget(32<<20))
 			tr.until("a trim by the budget", func() bool {
 				for _, s := range tr.heard(event.LoaderTrimmed, 0) {

@@ -177,7 +177,8 @@ func (t *trainer) trimmable() []int {
 // where it takes batches, and its workers.
 func (t *trainer) collectable() []int {
 	pids := t.trimmable()
-	if len(t.loaders) > 0 && !t.Off && !slices.Contains(pids, t.ID.PID) {
+	r := Trainer{Loaders: t.living()}
+	if r.TakesBatches() && !t.Off && !slices.Contains(pids, t.ID.PID) {
 		pids = append(pids, t.ID.PID)
 	}
 	return pids

@@ -62,8 +62,10 @@ func (all Trainers) Collectors() (pids, trainers []int) {
 		if len(t.Loaders) == 0 || t.Off {
 			continue
 		}
-		trainers = append(trainers, t.ID.PID)
-		pids = append(pids, t.ID.PID)
+		if t.TakesBatches() {
+			trainers = append(trainers, t.ID.PID)
+			pids = append(pids, t.ID.PID)
+		}
 		for _, l := range t.Loaders {
 			pids = append(pids, l.Workers...)
 		}

@@ -293,14 +293,14 @@ def _fetched_first():
     """Has this process, when it ends, wait for descriptors that it serves, such as those of tensors in its last results."""
     from multiprocessing import util
 
-    util.Finalize(None, _serve, exitpriority=1000)
+    util.Finalize(None, _serve, args=(os.getppid(),), exitpriority=1000)
 
 
-def _serve():
+def _serve(parent):
     sharer = sys.modules.get("multiprocessing.resource_sharer")
     waiting = getattr(getattr(sharer, "_resource_sharer", None), "_cache", None)
     until = time.monotonic() + _FETCH
-    while waiting and time.monotonic() < until:
+    while waiting and time.monotonic() < until and os.getppid() == parent:
         time.sleep(0.002)
 
 
