@@ -297,11 +297,15 @@ def _fetched_first():
 
 
 def _serve(parent):
-    sharer = sys.modules.get("multiprocessing.resource_sharer")
-    waiting = getattr(getattr(sharer, "_resource_sharer", None), "_cache", None)
+    sharer = getattr(sys.modules.get("multiprocessing.resource_sharer"), "_resource_sharer", None)
+    waiting = getattr(sharer, "_cache", None)
+    if waiting is None:
+        return
     until = time.monotonic() + _FETCH
     while waiting and time.monotonic() < until and os.getppid() == parent:
         time.sleep(0.002)
+    if not waiting:
+        _guarded(sharer.stop, 5.0)  # once its thread has sent the last, which is out of _cache before that
 
 
 def _rss():
