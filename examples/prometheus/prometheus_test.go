@@ -343,9 +343,9 @@ func TestEndToEnd(t *testing.T) {
 	if !alone.Free() {
 		t.Fatal("the job died")
 	}
-	within(t, over, "people are told that the job has memory again", resolved("101"))
+	within(t, over, "the receiver hears that the job has memory again", resolved("101"))
 	run.End()
-	within(t, over, "people are told that the run is over", resolved("102"))
+	within(t, over, "the receiver hears that the run is over", resolved("102"))
 
 	if most := charged(t, tree.Dir+"/uid_1000/job_103"); most < 0.98*float64(small) {
 		t.Errorf("the innocent job had %.0f MiB charged at most, which is not its limit", most/(1<<20))

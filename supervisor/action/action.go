@@ -293,7 +293,7 @@ type Ranks interface {
 	Trim(hold.TrimRequest) error
 
 	// StopOthers has the commands of the other ranks of a step stopped, and says how
-	// many were asked. Stopping says that our own command was told to end before, and
+	// many were asked. Stopping says that our own command was asked to end before, and
 	// Stops that it is meant by a stop of the step, too.
 	StopOthers(step string) int
 	Stopping() bool

@@ -20,7 +20,7 @@
 // go above all that was before. So a growth that began late is reported once it has lasted for a
 // third as long as the process lived before; a ramp that has flattened, a saw-tooth and a
 // cache that is full are not reported. Mapped files, shared memory and pinned memory cost what
-// they cost even where they have stopped growing, and are told for that. Workers that are recycled
+// they cost even where they have stopped growing, and are reported for that. Workers that are recycled
 // end before: by how much they had grown counts, of two or more.
 package diagnosis
 

@@ -71,8 +71,11 @@ func (t *trainer) join(l *line) (first bool, left *poolWorker) {
 		t.loaders[l.N] = d
 		first = true
 	}
+	if !d.Pool {
+		return false, nil // no hook says that
+	}
 	d.CanRecycle, d.Why = l.CanRecycle, l.Why
-	if len(d.Workers) >= maxWorkers || l.Worker == 0 || l.Born == 0 || slices.Contains(d.Workers, l.Worker) {
+	if len(t.staff) >= maxWorkers || l.Worker == 0 || l.Born == 0 || slices.Contains(d.Workers, l.Worker) {
 		return first, nil
 	}
 	d.Workers = append(d.Workers, l.Worker)

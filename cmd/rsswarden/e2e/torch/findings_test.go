@@ -365,7 +365,7 @@ func runSides(t *testing.T, before, options []string, script string, args ...str
 	return r
 }
 
-// first returns when an event that fits was told first, zero for never.
+// first returns when an event that fits came first, zero for never.
 func (r *nonmemoryRun) first(fits func(e map[string]any) bool) time.Time {
 	for _, e := range r.events {
 		if fits(e) {
