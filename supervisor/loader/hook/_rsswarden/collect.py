@@ -20,14 +20,20 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _trim = None  # malloc_trim, False where the C library has none
 
 
-def anonymous():
-    """Returns this process's anonymous RSS in bytes: resident less shared of /proc/self/statm."""
+def resident():
+    """Returns what this process has in memory, and what of that is shared, in bytes: fields 2 and 3 of /proc/self/statm."""
     fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
     try:
         fields = os.read(fd, 256).split()
     finally:
         os.close(fd)
-    return max(int(fields[1]) - int(fields[2]), 0) * _PAGE
+    return int(fields[1]) * _PAGE, int(fields[2]) * _PAGE
+
+
+def anonymous():
+    """Returns this process's anonymous RSS in bytes: resident less shared."""
+    total, shared = resident()
+    return max(total - shared, 0)
 
 
 def release():

@@ -16,7 +16,6 @@ import types
 
 _PAUSE = 0.05  # seconds between two looks at the ctl file, which cost a stat
 _FIRST = 1 << 20  # numbers of pools begin here, above those of torch's iterators
-_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 _FRAMES = 32  # how far up the stack it is looked for who makes a pool
 
 _MAKERS = "datasets.", "torch._inductor."  # packages that know their workers, and how each ends
@@ -228,7 +227,7 @@ class _Worker:
     """What the hook keeps of a worker of a pool."""
 
     def __init__(self, pool):
-        from _rsswarden import channel, growth
+        from _rsswarden import channel, collect, growth
 
         self.pid, self.leaves = os.getpid(), False
         self._pool, self._side = pool, channel.Side(pool.owner)
@@ -238,7 +237,7 @@ class _Worker:
         self._met = 0  # of the ctl file whose requests were met
         self._taken = set()  # requests to go
         self._trimmer = self._collector = None
-        self.say("pool", kind=pool.kind, start=pool.start, born=channel.start_time(self.pid), after=_rss(),
+        self.say("pool", kind=pool.kind, start=pool.start, born=channel.start_time(self.pid), after=collect.resident()[0],
                  can_recycle=pool.why is None, why=pool.why or "")
 
     def say(self, what, **fields):
@@ -258,9 +257,9 @@ class _Worker:
         return self.leaves
 
     def _act(self):
-        if self._trimmer is None:
-            from _rsswarden import collect, trim
+        from _rsswarden import collect, trim
 
+        if self._trimmer is None:
             self._trimmer, self._collector = trim.Trimmer(self._side), collect.Collector(self._side, True)
         if self._met != self._side.version:
             self._met = self._side.version
@@ -272,7 +271,7 @@ class _Worker:
                 self._taken.add(number)
                 why = self._pool.why or _bound()
                 if why is None:
-                    self.say("accepted", id=number, mode=mode, before=_rss())
+                    self.say("accepted", id=number, mode=mode, before=collect.resident()[0])
                     self.leaves = True
                     _fetched_first()
                 else:
@@ -306,15 +305,6 @@ def _serve(parent):
         time.sleep(0.002)
     if not waiting:
         _guarded(sharer.stop, 5.0)  # once its thread has sent the last, which is out of _cache before that
-
-
-def _rss():
-    """Returns the bytes that this process has in memory: field 2 of /proc/self/statm."""
-    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return int(os.read(fd, 256).split()[1]) * _PAGE_SIZE
-    finally:
-        os.close(fd)
 
 
 def _leaves(pool):
