@@ -38,13 +38,17 @@ const (
 	RoleAgent      Role = "agent"       // torchrun and the like: starts trainers
 	RoleTrainer    Role = "trainer"     // owns a loader, or has LOCAL_RANK and is no worker
 	RoleWorker     Role = "worker"      // loads batches for a trainer
+	RolePoolWorker Role = "pool worker" // does the tasks of a multiprocessing.Pool, a ProcessPoolExecutor or the like
 	RolePinThread  Role = "pin thread"  // a thread of the trainer; listed for completeness
 	RoleShmManager Role = "shm manager" // torch_shm_manager
 	RoleOther      Role = "other"       // none of these
 )
 
 // Roles lists every role.
-var Roles = []Role{RoleAgent, RoleTrainer, RoleWorker, RolePinThread, RoleShmManager, RoleOther}
+var Roles = []Role{RoleAgent, RoleTrainer, RoleWorker, RolePoolWorker, RolePinThread, RoleShmManager, RoleOther}
+
+// IsWorker says that it works for another process, a DataLoader's or a pool's.
+func (r Role) IsWorker() bool { return r == RoleWorker || r == RolePoolWorker }
 
 // Proc is one process as it was read at one moment. Sizes are in bytes.
 type Proc struct {

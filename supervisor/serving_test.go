@@ -229,9 +229,9 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		{"no such rank", control.Command{Do: event.ActionTrim, Ranks: []int{9}}, "no rank 9 on this node", "", event.ReasonNotWatched},
 		{"no such process", control.Command{Do: event.ActionRecycle, PIDs: []int{1}}, "process 1 is none that is watched here", "", event.ReasonNotWatched},
-		{"not a worker", control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand}}, "no process to recycle: process 5000001 is no loader worker that can", "rsswarden doctor", event.ReasonNoWorker},
-		{"a rank without a hook", control.Command{Do: event.ActionRecycle, Ranks: []int{1}}, "rank 1: no process to recycle: hook off: no DataLoader workers found", "rsswarden doctor -- PYTHON", event.ReasonNoWorker},
-		{"… which is trimmed otherwise", control.Command{Do: event.ActionTrim, Ranks: []int{1}}, "rank 1: no process to trim: hook off: no DataLoader workers found", "rsswarden trim without --rank, on the node, does it by ptrace", event.ReasonNoWorker},
+		{"not a worker", control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand}}, "no process to recycle: process 5000001 is no worker of a loader or pool that can", "rsswarden doctor", event.ReasonNoWorker},
+		{"a rank without a hook", control.Command{Do: event.ActionRecycle, Ranks: []int{1}}, "rank 1: no process to recycle: hook off: no DataLoader or pool workers found", "rsswarden doctor -- PYTHON", event.ReasonNoWorker},
+		{"… which is trimmed otherwise", control.Command{Do: event.ActionTrim, Ranks: []int{1}}, "rank 1: no process to trim: hook off: no DataLoader or pool workers found", "rsswarden trim without --rank, on the node, does it by ptrace", event.ReasonNoWorker},
 		{"no signal", control.Command{Do: event.ActionSignal}, "no signal is known", "--checkpoint-signal", event.ReasonUnsupported},
 		{"a bad signal", control.Command{Do: event.ActionSignal, Signal: "NOSUCH"}, `cannot send "NOSUCH": unknown signal`, "signals are written", event.ReasonUnsupported},
 		{"one that cannot be caught", control.Command{Do: event.ActionSignal, Signal: "KILL"}, `cannot send "KILL": no process can catch this signal`, "USR1", event.ReasonUnsupported},

@@ -29,7 +29,7 @@ const noHook = "no loader hook"
 // NoHook says why no loader can be asked for anything.
 func (a *Env) NoHook() string {
 	if a.Loader != nil {
-		return cmp.Or(a.Workers.NoHello(), "no DataLoader workers found")
+		return cmp.Or(a.Workers.NoHello(), "no DataLoader or pool workers found")
 	}
 	return cmp.Or(a.Able.Hook, noHook)
 }

@@ -51,7 +51,7 @@ func (a *OOMPrefer) Raise() {
 	raised, before := 0, 0
 	for i := range a.View.Sample.Procs {
 		p := &a.View.Sample.Procs[i]
-		if p.Role != rss.RoleWorker || p.State == 'Z' {
+		if !p.Role.IsWorker() || p.State == 'Z' {
 			continue
 		}
 		now[p.ID] = true

@@ -23,6 +23,11 @@ type recycling struct{ *Env }
 
 func (a recycling) Can(_ event.Rule, l *event.Limit) event.Feasibility {
 	u, reason := a.pick(l)
+	if reason == event.ReasonNoWorker {
+		if why := a.Workers.Trainers().Stays(); why != "" {
+			return event.Feasibility{Reason: event.ReasonUnsupported, Detail: why}
+		}
+	}
 	if reason != event.ReasonNone {
 		return event.Feasibility{Reason: reason}
 	}
@@ -124,7 +129,7 @@ func (a recycling) beginFor(f *Flight, pids []int) (Running, Result) {
 }
 
 func (a recycling) instead() string {
-	return "only workers of PyTorch DataLoaders that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; %s needs no hook"
+	return "only workers of DataLoaders and pools that the hook can reach are replaced: rsswarden doctor -- PYTHON tells whether it can; %s needs no hook"
 }
 
 // targets are the workers that can be recycled, one of each rank in turn.

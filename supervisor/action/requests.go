@@ -239,7 +239,7 @@ func (m *Requests) noTarget(cmd *control.Command) *control.Refused {
 	if _, ok := a.Limits.Job(); ok {
 		byHand = "rsswarden trim without --rank, on the node,"
 	}
-	r.Hint = "it takes a PyTorch DataLoader that the hook can reach: rsswarden doctor -- PYTHON tells whether it can"
+	r.Hint = "it takes a PyTorch DataLoader or a pool that the hook can reach: rsswarden doctor -- PYTHON tells whether it can"
 	if does, ok := a.all[cmd.Do].(commanded); ok && does.instead() != "" {
 		r.Hint = fmt.Sprintf(does.instead(), byHand)
 	}
@@ -287,9 +287,9 @@ func (m *Requests) whyNone(cmd *control.Command) []string {
 	case len(all) > 0:
 		return all
 	case len(cmd.PIDs) > 0:
-		return []string{text.Named("process", cmd.PIDs) + " is no loader worker that can"}
+		return []string{text.Named("process", cmd.PIDs) + " is no worker of a loader or pool that can"}
 	case met:
-		return []string{"no worker of a DataLoader is there now"}
+		return []string{"no worker of a DataLoader or pool is there now"}
 	}
 	return []string{"hook off: " + a.NoHook()}
 }

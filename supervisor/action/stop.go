@@ -85,7 +85,7 @@ func (a stopping) endLeft() (ended []rss.ProcID) {
 	var left []*rss.Proc
 	for i := range a.View.Sample.Procs {
 		p := &a.View.Sample.Procs[i]
-		if p.ID == a.Pop.Command || p.Role == rss.RoleWorker || !living(p) || a.Kill(p.ID, syscall.SIGTERM) != nil {
+		if p.ID == a.Pop.Command || p.Role.IsWorker() || !living(p) || a.Kill(p.ID, syscall.SIGTERM) != nil {
 			continue // most have ended with the command
 		}
 		left = append(left, p)

@@ -400,7 +400,7 @@ func (t *holderTracer) Over(e Tracee) rss.Bytes {
 
 // asWorker is the PID of a process that is known to be a worker, else 0.
 func asWorker(s *rss.Sample, pid int) int {
-	if p := s.Find(pid); p != nil && p.Role == rss.RoleWorker {
+	if p := s.Find(pid); p != nil && p.Role.IsWorker() {
 		return pid
 	}
 	return 0

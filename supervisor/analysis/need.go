@@ -483,7 +483,7 @@ func (s *Sum) Counted(key LimitKey) (rss.Bytes, bool) {
 func (k *RunScan) Stayed() (n int, ok bool) {
 	all := 0
 	for i := range k.Procs {
-		if p := &k.Procs[i]; p.Seen && p.group == k.Workers {
+		if p := &k.Procs[i]; p.Seen && p.group != nil && p.group.most.Role.IsWorker() {
 			if all++; p.last-p.first >= k.Workers.RSS.span()/2 {
 				n++
 			}

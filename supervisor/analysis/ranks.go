@@ -208,7 +208,7 @@ func (l *RanksSeen) add(u *record.Usage, p *record.Proc) {
 		r := l.List[n]
 		r.now += u.RSS()
 		r.Seen = true
-		if p.Role == rss.RoleWorker {
+		if p.Role.IsWorker() {
 			r.workersInNow++
 		}
 	}

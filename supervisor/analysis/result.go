@@ -112,8 +112,9 @@ type Held struct {
 type Role struct {
 	Run   string    `json:"run"`
 	Role  rss.Role  `json:"role"`
-	Count int       `json:"count"`          // at most at a time
-	Peak  rss.Bytes `json:"peak_rss_bytes"` // their sum of RSS
+	Pools []string  `json:"pools,omitempty"` // of pool workers, the classes of their pools
+	Count int       `json:"count"`           // at most at a time
+	Peak  rss.Bytes `json:"peak_rss_bytes"`  // their sum of RSS
 	At    time.Time `json:"time"`
 	// Anon, File and Shmem are the parts of Peak.
 	Anon  rss.Bytes `json:"anon_bytes"`
@@ -223,7 +224,7 @@ type Rank struct {
 	Code   *int    `json:"code"`
 	Signal *string `json:"signal"`
 	// Peak is the most by RSS that its processes had together, nil where no record
-	// has them; Workers are the loader workers among them, at most at a time.
+	// has them; Workers are those of loaders and pools among them, at most at a time.
 	Peak    *rss.Bytes `json:"peak_rss_bytes"`
 	PeakAt  time.Time  `json:"peak_time,omitzero"`
 	Workers int        `json:"workers"`

@@ -16,7 +16,7 @@ type treeScan struct {
 	run                     *record.Run
 	peaks                   [accountings]peakSeen
 	roles                   []*Group
-	Workers, Trainers, Tree *Group
+	Workers, Trainers, Tree *Group     // Workers are those of loaders and of pools
 	Procs                   []ProcSeen // by index in run.Procs
 	own                     course     // summed RSS without file pages of workers
 }
@@ -52,11 +52,11 @@ type ProcSeen struct {
 }
 
 func newTreeScan(r *record.Run) treeScan {
-	k := treeScan{run: r, Procs: make([]ProcSeen, len(r.Procs)), Tree: &Group{}}
+	k := treeScan{run: r, Procs: make([]ProcSeen, len(r.Procs)), Tree: &Group{}, Workers: &Group{}}
 	for _, role := range roleOrder {
 		k.role(role)
 	}
-	k.Workers, k.Trainers = k.role(rss.RoleWorker), k.role(rss.RoleTrainer)
+	k.Trainers = k.role(rss.RoleTrainer)
 	last := lastEntries(r)
 	for i := range r.Procs {
 		if p := &r.Procs[i]; !p.Extra && !p.Ours {
@@ -92,7 +92,7 @@ func (k *treeScan) held(to []Held, key LimitKey) []Held {
 			switch {
 			case !ok:
 				counted = g.now.rss
-			case key.Accounting == event.AccountingCgroup && g != k.Workers:
+			case key.Accounting == event.AccountingCgroup && !g.most.Role.IsWorker():
 				counted = g.now.anon + g.now.shmem // what it began with is its own, not its trainer's
 			}
 			to = append(to, Held{g.most.Role, g.now.Count, counted})
@@ -111,6 +111,11 @@ func (k *treeScan) role(r rss.Role) *Group {
 	return k.roles[i]
 }
 
+// PoolsOnly says that its workers were those of pools, none a loader's.
+func (k *treeScan) PoolsOnly() bool {
+	return k.role(rss.RolePoolWorker).seen && !k.role(rss.RoleWorker).seen
+}
+
 func (s *Sum) add(o *Sum) {
 	s.Count += o.Count
 	s.anon, s.file, s.shmem, s.pss, s.rss = s.anon+o.anon, s.file+o.file, s.shmem+o.shmem, s.pss+o.pss, s.rss+o.rss
@@ -122,7 +127,7 @@ func (s *Sum) parts() rss.Bytes { return s.anon + s.file + s.shmem }
 // processes takes in the processes of a sample, or what a journal has in their place, and
 // returns what one of them had most of.
 func (k *treeScan) processes(s *record.Sample, ranks *RanksSeen) (maps, fds CountUse) {
-	k.Tree.now = Sum{}
+	k.Tree.now, k.Workers.now = Sum{}, Sum{}
 	for _, g := range k.roles {
 		g.now = Sum{}
 	}
@@ -139,7 +144,7 @@ func (k *treeScan) processes(s *record.Sample, ranks *RanksSeen) (maps, fds Coun
 		}
 		if !p.Seen {
 			p.Seen, p.first, p.Born = true, s.At, u.Anon
-			if who.Role == rss.RoleWorker {
+			if who.Role.IsWorker() {
 				p.Trainer = k.trainer(s, who.Parent)
 			}
 		}
@@ -153,6 +158,9 @@ func (k *treeScan) processes(s *record.Sample, ranks *RanksSeen) (maps, fds Coun
 		has := Sum{Count: 1, anon: u.Anon, file: u.File, shmem: u.Shmem, pss: u.PSS, rss: all, largest: all, grown: u.Anon.Sub(p.Born), noPSS: u.PSS == 0 && all > 0}
 		p.group.now.add(&has)
 		k.Tree.now.add(&has)
+		if p.group.most.Role.IsWorker() {
+			k.Workers.now.add(&has)
+		}
 	}
 	ranks.end(s.At)
 	for i := range s.Roles {
@@ -160,6 +168,9 @@ func (k *treeScan) processes(s *record.Sample, ranks *RanksSeen) (maps, fds Coun
 		has := Sum{Count: r.Count, anon: r.Anon, file: r.File, shmem: r.Shmem, rss: r.RSS, noPSS: true}
 		k.role(r.Role).now = has
 		k.Tree.now.add(&has)
+		if r.Role.IsWorker() {
+			k.Workers.now.add(&has)
+		}
 	}
 	if sum := &k.Tree.now; sum.Count > 0 || len(s.Roles) > 0 {
 		k.peaks[byRSS].raise(sum.rss, s.At)
@@ -171,6 +182,7 @@ func (k *treeScan) processes(s *record.Sample, ranks *RanksSeen) (maps, fds Coun
 		}
 	}
 	k.Tree.take(k.run, s.At)
+	k.Workers.take(k.run, s.At)
 	if k.Tree.now.Count > 0 {
 		k.own.add(s.At, k.Tree.now.rss.Sub(k.workerFiles(event.AccountingRSS)))
 	}
@@ -265,7 +277,7 @@ func mergeRoles(looks []*RunScan) []Role {
 }
 
 // roleOrder is the order of roles in texts: starters first, helpers last.
-var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
+var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePoolWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
 
 // mergePeaks takes the fullest run by each accounting.
 func mergePeaks(looks []*RunScan) Peaks {

@@ -80,6 +80,9 @@ type RunScan struct {
 // mostUnreached bounds the reasons that are kept why the hook did not reach a process.
 const mostUnreached = 6
 
+// mostPools bounds the classes of pools that are kept.
+const mostPools = 8
+
 type SignalSeen struct {
 	*event.Signal
 	At time.Duration
@@ -172,6 +175,9 @@ func (k *RunScan) entry(e *record.Entry) {
 	case *event.LoaderSaid:
 		k.Actions.Said(v)
 		k.Sharing = warned(k.Sharing, e.At, v)
+		if w := k.role(rss.RolePoolWorker); v.Pool != "" && !slices.Contains(w.most.Pools, v.Pool) && len(w.most.Pools) < mostPools {
+			w.most.Pools = append(w.most.Pools, v.Pool)
+		}
 		if v.What == event.LoaderUnreached && !slices.Contains(k.Unreached, v.Reason) && len(k.Unreached) < mostUnreached {
 			k.Unreached = append(k.Unreached, v.Reason)
 		}

@@ -61,7 +61,7 @@ const (
 )
 
 // layerRoles is the order of the stack, from the bottom.
-var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RoleShmManager, rss.RoleOther, Beside, Own}
+var layerRoles = [...]rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePoolWorker, rss.RoleShmManager, rss.RoleOther, Beside, Own}
 
 // Stack is the sum of the bands that a limit counts, a value each point in KiB; of all but
 // [Own] for a limit of -1.

@@ -209,8 +209,11 @@ var plain = map[string]string{
 func svgClass(class string) string { return plain[class] + ` class="` + class + `"` }
 
 func roleClass(r rss.Role) string {
-	if r == rss.RoleShmManager {
+	switch r {
+	case rss.RoleShmManager:
 		return "shm"
+	case rss.RolePoolWorker:
+		return string(rss.RoleWorker)
 	}
 	return string(analysis.LayerOfRole(r))
 }
@@ -221,6 +224,8 @@ func RoleTitle(r rss.Role) string {
 		return "trainer"
 	case rss.RoleWorker:
 		return "loader workers"
+	case rss.RolePoolWorker:
+		return "pool workers"
 	case analysis.Beside:
 		return "other processes"
 	case analysis.Own:

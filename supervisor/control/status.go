@@ -105,7 +105,7 @@ type Rank struct {
 	Since    time.Time `json:"since"`   // when the command was started
 	Memory             // summed over the rank's tree
 	Procs    int       `json:"procs"`
-	Workers  int       `json:"workers"`  // loader workers alive
+	Workers  int       `json:"workers"`  // workers of loaders and pools that live
 	Recycled int       `json:"recycled"` // workers replaced so far, by the hook or by a signal
 	// Hook says whether a loader of it talks to us, and where not, why.
 	Hook string `json:"hook"` // "recycle", "trim", "off"

@@ -89,7 +89,7 @@ func (c *schedule) update(now time.Duration, procs []rss.Proc) {
 			large, alike = p.RSS > 0, alike-1
 		}
 		hurried := c.hurries[p.ID.PID] > now
-		wanted := large || hurried || p.Role == rss.RoleTrainer || p.Role == rss.RoleWorker
+		wanted := large || hurried || p.Role == rss.RoleTrainer || p.Role.IsWorker()
 		if e == nil && !wanted {
 			continue
 		}
@@ -397,7 +397,7 @@ func (t *tally) usual(kind Kind, e *entry) time.Duration {
 	case t.share() >= event.NearShare:
 		return fullPause
 	case kind == kindFDs && t.cost <= fdCheap:
-		if e.proc.Role == rss.RoleTrainer || e.proc.Role == rss.RoleWorker {
+		if e.proc.Role == rss.RoleTrainer || e.proc.Role.IsWorker() {
 			return fdRest
 		}
 		return fdOther

@@ -53,10 +53,10 @@ const leastCopied = 32 * rss.MiB
 
 // copyOnWrite finds pages that a fork had shared and workers write to: reference
 // counts are in the objects themselves.
-func copyOnWrite(s *State) {
+func copyOnWrite(s *State, role rss.Role) {
 	var g group
 	workers := 0
-	for t := range s.of(rss.RoleWorker) {
+	for t := range s.of(role) {
 		workers++
 		if v, ok := t.parts.copied(); ok {
 			g.add(t, v, t.parts.last.At-t.parts.first.At)
@@ -75,14 +75,14 @@ func copyOnWrite(s *State) {
 	if total < s.matters() {
 		return
 	}
-	of := fmt.Sprintf("%s copied %v of what the fork shared: no summed RSS shows it", text.Count(g.n, "worker"), g.sum)
+	of := fmt.Sprintf("%s copied %v of what the fork shared: no summed RSS shows it", text.Count(g.n, string(role)), g.sum)
 	if g.n < workers {
 		of = fmt.Sprintf("%d of %d workers were read and copied %v of what the fork shared, so all of them some %v (an estimate): no summed RSS shows it",
 			g.n, workers, g.sum, total)
 	}
 	s.tell(event.Diagnosis{
-		Finding: event.FindingCopyOnWrite, Confidence: confidence, Role: rss.RoleWorker, PID: g.most.id.PID, Bytes: total, Procs: workers,
-		Evidence: []string{evidence, of}, Advice: copyAdvice(s),
+		Finding: event.FindingCopyOnWrite, Confidence: confidence, Role: role, PID: g.most.id.PID, Bytes: total, Procs: workers,
+		Evidence: []string{evidence, of}, Advice: copyAdvice(s, role),
 	})
 }
 
@@ -215,16 +215,20 @@ func (l *Loader) copiesAdvice(accounting event.Accounting) []string {
 	return []string{fork, data, object}
 }
 
-func copyAdvice(s *State) []string {
+func copyAdvice(s *State, role rss.Role) []string {
 	method := s.loaders.method()
+	what, until := "the data set's samples", "until the next epoch touches the objects again"
+	if role == rss.RolePoolWorker {
+		what, until = "what workers share", "until new workers touch the objects"
+	}
 	out := []string{
-		"hold the data set's samples in one numpy array or torch tensor, not in lists, tuples or dicts: each look at a Python object writes its reference count",
+		"hold " + what + " in one numpy array or torch tensor, not in lists, tuples or dicts: each look at a Python object writes its reference count",
 		"strings as one np.array of dtype S, or as bytes with an array of offsets",
-		s.fewer("each makes its own copy"),
+		s.fewer(role, "each makes its own copy"),
 		"--mem for one copy more of the data set for each worker, where the program cannot change",
 	}
 	if method == "spawn" || method == "forkserver" {
 		return out
 	}
-	return append(out, "recycle helps only until the next epoch touches the objects again")
+	return append(out, "recycle helps only "+until)
 }

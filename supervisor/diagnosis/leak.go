@@ -27,7 +27,7 @@ const (
 type leaks struct {
 	gave     map[int]given
 	ended    []*track // the last workers that have ended: the report that one was recycled may come later
-	recycled group
+	recycled [2]group // of judgedRoles: workers of loaders, and of pools
 }
 
 // recycledGrowth is what a recycled worker must have grown by at least to count: less is what
@@ -38,7 +38,7 @@ const recycledGrowth = 4 * slight
 const endedKept = 16
 
 func (k *leaks) end(t *track) {
-	if t.role == rss.RoleWorker {
+	if t.role.IsWorker() {
 		k.ended = append(k.ended[max(len(k.ended)-endedKept, 0):], t)
 	}
 }
@@ -46,12 +46,12 @@ func (k *leaks) end(t *track) {
 // replaced takes in that a worker was recycled.
 func (k *leaks) replaced(s *State, pid int) {
 	for _, t := range slices.Concat(s.tracks, k.ended) {
-		if t.id.PID != pid || t.role != rss.RoleWorker || t.series.n == 0 {
+		if t.id.PID != pid || !t.role.IsWorker() || t.series.n == 0 {
 			continue
 		}
 		most := max(t.series.last.v[anon], t.series.most(anon, 0, t.series.last.at))
 		if gain := most.Sub(t.series.points[0].v[anon]); gain >= recycledGrowth {
-			k.recycled.add(t, gain, t.series.last.at-t.since)
+			k.recycled[slices.Index(judgedRoles, t.role)].add(t, gain, t.series.last.at-t.since)
 		}
 		return
 	}
@@ -59,14 +59,18 @@ func (k *leaks) replaced(s *State, pid int) {
 
 // ofRecycled finds it in workers that were recycled, two of them at least.
 func (k *leaks) ofRecycled(s *State) {
-	g := &k.recycled
-	if g.n < 2 || g.sum < s.matters() {
-		return
+	for i, role := range judgedRoles[:len(k.recycled)] {
+		g, where := &k.recycled[i], "in the Dataset"
+		if g.n < 2 || g.sum < s.matters() {
+			continue
+		}
+		if role == rss.RolePoolWorker {
+			where = "in what tasks call"
+		}
+		s.keep(g.finding(event.FindingWorkerLeak, event.Likely, role, s.ofPools(role, fmt.Sprintf(
+			"RssAnon of %s had grown by %v together, up to %v each, when they were recycled (status of %s): a leak, or a cache %s",
+			text.Count(g.n, string(role)), g.sum, g.top, whose(g), where)), workerAdvice(s, role)...))
 	}
-	s.keep(g.finding(event.FindingWorkerLeak, event.Likely, rss.RoleWorker, []string{
-		fmt.Sprintf("RssAnon of %s had grown by %v together, up to %v each, when they were recycled (status of %s): a leak, or a cache in the Dataset",
-			text.Count(g.n, "worker"), g.sum, g.top, whose(g)),
-	}, workerAdvice(s)...))
 }
 
 func (k *leaks) judge(s *State, role rss.Role) {
@@ -123,8 +127,8 @@ func (k *leaks) judge(s *State, role rss.Role) {
 		"look for lists of outputs or metrics that outlive the epoch: append x.clone() or x.cpu().numpy(), and clear them",
 		"there is no worker to recycle: write a checkpoint in time (signal=USR1@rank0, requeue) and raise --mem",
 	}
-	if role == rss.RoleWorker {
-		finding, advice = event.FindingWorkerLeak, workerAdvice(s)
+	if role.IsWorker() {
+		finding, advice, evidence = event.FindingWorkerLeak, workerAdvice(s, role), s.ofPools(role, evidence...)
 	}
 	s.tell(g.endless(finding, confidence, role, evidence, advice...))
 }
@@ -193,7 +197,7 @@ func (k *leaks) collected(s *State, pid int, freed rss.Bytes) {
 
 // fragmented finds memory that came back to the kernel only when malloc_trim(3) was called.
 func (k *leaks) fragmented(s *State) {
-	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer, rss.RoleOther} {
+	for _, role := range append(slices.Clone(judgedRoles), rss.RoleOther) {
 		var sum, top, had rss.Bytes
 		n, most := 0, 0
 		for pid, g := range k.gave {
@@ -226,7 +230,23 @@ func (k *leaks) fragmented(s *State) {
 	}
 }
 
-func workerAdvice(s *State) []string {
+// ofPools adds to the evidence of pool workers which pools those are, as the hook said.
+func (s *State) ofPools(role rss.Role, evidence ...string) []string {
+	if kinds := s.loaders.pools(); role == rss.RolePoolWorker && len(kinds) > 0 {
+		evidence = append(evidence, "pool workers of "+text.List(kinds, text.All)+" (told by the hook)")
+	}
+	return evidence
+}
+
+func workerAdvice(s *State, role rss.Role) []string {
+	if role == rss.RolePoolWorker {
+		return []string{
+			"look for what the task's function keeps in globals and caches: CACHE.append(x); bound a cache with functools.lru_cache(maxsize=N)",
+			"recycle (90%:recycle) replaces the workers one by one between two tasks and gives it back, with no task lost",
+			"maxtasksperchild=N of a Pool, max_tasks_per_child=N of a ProcessPoolExecutor (Python 3.11, not with fork): workers that end after N tasks give it back",
+			"if malloc_trim gives it back (90%:gc) it is fragmentation: MALLOC_ARENA_MAX=2",
+		}
+	}
 	out := []string{
 		"look for what __getitem__ or collate_fn keeps: self.cache[i] = x, self.seen.append(x); bound a cache with functools.lru_cache(maxsize=N)",
 		"recycle (90%:recycle) replaces the workers one by one and gives it back, with no batch lost",

@@ -82,7 +82,7 @@ func (f *mappedFiles) take(s *State, read *Files) {
 // worker has them all: a fork does not pass on what its trainer had mapped.
 func (s *State) filesGain(t *track) rss.Bytes {
 	switch {
-	case t.role == rss.RoleWorker:
+	case t.role.IsWorker():
 		return t.series.last.v[file].Sub(t.series.points[0].v[file])
 	case t.based:
 		return t.series.last.v[file].Sub(t.base[file])
@@ -195,8 +195,8 @@ func (f *mappedFiles) advice(s *State, role rss.Role, private bool) []string {
 	if role == rss.RoleWorker && private && s.loaders.persistent() { // trims do it without
 		out = append(out, "persistent_workers=False: workers that end with the epoch give their pages back")
 	}
-	if role == rss.RoleWorker {
-		out = append(out, s.fewer("each counts the same pages again"))
+	if role.IsWorker() {
+		out = append(out, s.fewer(role, "each counts the same pages again"))
 	}
 	if private {
 		out = append(out, "open the file with pyarrow.OSFile or datasets with keep_in_memory=True where one copy of it fits")

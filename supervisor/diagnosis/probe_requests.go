@@ -60,7 +60,7 @@ type wish struct {
 // before what was read longest ago. None is wanted of a process that is small and still.
 func (s *State) Wants() []Want {
 	wishes := s.wantParts()
-	for _, role := range []rss.Role{rss.RoleWorker, rss.RoleTrainer} {
+	for _, role := range judgedRoles {
 		if w, ok := s.wantFiles(role); ok {
 			wishes = append(wishes, w)
 		}
@@ -86,7 +86,7 @@ func (s *State) Wants() []Want {
 func (s *State) wantParts() (out []wish) {
 	taken := map[int]int{}
 	for _, t := range s.tracks {
-		if t.role != rss.RoleWorker || t.series.n == 0 || t.series.points[0].v[anon] < forked && !t.growing[anon] {
+		if !t.role.IsWorker() || t.series.n == 0 || t.series.points[0].v[anon] < forked && !t.growing[anon] {
 			continue
 		}
 		if taken[t.parent]++; taken[t.parent] > samples {

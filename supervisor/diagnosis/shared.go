@@ -85,7 +85,7 @@ func (h *sharedMemory) queue(s *State) {
 		if d.Bytes >= s.matters() {
 			d.Advice = []string{
 				"prefetch_factor=1, where it is 2 or more: num_workers times prefetch_factor batches wait",
-				s.fewer("each loads prefetch_factor batches ahead"),
+				s.fewer(rss.RoleWorker, "each loads prefetch_factor batches ahead"),
 				"a smaller batch_size, or samples as uint8 or float16 that the trainer converts",
 				"recycle and trim give none of it back: it is in no worker's RSS",
 			}

@@ -157,6 +157,16 @@ func spawnAdvice(method string) []string {
 	}
 }
 
+// pools are the classes of pools, each once.
+func (l *loaders) pools() (kinds []string) {
+	for i := range l.all {
+		if k := l.all[i].Pool; k != "" && !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
 // persistent says whether some loader keeps its workers; true where that is not known.
 func (l *loaders) persistent() bool {
 	return len(l.all) == 0 || slices.ContainsFunc(l.all, func(l Loader) bool { return l.Persistent })

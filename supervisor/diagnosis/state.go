@@ -191,7 +191,7 @@ func (s *State) keep(d event.Diagnosis) {
 
 func (s *State) follow(p *rss.Proc) {
 	t := s.known[p.ID]
-	judged := p.Role == rss.RoleTrainer || p.Role == rss.RoleWorker || p.Role == rss.RoleShmManager
+	judged := slices.Contains(judgedRoles, p.Role) || p.Role == rss.RoleShmManager
 	if t == nil {
 		if !judged || p.RSS == 0 {
 			return
@@ -214,7 +214,7 @@ func (s *State) follow(p *rss.Proc) {
 	if !t.based && s.now >= s.start(t) {
 		t.base, t.based = v, true
 	}
-	if t.role == rss.RoleWorker {
+	if t.role.IsWorker() {
 		s.startLoading()
 		if p.PSS != nil && p.PSS.PSS > 0 {
 			t.pss = *p.PSS
@@ -262,17 +262,23 @@ func (s *State) Tell(at time.Duration, e *event.LoaderSaid) {
 // manyTold bounds what is kept of what processes tell, some of which have ended.
 const manyTold = 1024
 
+// judgedRoles are those whose memory is judged.
+var judgedRoles = []rss.Role{rss.RoleWorker, rss.RolePoolWorker, rss.RoleTrainer}
+
 func (s *State) judge() {
 	s.judged = s.now
 	s.current = s.current[:0]
 	if !s.begun {
 		return
 	}
-	s.files.judge(s, rss.RoleWorker)
-	s.files.judge(s, rss.RoleTrainer)
-	copyOnWrite(s)
+	for _, role := range judgedRoles {
+		s.files.judge(s, role)
+	}
+	copyOnWrite(s, rss.RoleWorker)
+	copyOnWrite(s, rss.RolePoolWorker)
 	s.leaks.fragmented(s)
 	s.leaks.judge(s, rss.RoleWorker)
+	s.leaks.judge(s, rss.RolePoolWorker)
 	s.leaks.ofRecycled(s)
 	s.leaks.judge(s, rss.RoleTrainer)
 	s.shm.queue(s)
@@ -343,11 +349,15 @@ func (s *State) countsMapped() bool {
 }
 
 // fewer is the advice to have fewer workers, with how many there are.
-func (s *State) fewer(why string) string {
-	if n := s.count(rss.RoleWorker); n > 1 {
-		return fmt.Sprintf("num_workers below the %d there are: %s", n, why)
+func (s *State) fewer(role rss.Role, why string) string {
+	what := "num_workers"
+	if role == rss.RolePoolWorker {
+		what = "number of processes in the pool"
 	}
-	return "a lower num_workers: " + why
+	if n := s.count(role); n > 1 {
+		return fmt.Sprintf("%s below the %d there are: %s", what, n, why)
+	}
+	return "a lower " + what + ": " + why
 }
 
 // Look is what was read at one moment. Only At and Procs are needed. What was not
@@ -414,6 +424,7 @@ type Loader struct {
 	Workers    int    // num_workers
 	Method     string // "fork", "spawn" or "forkserver"; empty where not known
 	Persistent bool   // persistent_workers
+	Pool       string // class of a pool of processes; empty for a DataLoader
 
 	// What follows is known of workers that are not forked.
 	By     string      // who chose Method: "default", "parent", "set_start_method" or "multiprocessing_context"
@@ -430,7 +441,7 @@ type Loader struct {
 // started them is the trainer, or the first process of all. Procs is changed.
 func Guess(procs []rss.Proc) {
 	for i := range procs {
-		if r := procs[i].Role; r == rss.RoleTrainer || r == rss.RoleWorker {
+		if r := procs[i].Role; r == rss.RoleTrainer || r.IsWorker() {
 			return
 		}
 	}

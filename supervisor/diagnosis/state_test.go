@@ -295,6 +295,36 @@ func TestMappedAdvice(t *testing.T) {
 	}
 }
 
+// TestPoolLeak: of pool workers the evidence names the pool, and no advice is for a DataLoader.
+func TestPoolLeak(t *testing.T) {
+	c := scene{end: 4 * time.Minute, actors: with(job(), func(a []actor) {
+		a[0].role = rss.RoleOther
+		for i := range a[1:] {
+			a[1+i].role, a[1+i].anon, a[1+i].file = rss.RolePoolWorker, line(300, 10, 2), line(40, 15, 8)
+		}
+	})}
+	var last []event.Diagnosis
+	c.more = func(l *Look, s *State) {
+		last = s.Findings()
+		l.Loaders = []Loader{{PID: 10, Workers: 2, Method: "fork", Pool: "multiprocessing.Pool"}}
+	}
+	c.play(t)
+	var found []event.Finding
+	for _, d := range last {
+		found = append(found, d.Finding)
+		words := strings.Join(slices.Concat(d.Evidence, d.Advice), "\n")
+		if d.Role != rss.RolePoolWorker || strings.Contains(words, "num_workers") || strings.Contains(words, "__getitem__") {
+			t.Errorf("%+v", d)
+		}
+		if d.Finding == event.FindingWorkerLeak && !strings.Contains(words, "multiprocessing.Pool (told by the hook)") {
+			t.Errorf("%q", words)
+		}
+	}
+	if slices.Sort(found); !slices.Equal(found, []event.Finding{event.FindingWorkerLeak, event.FindingMapped}) {
+		t.Errorf("found %q", found)
+	}
+}
+
 // TestRecycledLeak: workers that are recycled after 6 s leak, though none lives long enough to
 // show a growth without an end. What any worker takes to begin is none.
 func TestRecycledLeak(t *testing.T) {

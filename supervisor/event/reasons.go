@@ -57,7 +57,7 @@ const (
 	ReasonGivenUp    Reason = "given up: processes could not be stopped"
 )
 
-// reasonRow is how people read a reason: "trim skipped: no DataLoader workers found".
+// reasonRow is how people read a reason: "trim skipped: no DataLoader or pool workers found".
 type reasonRow struct {
 	says string
 	// detail says that the detail of an outcome stands in the place of says.
@@ -69,7 +69,7 @@ type reasonRow struct {
 // whose detail says all.
 var reasonRows = map[Reason]reasonRow{
 	ReasonNoHelp:      {says: "it does not lower this limit", detail: true, brief: "no help for this limit"},
-	ReasonNoWorker:    {says: "no DataLoader workers found", brief: "no workers"},
+	ReasonNoWorker:    {says: "no DataLoader or pool workers found", brief: "no workers"},
 	ReasonNothing:     {says: "workers have nothing to give back"},
 	ReasonTooLittle:   {says: "too little to give back"},
 	ReasonRecent:      {says: "each worker was recycled in the last 30 s"},

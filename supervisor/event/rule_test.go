@@ -207,9 +207,9 @@ func TestWordsForPeople(t *testing.T) {
 		{skipped("90%:requeue=12G"), "requeue skipped"},
 		{ActionTrim.Why(ReasonNoHelp), "mapped pages do not count in this limit"},
 		{ActionSignal.Why(ReasonNoHelp), "it does not lower this limit"},
-		{ActionRecycle.Why(ReasonNoWorker), "no DataLoader workers found"},
+		{ActionRecycle.Why(ReasonNoWorker), "no DataLoader or pool workers found"},
 		{ReasonUnsupported.With("not in a Slurm job"), "not in a Slurm job"},
-		{ReasonNoWorker.With("process 7: conda"), "no DataLoader workers found (process 7: conda)"},
+		{ReasonNoWorker.With("process 7: conda"), "no DataLoader or pool workers found (process 7: conda)"},
 		{ReasonTimeout.With(""), "no answer in time"},
 	} {
 		if c[0] != c[1] {

@@ -332,8 +332,8 @@ func (c *Control) Trainers() []Trainer {
 }
 
 // Roles says of processes, by PID, what they are: each process that owns a
-// loader is a trainer, and its workers and those of pools are workers, those that
-// are coming or leaving included.
+// loader is a trainer, its workers are workers, and those of pools pool workers, those
+// that are coming or leaving included.
 func (c *Control) Roles() map[int]rss.Role {
 	roles := make(map[int]rss.Role)
 	for _, t := range c.trainers {
@@ -341,9 +341,13 @@ func (c *Control) Roles() map[int]rss.Role {
 			if _, ok := roles[t.ID.PID]; !ok && !d.Pool {
 				roles[t.ID.PID] = rss.RoleTrainer
 			}
+			role := rss.RoleWorker
+			if d.Pool {
+				role = rss.RolePoolWorker
+			}
 			for _, pid := range slices.Concat(d.Workers, d.Leaving, []int{d.Starting}) {
-				if pid != 0 {
-					roles[pid] = rss.RoleWorker
+				if pid != 0 && roles[pid] != rss.RoleWorker {
+					roles[pid] = role
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -132,6 +133,9 @@ func TestPoolsThatStay(t *testing.T) {
 			l := tr.ctl.Trainers()[i].Loaders[0]
 			if l.CanRecycle || !l.Pool || !strings.Contains(l.Why, why) {
 				t.Errorf("%+v", l)
+			}
+			if role := tr.ctl.Roles()[pid]; role != rss.RolePoolWorker {
+				t.Errorf("its worker is a %s", role)
 			}
 			if said := tr.ask(pid, event.Drain); said.What != event.LoaderRefused || said.Reason != l.Why {
 				t.Errorf("%+v", said)

@@ -405,6 +405,9 @@ func loadersOf(trainers workers.Trainers) (all []diagnosis.Loader) {
 	for _, t := range trainers {
 		for _, l := range t.Loaders {
 			one := diagnosis.Loader{PID: t.ID.PID, Workers: l.NumWorkers, Method: l.Start, Persistent: l.Persistent}
+			if l.Pool {
+				one.Pool = l.Kind
+			}
 			if u := l.Unforked; u != nil {
 				one.By, one.Python, one.Sent, one.Own, one.CUDA, one.Registered = u.By, t.Python, u.Sent, u.Own, u.CUDA, u.Registered
 			}

@@ -308,7 +308,7 @@ func Rising(perSecond float64) string {
 }
 
 // SkippedRule says that a rule was crossed when its action could not help: "trim skipped: no
-// DataLoader workers found".
+// DataLoader or pool workers found".
 func SkippedRule(r *event.Rule, of event.LimitName, reason event.Reason, detail string) string {
 	line := r.Action.Skipped(r.Arg)
 	if of.Thing() != "" {
@@ -440,8 +440,8 @@ func Roughly(b rss.Bytes) string {
 	return fmt.Sprintf("%.0f %s", v, name)
 }
 
-// Skipped says which actions could not help, and why: "trim and recycle skipped: no DataLoader
-// workers found", "skipped: trim (no help for this limit), recycle (no workers)".
+// Skipped says which actions could not help, and why: "trim and recycle skipped: no DataLoader or
+// pool workers found", "skipped: trim (no help for this limit), recycle (no workers)".
 func Skipped(s *event.Saved) string {
 	var whys []string
 	by := map[string][]string{} // actions by why

@@ -386,8 +386,12 @@ func fewerWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLi
 	if f.Recorded == nil || f.Fate(f.PeakOf(key)) == analysis.LimitTooSmall {
 		more = "; what more they would have taken is not known"
 	}
+	line := fmt.Sprintf("num_workers=%d", per)
+	if f.PoolsOnly() {
+		line = values.Count(per, "pool worker")
+	}
 	return analysis.AdviceLine{
-		Line: fmt.Sprintf("num_workers=%d", per),
+		Line: line,
 		Why: fmt.Sprintf("%s had %v of the %v that %s counted, %v each; with %d it would have been about %s%s",
 			was, counted, l.Peak.Used, key.Name.Called(), each, left, phrase.Use(key.Name, rest+rss.Bytes(left)*each, l.Peak.Size), more),
 		Evidence: fmt.Sprintf("of the workers %s: %s", moment(l.PeakAt), countedWhat[key.Accounting]),
@@ -411,10 +415,14 @@ func freshWorkers(f *analysis.RunScan, key analysis.LimitKey) (analysis.AdviceLi
 	if of == "" {
 		return analysis.AdviceLine{}, false
 	}
+	line, fresh := "persistent_workers=False", "workers that end with each epoch start fresh"
+	if f.PoolsOnly() {
+		line, fresh = "maxtasksperchild of a Pool, max_tasks_per_child of an executor", "workers that end after some tasks start fresh"
+	}
 	return analysis.AdviceLine{
-		Line: "persistent_workers=False",
-		Why: fmt.Sprintf("%s that stayed for most of the run had %v in its first third, %v in the second and %v in the last, in %s; workers that end with each epoch start fresh",
-			values.Count(n, "worker"), g.Thirds[0], g.Thirds[1], g.Thirds[2], what),
+		Line: line,
+		Why: fmt.Sprintf("%s that stayed for most of the run had %v in its first third, %v in the second and %v in the last, in %s; %s",
+			values.Count(n, "worker"), g.Thirds[0], g.Thirds[1], g.Thirds[2], what, fresh),
 		Evidence: fmt.Sprintf("%s of the workers in thirds of %s, the highest of each", of, values.Span(g.Third)),
 	}, true
 }

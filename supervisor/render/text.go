@@ -273,6 +273,9 @@ func (t *textReport) roles(roles []analysis.Role) {
 			parts = [3]string{"-", "-", "-"}
 		}
 		t.line("  %-11s %4d  %9v  %9s  %9s  %9s  %s", r.Role, r.Count, r.Peak, parts[0], parts[1], parts[2], t.clock(r.At))
+		if of := poolWords(roles, r.Role); of != "" {
+			t.line("  %s", of)
+		}
 	}
 }
 

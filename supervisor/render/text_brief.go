@@ -111,7 +111,7 @@ func (t *textReport) memory(rep *analysis.Result, paint values.Paint) {
 	var parts []string
 	part := func(n int, role rss.Role, has rss.Bytes) {
 		if has > 0 {
-			parts = append(parts, fmt.Sprintf("%s %v", values.Count(n, string(role)), has))
+			parts = append(parts, fmt.Sprintf("%s%s %v", values.Count(n, string(role)), poolWords(rep.Roles, role), has))
 		}
 	}
 	if l != nil && len(l.Held) > 0 {
@@ -130,6 +130,16 @@ func (t *textReport) memory(rep *analysis.Result, paint values.Paint) {
 	if len(parts) > 0 {
 		k.say("", strings.Join(parts, ", ")+" of summed RSS, each at its highest")
 	}
+}
+
+// poolWords is " (multiprocessing.Pool)" behind pool workers, empty behind any other role.
+func poolWords(all []analysis.Role, role rss.Role) string {
+	for i := range all {
+		if r := &all[i]; r.Role == role && len(r.Pools) > 0 {
+			return " (" + values.Plain(strings.Join(r.Pools, ", ")) + ")"
+		}
+	}
+	return ""
 }
 
 // nearestOf is the limit of the brief with how it was used over the run, nil where no sample

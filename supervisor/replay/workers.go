@@ -94,7 +94,7 @@ func (p *recording) gives(proc int) bool {
 }
 
 func (p *recording) isWorker(proc int) bool {
-	return proc >= 0 && proc < len(p.run.Procs) && p.run.Procs[proc].Role == rss.RoleWorker
+	return proc >= 0 && proc < len(p.run.Procs) && p.run.Procs[proc].Role.IsWorker()
 }
 
 type worker struct {

@@ -161,8 +161,8 @@ func (r *row) why() string {
 		return ": " + r.rank.Why
 	case r.rank.Hook == "off" || r.rank.Hook == "":
 		return ": no loader of its rank talks to rsswarden"
-	case r.proc != nil && r.proc.Role != rss.RoleWorker:
-		return ": it is no loader worker"
+	case r.proc != nil && !r.proc.Role.IsWorker():
+		return ": it is no worker of a loader or pool"
 	}
 	return ""
 }

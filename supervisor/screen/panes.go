@@ -161,7 +161,7 @@ func (m *Model) rankText(f *facts, r *row) {
 	f.addf("started", "%s ago, at %s", since(m.now, k.Since), k.Since.In(m.Zone).Format(time.DateTime))
 	f.addf("memory", "%v RSS: %v anonymous, %v of files, %v shared", k.RSS, k.Anon, k.File, k.Shmem)
 	f.addf("growth", "%s, over the last seconds", trend(r.mem.Growth, r.node.ceiling))
-	f.addf("processes", "%d, of them %d loader workers", k.Procs, k.Workers)
+	f.addf("processes", "%d, of them %d workers", k.Procs, k.Workers)
 	f.addf("recycled", "%s so far", text.Count(k.Recycled, "worker"))
 	hook := cmp.Or(hooks[k.Hook], k.Hook)
 	if k.Why != "" {
@@ -193,7 +193,7 @@ var states = map[string]string{
 func (m *Model) procText(f *facts, r *row) {
 	p := r.proc
 	if p.Pool != "" {
-		f.add("role", "pool worker, of a "+p.Pool)
+		f.addf("role", "%s (%s)", p.Role, p.Pool)
 	} else {
 		f.add("role", string(p.Role))
 	}

@@ -40,7 +40,7 @@ func (r *row) id() rowID {
 	return id
 }
 
-var roles = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
+var roles = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePoolWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
 
 // rowsOf makes the rows of both tables, in their places: as they belong together, by
 // node, rank and role.
@@ -229,7 +229,7 @@ func (c *column) memory() bool {
 
 // ofWorker is a count that only workers have.
 func (r *row) ofWorker(n int) value {
-	if n == 0 && r.role != rss.RoleWorker {
+	if n == 0 && !r.role.IsWorker() {
 		return word("-")
 	}
 	return number(n)
@@ -237,10 +237,7 @@ func (r *row) ofWorker(n int) value {
 
 // roleName is a role in at most eight columns.
 func (r *row) roleName() string {
-	if r.proc != nil && r.proc.Pool != "" {
-		return "pool"
-	}
-	return cmp.Or(map[rss.Role]string{rss.RolePinThread: "pin", rss.RoleShmManager: "shm"}[r.role], string(r.role))
+	return cmp.Or(map[rss.Role]string{rss.RolePoolWorker: "pool", rss.RolePinThread: "pin", rss.RoleShmManager: "shm"}[r.role], string(r.role))
 }
 
 // Keys lists what the tables can be sorted by.

@@ -225,7 +225,7 @@ func (s *Status) Of(from *StatusFacts) *control.Status {
 			c.Task, c.Step = k.Task, k.Step
 			k.Add(c.Memory)
 			k.Procs++
-			if q.Role == rss.RoleWorker {
+			if q.Role.IsWorker() {
 				k.Workers++
 			}
 		}

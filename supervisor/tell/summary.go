@@ -154,7 +154,7 @@ const looksKept = 100
 func (r *replaced) see(sample *rss.Sample, look int) {
 	for i := range sample.Procs {
 		p := &sample.Procs[i]
-		if p.Role != rss.RoleWorker {
+		if !p.Role.IsWorker() {
 			continue
 		}
 		w := r.workers[p.ID.PID]
@@ -188,7 +188,7 @@ func (s *Summary) mapped(sample *rss.Sample, l *event.Limit) {
 	for i := range sample.Procs {
 		p := &sample.Procs[i]
 		private, file = private+p.Anon, max(file, p.File+p.Shmem, p.FileMost+p.Shmem)
-		if p.Role == rss.RoleWorker && p.FileMost > 0 {
+		if p.Role.IsWorker() && p.FileMost > 0 {
 			left := p.FileMost.Sub(p.File)
 			all, most = all+left, max(most, left)
 			s.whole.Each = max(s.whole.Each, p.FileMost)

@@ -100,7 +100,7 @@ func (w *Workers) CheckHook(runDir string, commands []rss.ProcID) (found *Unhook
 		if e != nil {
 			alive[key] = e // also while it waits for a disk: it was told of
 		}
-		if p.RSS < torchLeast || p.Role == rss.RoleWorker || p.State == 'Z' || p.State == 'D' {
+		if p.RSS < torchLeast || p.Role.IsWorker() || p.State == 'Z' || p.State == 'D' {
 			continue
 		}
 		if e == nil {

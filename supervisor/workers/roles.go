@@ -87,7 +87,7 @@ func (t *rankTree) assign() {
 	told := map[*rss.Proc]bool{} // uppermost of a rank, and whether its trainer is known
 	for i := range t.s.Procs {
 		p := &t.s.Procs[i]
-		if !t.r.ranked(p) || p.Role == rss.RoleWorker {
+		if !t.r.ranked(p) || p.Role.IsWorker() {
 			continue
 		}
 		top, saidAbove := t.climb(p)

@@ -41,6 +41,19 @@ func (all Trainers) leaves(pid int) bool {
 	return all.loader(func(l *event.DataLoader) bool { return slices.Contains(l.Leaving, pid) })
 }
 
+// Stays says why workers that are there are not replaced, empty where there are none or none
+// of their loaders and pools says so.
+func (all Trainers) Stays() (why string) {
+	for _, t := range all {
+		for _, l := range t.Loaders {
+			if !t.Off && !l.CanRecycle && len(l.Workers) > 0 && why == "" {
+				why = l.Why
+			}
+		}
+	}
+	return why
+}
+
 // ResendPause forecasts how long a trainer stands still to send the data set to a
 // replacement of that worker, which is as long as it took the last time; 0 for a worker
 // that is forked. The workers of an iterable data set are replaced between two epochs.

@@ -295,7 +295,7 @@ func (c *classifier) isWorker(p *rss.Proc) bool {
 		return true
 	case slices.Contains(c.Tops, p.ID), c.roles.begins(c.last, p):
 		return false
-	case p.Role == rss.RoleWorker:
+	case p.Role.IsWorker():
 		return true
 	}
 	if !plain(p) || !c.likeParent(p) || len(c.kin[p.ID]) > 0 {

@@ -1,6 +1,6 @@
 // Drawing one run as SVG.
 const NS = 'http://www.w3.org/2000/svg';
-const TITLES = { trainer: 'trainer', worker: 'loader workers', beside: 'other processes', rsswarden: 'rsswarden itself' };
+const TITLES = { trainer: 'trainer', worker: 'loader workers', 'pool worker': 'pool workers', beside: 'other processes', rsswarden: 'rsswarden itself' };
 const roleClass = (r) => (r === 'shm manager' ? 'shm' : r);
 
 function el(name, attrs, parent, text) {

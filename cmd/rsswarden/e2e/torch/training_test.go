@@ -190,9 +190,9 @@ func TestBrokenHookNextRung(t *testing.T) {
 		whole      bool // it is not broken
 	}{
 		"whole":        {file: "recycle.py", whole: true, says: []string{": recycled worker "}},
-		"raises":       {file: "recycle.py", text: raisingRecycler, says: []string{"switched itself off; training goes on: RuntimeError: broken", "recycle skipped: no DataLoader workers found"}},
+		"raises":       {file: "recycle.py", text: raisingRecycler, says: []string{"switched itself off; training goes on: RuntimeError: broken", "recycle skipped: no DataLoader or pool workers found"}},
 		"is deaf":      {file: "iterators.py", text: "\ndef _poll(iterator): pass\n"}, // its answer is waited for until long after
-		"is no Python": {file: "patch.py", text: "def broken(:\n", instead: true, says: []string{"recycle skipped: no DataLoader workers found"}},
+		"is no Python": {file: "patch.py", text: "def broken(:\n", instead: true, says: []string{"recycle skipped: no DataLoader or pool workers found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
