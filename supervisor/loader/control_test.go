@@ -333,7 +333,7 @@ func (tr *training) successor() {
 // is not done after its death, and what the next one asks for is.
 func TestOldRecycleIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, on *stand) {
+	torchtest.On(t, torch113, func(t *testing.T, on *stand) {
 		tr := train(t, trainOptions{on: on, args: "--part 200 --step 0.01"})
 		worker := tr.some()[0]
 		trainer := tr.ctl.Trainers()[0].ID.PID
@@ -362,7 +362,7 @@ func TestOldRecycleIsWithdrawn(t *testing.T) {
 // the watcher that asked for it, and done once.
 func TestOldRecycleOfAnEpoch(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, on *stand) {
+	torchtest.On(t, torch113, func(t *testing.T, on *stand) {
 		tr := stream(t, on, "--break-at 20")
 		old := tr.some()
 		id, err := tr.ctl.Recycle(old[0], event.Swap)

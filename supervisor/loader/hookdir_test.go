@@ -249,7 +249,7 @@ func TestModules(t *testing.T) {
 // program does not notice.
 func TestLoadsWhatItNeeds(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, newest, func(t *testing.T, s *stand) {
 		for _, gone := range []bool{false, true} {
 			env, dir := hooked(t)
 			args := []string{script(t, "needs.py")}

@@ -206,7 +206,7 @@ func TestNoRequest(t *testing.T) {
 // and goes on, and so does the recycling.
 func TestRecycleFailingDataset(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, torch26, func(t *testing.T, s *stand) {
 		t.Parallel()
 		const args = "--workers 2 --part 1200 --fail 5 77 500 1234 3000 --epochs 2"
 		tr := train(t, trainOptions{on: s, args: args})
@@ -258,7 +258,7 @@ func TestDescriptors(t *testing.T) {
 // the trainer's file offset, and read wrong records without a word.
 func TestInheritedOffset(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, torch113, func(t *testing.T, s *stand) {
 		run := func(t *testing.T, extra string) result {
 			tr := train(t, trainOptions{on: s, args: "--dataset plain --workers 2 --part 1000 --step 0 --main-reads " + extra})
 			tr.until("an epoch", func() bool { return tr.seen() > 0 })
@@ -266,18 +266,16 @@ func TestInheritedOffset(t *testing.T) {
 			tr.moreEpochs(1)
 			return tr.finish()
 		}
-		if s.Turn(0, 1) {
-			t.Run("without the cure", func(t *testing.T) {
-				t.Parallel()
-				for range 10 {
-					if r := run(t, "--no-cure"); r.Wrong > 0 {
-						t.Logf("%d records wrong", r.Wrong)
-						return
-					}
+		t.Run("without the cure", func(t *testing.T) {
+			t.Parallel()
+			for range 10 {
+				if r := run(t, "--no-cure"); r.Wrong > 0 {
+					t.Logf("%d records wrong", r.Wrong)
+					return
 				}
-				t.Error("no record was wrong: the test does not show what it is for")
-			})
-		}
+			}
+			t.Error("no record was wrong: the test does not show what it is for")
+		})
 		t.Run("with the cure", func(t *testing.T) {
 			t.Parallel()
 			for range wardentest.Few(50, 1) {
@@ -311,7 +309,7 @@ func TestReplacementFails(t *testing.T) {
 			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Drain, true},
 			{"--init hang --patience 2 --loader endless", "did not come up: in 2 s", "", event.Drain, false},
 		} {
-			if !(c.often && s.Turn(i, 10)) && wardentest.Few(1, 0) == 0 {
+			if !(c.often && s.Turn(i)) && wardentest.Few(1, 0) == 0 {
 				continue
 			}
 			t.Run(string(c.mode)+"/"+c.args, func(t *testing.T) {
@@ -394,7 +392,7 @@ func TestLoaderEndsFirst(t *testing.T) {
 // TestReadyLeft has files lie there that say of every PID that it has come up.
 func TestReadyLeft(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, torch113, func(t *testing.T, s *stand) {
 		t.Parallel()
 		// A replacement is up before the trainer looks.
 		tr := train(t, trainOptions{on: s, args: "--workers 2 --part 160 --step 0.3"})
@@ -414,7 +412,7 @@ func TestUnpicklable(t *testing.T) {
 	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
 		train(t, trainOptions{on: s, args: "--context spawn --unpicklable --workers 2 --part 400"}).keepsWorkers(mode)
 	})
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, torch113, func(t *testing.T, s *stand) {
 		t.Run("iterable", func(t *testing.T) {
 			t.Parallel()
 			stream(t, s, "--context spawn --workers 1 --unpicklable").keepsWorkers(event.Swap)
@@ -428,7 +426,7 @@ func TestForkRefused(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, kind := range []string{"persistent", "endless"} {
-			if !s.Turn(i, 2) {
+			if !s.Turn(i) {
 				continue
 			}
 			for _, mode := range []event.Mode{event.Swap, event.Drain}[wardentest.Few(0, 1):] {
@@ -460,7 +458,7 @@ func TestForkRefused(t *testing.T) {
 // batches: the training ends with torch's own error, as it does bare.
 func TestLeavingWorkerKilled(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, newest, func(t *testing.T, s *stand) {
 		t.Parallel()
 		tr := train(t, trainOptions{on: s, args: "--workers 1 --slow 0.02 --step 0"})
 		old := tr.have(1)[0]
@@ -621,7 +619,7 @@ func TestStateful(t *testing.T) {
 	}
 	torchtest.Each(t, func(t *testing.T, on *stand) {
 		for i, args := range shapes {
-			if os.Getenv("TORCHDATA") == "" && !on.Turn(i, len(shapes)) {
+			if os.Getenv("TORCHDATA") == "" && !on.Turn(i) {
 				continue
 			}
 			t.Run(args, func(t *testing.T) {

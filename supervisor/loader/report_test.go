@@ -274,7 +274,7 @@ func TestSharing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, s := range stands {
-				if !(c.often && s.Turn(i, 16)) && wardentest.Few(1, 0) == 0 {
+				if !(c.often && s.Turn(i)) && wardentest.Few(1, 0) == 0 {
 					continue
 				}
 				t.Run(s.Name, func(t *testing.T) {
@@ -395,7 +395,7 @@ func TestUnforked(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for i, s := range []*stand{torch113, torch26} {
-				if wardentest.Few(1, 0) == 0 && (!c.often || i == 1 && c.start != "forkserver") {
+				if wardentest.Few(1, 0) == 0 && (!c.often || (i == 1) != (c.start == "forkserver")) {
 					continue // with RSSWARDEN_ENDURANCE
 				}
 				t.Run(s.Name, func(t *testing.T) {
@@ -430,7 +430,7 @@ func TestUnforked(t *testing.T) {
 // has doubled; a trainer that loads for itself says nothing.
 func TestGrown(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, torch26, func(t *testing.T, s *stand) {
 		// 128 batches an epoch, 64 of them each worker's; the epochs' workers are others.
 		tr := train(t, trainOptions{on: s, args: "--loader plain --workers 2 --part 2048 --batch 16 --epochs 2 --step 0", ends: true})
 		tr.right()

@@ -91,8 +91,8 @@ var shapes = []shape{
 	{name: "DistributedSampler, set_epoch", args: "--sampler distributed --workers 2"},
 	{name: "plain file", args: "--dataset plain --main-reads --workers 2"},
 	{name: "numpy memmap", args: "--dataset memmap --workers 2"},
-	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true}, // in the turn of a stand that has it
 	{name: "lmdb", args: "--dataset lmdb --workers 2"},
+	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true}, // in the turn of a stand that has it
 	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
 	// Batches are of use only while the worker that made them lives, and come before their turn.
 	{name: "batches of a living worker, endless", args: "--loader endless --dataset named --sampler sequential --workers 2", often: 4},
@@ -176,7 +176,7 @@ func TestVerbs(t *testing.T) {
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, context := range []string{"fork", "spawn", "forkserver"} {
 			for j, mode := range []event.Mode{event.Swap, event.Drain} {
-				if !s.Turn(i+j, 4) || context != "fork" && mode == event.Drain && wardentest.Few(1, 0) == 0 {
+				if !s.Turn(i+j) || context != "fork" && mode == event.Drain && wardentest.Few(1, 0) == 0 {
 					continue // seconds each
 				}
 				t.Run(context+"/"+string(mode), func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestUnknownTorch(t *testing.T) {
 // of ours.
 func TestTraceback(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, newest, func(t *testing.T, s *stand) {
 		want := s.Run(t, nil, script(t, "raises.py"))
 		env, _ := hooked(t)
 		if got := s.Run(t, env, script(t, "raises.py")); got != want || strings.Count(want, "ZeroDivisionError") < 2 {
@@ -274,7 +274,7 @@ func TestTraceback(t *testing.T) {
 // TestUnderHook: programs that print the same on every stand.
 func TestUnderHook(t *testing.T) {
 	t.Parallel()
-	torchtest.Each(t, func(t *testing.T, s *stand) {
+	torchtest.On(t, torch26, func(t *testing.T, s *stand) {
 		for name, want := range map[string]string{
 			// An iterator ends while the interpreter clears the modules, the hook's among them: torch
 			// ends its workers, and nothing is printed.
@@ -431,11 +431,11 @@ func TestWorksWith(t *testing.T) {
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	for i, sh := range shapes {
-		if sh.newer && torch113.Turn(i, len(shapes)) && !torch26.Turn(i, len(shapes)) {
+		if sh.newer && torch113.Turn(i) && !torch26.Turn(i) {
 			t.Errorf("%s is in the turn of a torch that does not have it", sh.name)
 		}
 		for _, s := range stands {
-			if sh.newer && s == torch113 || !s.Turn(i, len(shapes)) {
+			if sh.newer && s == torch113 || !s.Turn(i) {
 				continue
 			}
 			t.Run(s.Name+"/"+sh.name, func(t *testing.T) {
@@ -447,19 +447,13 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// TestPreloadedForkServer is a row of it on two torches at least: the fork server imports
+// TestPreloadedForkServer is a row of it: the fork server imports
 // torch before it starts a worker, as set_forkserver_preload has it do. It reports late how
 // workers ended.
 func TestPreloadedForkServer(t *testing.T) {
 	t.Parallel()
-	for _, s := range []*stand{torch26, newest, torch113} {
-		if s == torch113 && wardentest.Few(1, 0) == 0 {
-			continue
-		}
-		t.Run(s.Name, func(t *testing.T) {
-			s.Need(t)
-			t.Parallel()
-			runCell(t, s, shape{name: "forkserver that has torch", args: "--context forkserver --preload torch datasets latereport --workers 2"})
-		})
-	}
+	torchtest.On(t, newest, func(t *testing.T, s *stand) {
+		t.Parallel()
+		runCell(t, s, shape{name: "forkserver that has torch", args: "--context forkserver --preload torch datasets latereport --workers 2"})
+	})
 }

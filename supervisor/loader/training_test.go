@@ -101,7 +101,7 @@ func tried(t testing.TB, s *stand, dir string) {
 	defer trial.Unlock()
 	if !trial.done {
 		env, _ := hooked(t)
-		if s.Run(t, env, "-c", "import torch.utils.data.dataloader, _rsswarden.patch as p; p._torch.read(); print(p._torch.known)") != "True\n" {
+		if inHookOf(t, s, "fingerprint.py", "ships") != "True\n" {
 			u := untried(t, s, env, "")
 			v, err := Try(t.Context(), u, env, startOn(t, s))
 			t.Logf("torch %s is not known, its trial: %+v, %v", u.Torch, v, err)

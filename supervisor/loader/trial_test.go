@@ -188,6 +188,7 @@ func TestMutants(t *testing.T) {
 // that are, workers of a training are replaced.
 func TestTrial(t *testing.T) {
 	torchtest.Each(t, func(t *testing.T, s *stand) {
+		t.Parallel()
 		t.Run("as it is", func(t *testing.T) {
 			t.Parallel()
 			env, _ := hooked(t)
@@ -202,7 +203,7 @@ func TestTrial(t *testing.T) {
 			}
 		})
 		for i, m := range mutants() {
-			if m.Why != "" || !m.Often && wardentest.Few(1, 0) == 0 || !s.Turn(i, len(mutants())) {
+			if m.Why != "" || !m.Often && wardentest.Few(1, 0) == 0 || !s.Turn(i) {
 				continue
 			}
 			t.Run(m.Name, func(t *testing.T) {

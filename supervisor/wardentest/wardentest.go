@@ -57,13 +57,20 @@ func Main(m *testing.M, programs map[string]*string, after ...func() error) int 
 // Python is Debian's, which has torch and lmdb.
 const Python = "/usr/bin/python3"
 
-// Until waits for a condition, two minutes at most: guests and busy machines are slow.
+// Until waits for a condition, two minutes at most: guests and busy machines are slow. It
+// looks seldom where a look takes long, as one that starts a program, or the wait is long.
 func Until(t testing.TB, what string, met func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for began := time.Now(); ; {
+		look := time.Now()
+		if met() {
+			return
+		}
+		waited := time.Since(began)
+		if waited > 2*time.Minute {
 			t.Fatalf("within two minutes: not %s", what)
 		}
+		time.Sleep(min(max(5*time.Millisecond, 2*time.Since(look), waited/50), 100*time.Millisecond))
 	}
 }
 

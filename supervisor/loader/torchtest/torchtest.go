@@ -25,16 +25,16 @@ type Stand struct {
 	Name    string       // of subtests
 	suite   debian.Suite // the root that it is in; empty for this machine
 	torch   string       // the version's beginning; empty for any
-	modules string       // what else must be there
+	modules []string     // what else must be there
 	once    sync.Once
 	why     string // it cannot be used
 }
 
 // Newest is the newest torch that Debian has: 2.14.1 on Python 3.14 when this was written.
 var (
-	Torch113 = &Stand{Name: "torch1.13", torch: "1.13.", modules: "numpy, lmdb"}
-	Torch26  = &Stand{Name: "torch2.6", suite: debian.Trixie, torch: "2.6.", modules: "numpy, lmdb, h5py"}
-	Newest   = &Stand{Name: "torch of sid", suite: debian.Sid, modules: "numpy, lmdb, h5py"}
+	Torch113 = &Stand{Name: "torch1.13", torch: "1.13.", modules: []string{"numpy", "lmdb"}}
+	Torch26  = &Stand{Name: "torch2.6", suite: debian.Trixie, torch: "2.6.", modules: []string{"numpy", "lmdb", "h5py"}}
+	Newest   = &Stand{Name: "torch of sid", suite: debian.Sid, modules: []string{"numpy", "lmdb", "h5py"}}
 	Stands   = []*Stand{Torch113, Torch26, Newest}
 )
 
@@ -50,7 +50,14 @@ func (s *Stand) Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 // Need skips the test where the stand is not there.
 func (s *Stand) Need(tb testing.TB) {
 	tb.Helper()
-	cmd := s.Command(tb, Python, "-c", "import torch, "+s.modules+"; print(torch.__version__)")
+	// Not by an import, which takes seconds.
+	const find = `import importlib.util as u, sys
+specs = {name: u.find_spec(name) for name in sys.argv[1:]}
+assert all(specs.values()), specs
+scope = {}
+exec(open(specs["torch"].submodule_search_locations[0] + "/version.py").read(), scope)
+print(scope["__version__"])`
+	cmd := s.Command(tb, Python, append([]string{"-c", find, "torch"}, s.modules...)...)
 	s.once.Do(func() {
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -87,22 +94,35 @@ func run(tb testing.TB, cmd *exec.Cmd, env []string) string {
 	return string(out)
 }
 
-// Turn says whether the stand runs case i of n: of each stand some, of each case one
-// stand at least, and all of both with RSSWARDEN_ENDURANCE.
-func (s *Stand) Turn(i, n int) bool {
-	own := slices.Index(Stands, s)
-	return wardentest.Few(1, 0) == 1 || i%len(Stands) == own || own%n == i
+// Turn says whether the stand runs case i: each case has one stand, the newest has the
+// first, and all stands run all of them with RSSWARDEN_ENDURANCE.
+func (s *Stand) Turn(i int) bool {
+	return wardentest.Few(1, 0) == 1 || slices.Index(Stands, s) == len(Stands)-1-i%len(Stands)
 }
 
 // Each runs a test on each stand.
 func Each(t *testing.T, test func(t *testing.T, s *Stand)) {
 	t.Helper()
+	each(t, func(*Stand) bool { return true }, test)
+}
+
+func each(t *testing.T, keep func(*Stand) bool, test func(t *testing.T, s *Stand)) {
+	t.Helper()
 	for _, s := range Stands {
-		t.Run(s.Name, func(t *testing.T) {
-			s.Need(t)
-			test(t, s)
-		})
+		if keep(s) {
+			t.Run(s.Name, func(t *testing.T) {
+				s.Need(t)
+				test(t, s)
+			})
+		}
 	}
+}
+
+// On runs a test on one stand, and with RSSWARDEN_ENDURANCE on all: of what does not depend
+// on torch's version, or seldom.
+func On(t *testing.T, one *Stand, test func(t *testing.T, s *Stand)) {
+	t.Helper()
+	each(t, func(s *Stand) bool { return s == one || wardentest.Few(1, 0) == 1 }, test)
 }
 
 // EachCase runs a test for each case on the stands whose turn it is, side by side. Without
@@ -114,7 +134,7 @@ func EachCase[C any](t *testing.T, cases []C, name func(C) string, test func(t *
 	}
 	Each(t, func(t *testing.T, s *Stand) {
 		for i, c := range cases {
-			if s.Turn(i, len(cases)) {
+			if s.Turn(i) {
 				t.Run(name(c), func(t *testing.T) {
 					t.Parallel()
 					test(t, s, c)
