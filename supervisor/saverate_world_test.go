@@ -47,7 +47,7 @@ type rateWorker struct {
 	met      uint64    // the newest trim request
 	warm     rss.Bytes // of what it will need of its own, what it has
 	made     int       // batches
-	half     rss.Bytes // what it had when it reported what it has of its own, or after four
+	half     rss.Bytes // what it had when it reported what it has of its own, or after three
 }
 
 // rateTask is one recycle on its way.
@@ -193,8 +193,8 @@ func (w *rateWorld) make(o *rateWorker) {
 		o.Mapped = min(o.Mapped+w.Map, w.File)
 		return
 	}
-	if o.made++; o.made&(o.made-1) == 0 && o.made >= 4 {
-		if o.made >= 8 {
+	if o.made++; o.made%3 == 0 && o.made/3&(o.made/3-1) == 0 {
+		if o.made >= 6 {
 			w.say(o.pid, "grown", fields{"worker": o.pid, "count": o.made, "before": o.half, "after": o.Private})
 		}
 		o.half = o.Private

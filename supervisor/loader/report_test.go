@@ -426,7 +426,7 @@ func TestUnforked(t *testing.T) {
 	}
 }
 
-// TestGrown: each worker says what it has after 8 batches, and each time their number
+// TestGrown: each worker says what it has after 6 batches, and each time their number
 // has doubled; a trainer that loads for itself says nothing.
 func TestGrown(t *testing.T) {
 	t.Parallel()
@@ -446,7 +446,7 @@ func TestGrown(t *testing.T) {
 		}
 		for pid, got := range batches {
 			// After the last batch nothing is asked for.
-			if !slices.Equal(got, []int{8, 16, 32}) {
+			if !slices.Equal(got, []int{6, 12, 24, 48}) {
 				t.Errorf("worker %d told after %v batches", pid, got)
 			}
 		}

@@ -280,7 +280,7 @@ func (w *Workers) OwnBack(f *Acted) (own rss.Bytes, ok bool) {
 // some batches, as much is a leak as came with as many more.
 
 const (
-	// ages is how many reports of one worker are told apart: after 8 batches, 16, …
+	// ages is how many reports of one worker are told apart: after 6 batches, 12, …
 	ages = 16
 	// forkedShare is the share of its trainer's anonymous memory that a worker has
 	// which was just forked. One that was spawned has next to none, and shares none.

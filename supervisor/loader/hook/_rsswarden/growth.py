@@ -1,13 +1,13 @@
 """What a worker has of its own, by the number of batches it has made; a pool's tasks count as such.
 
 A worker that was just started reaches what it needs within a few batches; a leak
-goes on by as much with each. To tell them apart, the hook reports after 8 batches, and
+goes on by as much with each. To tell them apart, the hook reports after 6 batches, and
 each time their number has doubled, the growth since the worker's first batch, by then
 and by half as many batches. In between a batch costs a comparison.
 """
 from _rsswarden import collect
 
-_FIRST = 8  # batches until the first report
+_FIRST = 6  # batches until the first report: PyTorch's own caches are full after 3
 
 
 class Growth:
