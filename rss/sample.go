@@ -62,6 +62,8 @@ type Proc struct {
 	// RSS and its parts, VmRSS, RssAnon, RssFile and RssShmem of
 	// /proc/PID/status. RSS is their sum.
 	RSS, Anon, File, Shmem Bytes
+	// Peak is VmHWM, the highest RSS the process ever had; 0 where that is not known.
+	Peak Bytes
 	// FileMost is what File would be were all read that is mapped of files, less most of
 	// the code; 0 where that is not known.
 	FileMost Bytes

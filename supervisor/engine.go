@@ -353,7 +353,7 @@ func (e *engine) see(v *view.View) { e.view, e.acts.View = v, v }
 func (e *engine) step() {
 	e.acts.Step()
 	now := e.now()
-	e.see(e.view.Forecast(e.observe.Forecasts.Of(now, e.view.Limits)))
+	e.see(e.view.Forecast(e.observe.Forecasts.Of(now, e.view.Limits, e.acts.InFlight() != nil)))
 	e.acts.Ladder.Observe(now, e.view.Limits)
 	in := policy.Input{Now: now, Limits: e.view.Limits, Lead: e.acts.Leads()}
 	in.JobEnd, in.EndUnsure = e.observe.JobEnd(now, e.view, e.acts.Ladder.JobEndAhead())

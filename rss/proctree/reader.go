@@ -185,7 +185,7 @@ func (r *Reader) read(pid int, e *entry) (rss.Proc, error) {
 		}
 	}
 	p.RSS, p.Anon, p.File, p.Shmem, p.Virtual = u.rss, u.anon, u.file, u.shmem, u.virtual
-	p.Locked, p.Pinned = u.locked, u.pinned
+	p.Locked, p.Pinned, p.Peak = u.locked, u.pinned, u.peak
 	return p, nil
 }
 

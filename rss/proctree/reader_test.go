@@ -242,7 +242,7 @@ func TestParseStatm(t *testing.T) {
 
 func TestParseStatus(t *testing.T) {
 	got, err := parseStatus([]byte("Name:\tVmRSS:\t9 kB\nGroups:\t1 2 \nVmSize:\t  4000 kB\nVmLck:\t    40 kB\nVmPin:\t    50 kB\nVmHWM:\t  9000 kB\nVmRSS:\t   600 kB\nRssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t 300 kB\nThreads:\t7\n"))
-	want := status{rss: 600 << 10, anon: 100 << 10, file: 200 << 10, shmem: 300 << 10, virtual: 4000 << 10, locked: 40 << 10, pinned: 50 << 10, threads: 7}
+	want := status{rss: 600 << 10, anon: 100 << 10, file: 200 << 10, shmem: 300 << 10, virtual: 4000 << 10, locked: 40 << 10, pinned: 50 << 10, peak: 9000 << 10, threads: 7}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -107,7 +107,7 @@ func parseResident(b []byte) (rss.Bytes, error) {
 // status is what the tree needs of /proc/PID/status, in bytes.
 type status struct {
 	rss, anon, file, shmem, virtual rss.Bytes
-	locked, pinned                  rss.Bytes
+	locked, pinned, peak            rss.Bytes
 	threads                         int
 }
 
@@ -129,6 +129,8 @@ func parseStatus(b []byte) (status, error) {
 			to = &s.locked
 		case "VmPin":
 			to = &s.pinned
+		case "VmHWM":
+			to = &s.peak
 		case "VmRSS":
 			to = &s.rss
 		case "RssAnon":

@@ -189,7 +189,7 @@ func (a *Set) finish(r Result) {
 		return
 	}
 	share := ""
-	if f.Decision.Lead > 0 {
+	if share = phrase.Leap(&f.Decision); share == "" && f.Decision.Lead > 0 {
 		share = phrase.Rising(f.rate)
 	}
 	a.Tell.About(a.Now(), &f.Decision, &f.Before, share, phrase.Outcome(&f.Decision, &o, len(f.Acted.Procs)))

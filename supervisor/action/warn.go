@@ -1,6 +1,8 @@
 package action
 
 import (
+	"cmp"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/counts"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -22,7 +24,7 @@ func (a warning) Lead(l *event.Limit) rss.Bytes { return a.Counts.Ahead(l) }
 func (a warning) warn(d *event.Decision, l *event.Limit) {
 	a.requeue.prefetchJob(0)
 	if d.Limit == event.LimitTime || l != nil {
-		a.Tell.Near(a.Now(), d, l, phrase.Coming(d, counts.FullSoon)+phrase.Forecast(d))
+		a.Tell.Near(a.Now(), d, l, phrase.Coming(d, counts.FullSoon)+cmp.Or(phrase.Leap(d), phrase.Forecast(d)))
 		if d.Limit == event.LimitSHM {
 			level := ""
 			if leaf := a.LeafLimit(); leaf != nil {

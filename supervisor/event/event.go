@@ -81,7 +81,26 @@ type Outlook struct {
 	ETAHigh *float64 `json:"eta_high_s,omitempty"`
 	// Flattens is what Used is forecast to flatten at, below the limit; ETA is nil then.
 	Flattens rss.Bytes `json:"flattens_bytes,omitempty"`
+	// Spike is what was taken at once and given back, more than once; nil for none that
+	// matters for the limit.
+	Spike *Spike `json:"spike,omitempty"`
 }
+
+// Spike is memory that is taken within a second and given back within half a minute.
+type Spike struct {
+	Bytes rss.Bytes `json:"bytes"`              // how much
+	Up    rss.Bytes `json:"up_bytes,omitempty"` // … and what of that is used now
+	// PID and Role are the process that took as much, and what it was; left out where it was
+	// all that the limit counts.
+	PID  int      `json:"pid,omitempty"`
+	Role rss.Role `json:"role,omitempty"`
+}
+
+// Ahead is what of it may come at any moment.
+func (s *Spike) Ahead() rss.Bytes { return s.Bytes.Sub(s.Up) }
+
+// Leaps says that a spike as was seen before, from here, would reach the limit.
+func (l *Limit) Leaps() bool { return l.Spike != nil && l.Used+l.Spike.Ahead() >= l.Limit }
 
 // FilePages are pages of files that count against a limit, in bytes: those in memory now,
 // and all that processes have mapped of these files; 0 where that is not known.
@@ -225,8 +244,9 @@ type Decision struct {
 	Used      rss.Bytes `json:"used_bytes"`      // what the limit counts, as it was read last
 	LimitSize rss.Bytes `json:"limit_bytes"`     // the limit, as it is in force
 	Threshold rss.Bytes `json:"threshold_bytes"` // the use at which the rung is
-	// Lead is by how much the limit was expected to grow, at the rate seen, before
-	// the action takes effect: so much before its rung the rule fired.
+	// Lead is how far before its rung the rule fired: by as much as the limit was expected to
+	// grow, at the rate seen, before the action takes effect, or as a spike would leap over the
+	// rung and reach the limit. Spike is set in that case alone.
 	Lead rss.Bytes `json:"lead_bytes,omitempty"`
 	ETA  *float64  `json:"eta_s"` // the forecast time to the limit, null where none is made
 	Outlook

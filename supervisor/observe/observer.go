@@ -208,6 +208,7 @@ func (o *Observer) Full(now time.Duration, last *view.View) (v *view.View, news 
 	for _, owner := range o.Workers.Update(&s, roles, append(slices.Clone(o.Pop.Tasks()), o.Pop.Command)...) {
 		news.Fault("worker-match", fmt.Errorf("process %d starts no new worker where one has ended: no more of its workers are signalled", owner.PID))
 	}
+	o.Forecasts.Processes(now, s.Procs)
 	limits := append(o.Limits.Read(&s), o.Counts.Read(now, procs, o.Pop.Command.PID, len(o.Workers.Trainers()) > 0)...)
 	for i := range limits {
 		l := &limits[i] // what is certain of a sum of PSS may be more than readings say that are seconds old

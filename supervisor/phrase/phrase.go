@@ -131,6 +131,17 @@ func Coming(d *event.Decision, within time.Duration) string {
 	return fmt.Sprintf(", full within %.0f s", within.Seconds())
 }
 
+// Leap says why a rule fired before its rung: a spike as was seen before would leap over it.
+func Leap(d *event.Decision) string {
+	switch {
+	case d.Spike == nil:
+		return ""
+	case d.Spike.PID == 0:
+		return ", spikes by " + Roughly(d.Spike.Bytes)
+	}
+	return fmt.Sprintf(", %s %d spikes by %s", d.Spike.Role, d.Spike.PID, Roughly(d.Spike.Bytes))
+}
+
 // Forecast says when a limit will be reached, as a range, or at what growth flattens
 // before.
 func Forecast(d *event.Decision) string {

@@ -105,6 +105,9 @@ func TestSentences(t *testing.T) {
 	} {
 		show(Forecast(&d))
 	}
+	for _, s := range []event.Spike{{Bytes: 1843 * rss.MiB}, {Bytes: 1843 * rss.MiB, PID: 4711, Role: rss.RoleWorker}} {
+		show(Leap(&event.Decision{Outlook: event.Outlook{Spike: &s}}))
+	}
 	golden.Check(t, "testdata/sentences.txt", b.String())
 }
 

@@ -30,7 +30,7 @@ func (j *judging) warn(l *event.Limit) {
 		if why, bad := hopeless(r, l); bad {
 			j.skip(g, r, l, event.Feasibility{Reason: event.ReasonUnsupported, Detail: why})
 		}
-		lead, met := j.in.met(r, l)
+		lead, leaps, met := j.in.met(r, l)
 		if !met {
 			continue
 		}
@@ -41,8 +41,7 @@ func (j *judging) warn(l *event.Limit) {
 			continue
 		}
 		g.gap = j.gap(g)
-		d := j.decide(r, l)
-		d.Lead = lead
+		d := j.decide(r, l, lead, leaps)
 		j.fire(g, d.ID)
 		j.out.Decisions = append(j.out.Decisions, d)
 	}
@@ -104,7 +103,7 @@ func (j *judging) time() {
 		if !j.does {
 			continue
 		}
-		d := j.decide(r, l)
+		d := j.decide(r, l, 0, false)
 		j.raise(g)
 		j.fire(g, d.ID)
 		j.out.Decisions = append(j.out.Decisions, d)
@@ -122,7 +121,7 @@ func (j *judging) act() {
 
 // actOn decides on at most one action for l and says whether it did.
 func (j *judging) actOn(l *event.Limit) bool {
-	again, ahead := -1, rss.Bytes(0)
+	again, ahead, leap := -1, rss.Bytes(0), false
 	for i, r := range j.rules {
 		if r.Action == event.ActionWarn || !r.Matches(l.Name) {
 			continue
@@ -132,13 +131,13 @@ func (j *judging) actOn(l *event.Limit) bool {
 			j.skip(g, r, l, event.Feasibility{Reason: event.ReasonUnsupported, Detail: why})
 			continue
 		}
-		lead, met := j.in.met(r, l)
+		lead, leaps, met := j.in.met(r, l)
 		if !met || j.waits(g, r, l) || lead > 0 && j.now < g.ahead {
 			continue
 		}
 		if !g.ready(j.now, l) {
 			if g.again && again < 0 {
-				again, ahead = i, lead
+				again, ahead, leap = i, lead, leaps
 			}
 			continue
 		}
@@ -154,7 +153,7 @@ func (j *judging) actOn(l *event.Limit) bool {
 		case !known:
 			return false
 		case h.OK:
-			j.begin(i, l, lead)
+			j.begin(i, l, lead, leaps)
 			return true
 		case lead == 0:
 			j.skip(g, r, l, h)
@@ -170,7 +169,7 @@ func (j *judging) actOn(l *event.Limit) bool {
 	if h, known := j.help(r, l); !known || !h.OK || h.Gain < r.Again(l) {
 		return false
 	}
-	j.begin(again, l, ahead)
+	j.begin(again, l, ahead, leap)
 	return true
 }
 
@@ -186,20 +185,22 @@ func (j *judging) seen(rule int, l *event.Limit) *rung {
 	return &rung{}
 }
 
-func (j *judging) begin(rule int, l *event.Limit, lead rss.Bytes) {
+func (j *judging) begin(rule int, l *event.Limit, lead rss.Bytes, leaps bool) {
 	if !j.does {
 		return
 	}
 	r, g := j.rules[rule], j.rung(rule, l)
-	d := j.decide(r, l)
-	d.Lead = lead
+	d := j.decide(r, l, lead, leaps)
 	if lead == 0 {
 		j.raise(g)
+	}
+	if leaps {
+		g.gap = j.gap(g)
 	}
 	j.fire(g, d.ID)
 	if !r.Action.Asks() {
 		j.flight = &flight{
-			id: d.ID, key: rungKey{l.ID(), rule}, at: j.now, rule: r, limit: *l, lead: lead > 0, under: j.flight,
+			id: d.ID, key: rungKey{l.ID(), rule}, at: j.now, rule: r, limit: *l, lead: lead > 0, leaps: leaps, under: j.flight,
 		}
 		j.stopped = r.Action == event.ActionStop
 	}
@@ -207,17 +208,23 @@ func (j *judging) begin(rule int, l *event.Limit, lead rss.Bytes) {
 }
 
 // met says whether the rung of r is crossed, or will be, by lead, before its
-// action takes effect.
-func (in *Input) met(r event.Rule, l *event.Limit) (lead rss.Bytes, met bool) {
+// action takes effect, or whether a spike would leap over it and reach the limit.
+func (in *Input) met(r event.Rule, l *event.Limit) (lead rss.Bytes, leaps, met bool) {
 	if crossed(r, l, in.JobEnd) {
-		return 0, true
+		return 0, false, true
 	}
 	at, ok := r.At(l.Limit)
-	if !ok || len(in.Lead) == 0 {
-		return 0, false
+	if !ok {
+		return 0, false, false
 	}
-	lead = in.Lead[event.Ask{Rule: r, On: l.ID()}]
-	return lead, lead > 0 && l.Used+lead >= at
+	if lead = in.Lead[event.Ask{Rule: r, On: l.ID()}]; lead > 0 && l.Used+lead >= at {
+		return lead, false, true
+	}
+	switch r.Action {
+	case event.ActionWarn, event.ActionTrim, event.ActionRecycle: // what pauses or ends the job is not done on a guess
+		leaps = l.Leaps()
+	}
+	return at - l.Used, leaps, leaps
 }
 
 // askPatience is how long a rule with signal= or exec= waits for actions in flight, which
@@ -309,11 +316,14 @@ func (j *judging) skip(g *rung, r event.Rule, l *event.Limit, h event.Feasibilit
 	})
 }
 
-func (s *State) decide(r event.Rule, l *event.Limit) event.Decision {
+func (s *State) decide(r event.Rule, l *event.Limit, lead rss.Bytes, leaps bool) event.Decision {
 	d := event.Decision{
 		ID: s.nextID, Rule: r.String(), Limit: l.Name, Action: r.Action, Arg: r.Arg, Rung: r, On: l.ID(),
-		PID: l.PID, Used: l.Used, LimitSize: l.Limit,
+		PID: l.PID, Used: l.Used, LimitSize: l.Limit, Lead: lead,
 		ETA: l.ETA, Outlook: l.Outlook,
+	}
+	if !leaps {
+		d.Spike = nil
 	}
 	d.Threshold, _ = r.At(l.Limit)
 	s.nextID++

@@ -21,6 +21,8 @@ type forecaster struct {
 	eta     *float64 // as [event.Limit] has it
 	outlook event.Outlook
 	seen    time.Duration // when the limit was read last
+	rise    rise
+	spikes  spikes
 }
 
 // forgotten is how long a limit must be gone to be one of yesterday: where all
@@ -30,10 +32,20 @@ const forgotten = 10 * time.Minute
 // Forecasts are what is foreseen of each limit, from what was read of it. The zero value has
 // seen nothing.
 type Forecasts struct {
-	trends map[event.LimitID]*forecaster
+	trends  map[event.LimitID]*forecaster
+	procs   map[rss.ProcID]*process
+	classes map[class]*spikes
 }
 
-func (f *forecaster) update(now time.Duration, l *event.Limit) {
+func (f *forecaster) update(now time.Duration, l *event.Limit, acting bool) {
+	switch {
+	case acting || l.Accounting == event.AccountingPSS:
+		f.rise.drop(now, l.Used) // what we do, or what a reading of PSS has corrected
+	default:
+		if over := f.rise.add(now, l.Used); over >= event.MinGain(0) {
+			f.spikes.add(now, over, 0)
+		}
+	}
 	f.trend.AddMapped(now, l.Used, l.Files.Now, l.Files.Most)
 	// Below half no forecast counts, and a fall under it ends one at once.
 	if f.made && f.limit == l.Limit && l.Used >= l.Limit/2 && now-f.at < forecastEvery {
@@ -54,8 +66,8 @@ func (f *forecaster) update(now time.Duration, l *event.Limit) {
 }
 
 // Of returns a copy of limits, as they were read now, with what is forecast of each and
-// Binding filled in.
-func (o *Forecasts) Of(now time.Duration, in []event.Limit) []event.Limit {
+// Binding filled in. acting says that an action is in flight: it moves memory too.
+func (o *Forecasts) Of(now time.Duration, in []event.Limit, acting bool) []event.Limit {
 	if o.trends == nil {
 		o.trends = map[event.LimitID]*forecaster{}
 	}
@@ -71,9 +83,12 @@ func (o *Forecasts) Of(now time.Duration, in []event.Limit) []event.Limit {
 			f = &forecaster{}
 			o.trends[l.ID()] = f
 		}
-		f.update(now, l)
+		f.update(now, l, acting)
 		f.seen = now
 		l.ETA, l.Outlook = f.eta, f.outlook
+		if l.Name.Memory() && l.Name != event.LimitThrottle {
+			l.Spike = o.spike(now, l, f)
+		}
 	}
 	if len(o.trends) > len(limits) {
 		maps.DeleteFunc(o.trends, func(_ event.LimitID, f *forecaster) bool { return now-f.seen >= forgotten })

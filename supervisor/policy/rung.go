@@ -79,7 +79,7 @@ type rung struct {
 	fired  bool
 	id     uint64         // of its last decision
 	quiet  bool           // … without a decision: the same was asked on another limit
-	gap    time.Duration  // how long it must not warn after at; 0 where it never has
+	gap    time.Duration  // how long it must not warn after at, nor act for a spike; 0 where it never has
 	at     time.Duration  // when it fired last
 	next   time.Duration  // when it may fire again although it was not left
 	wait   time.Duration  // … after an action without effect
@@ -232,7 +232,10 @@ func (s *State) done(o event.Outcome) bool {
 	if f.lead {
 		// A rung that fired before it was crossed counts as left at once, so that nothing else
 		// keeps it from firing at every look where that has no effect.
-		if g.ahead = s.now; !helped {
+		switch g.ahead = s.now; {
+		case f.leaps:
+			g.ahead += g.gap // less and less often: a job that has spikes and fits is left alone
+		case !helped:
 			g.ahead += repeatAfter
 		}
 	}

@@ -7,9 +7,10 @@
 // with [State.Observe], answers what [State.Asks] asks, has it judged with [State.Judge],
 // acts, and reports the outcome with [State.Done].
 //
-// It promises: no rule fires below its rung; never two actions at once; nothing fires twice
-// for one crossing unless the first time helped; an action that cannot help a limit is
-// skipped, and the reason is reported once.
+// It promises: no rule fires below its rung, but ahead of what grows before its action takes
+// effect and of a spike that would leap over it and reach the limit; never two actions at
+// once; nothing fires twice for one crossing unless the first time helped; an action that
+// cannot help a limit is skipped, and the reason is reported once.
 //
 // signal= and exec= ask another process and free nothing themselves. Each is decided once
 // for a crossing, however many limits are crossed together, and nothing waits for it: the
@@ -128,6 +129,7 @@ type flight struct {
 	rule  event.Rule
 	limit event.Limit // as it was
 	lead  bool        // … before the rung was crossed
+	leaps bool        // … as a spike would leap over it
 	begun bool        // it goes on without us
 	under *flight     // what a stop has overtaken
 }

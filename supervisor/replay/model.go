@@ -179,7 +179,7 @@ func (m *model) step() {
 		m.readings = slices.Clone(m.limits)
 		policy.Bind(m.readings)
 	} else {
-		m.readings = m.forecasts.Of(m.now, m.limits)
+		m.readings = m.forecasts.Of(m.now, m.limits, len(m.open) > 0)
 	}
 	m.ladder.Observe(m.now, m.readings)
 	in := policy.Input{Now: m.now, Limits: m.readings, JobEnd: m.jobEnd()}

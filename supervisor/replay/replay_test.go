@@ -221,7 +221,7 @@ func (l *leads) uses(seconds int, percent float64) {
 		}
 		in := policy.Input{Now: l.now, Lead: map[event.Ask]rss.Bytes{}, Limits: l.forecasts.Of(l.now, []event.Limit{{
 			Name: event.LimitSlurm, Scope: event.ScopeStep, Accounting: event.AccountingRSS, Used: used, Limit: 3000 * rss.MiB,
-		}})}
+		}}, l.ladder.InFlight() != 0)}
 		for i := range l.open {
 			if l.rng == nil || l.rng.IntN(2) == 0 {
 				o := event.Outcome{Decision: l.open[i].ID, OK: l.can().OK, Reason: event.ReasonDone, Before: l.open[i].Used, After: used}
