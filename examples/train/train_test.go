@@ -387,12 +387,14 @@ func TestGPUWithoutGPU(t *testing.T) {
 		t.Errorf("without a GPU: status %d\n%s", got, out)
 	}
 
-	cmd = debian.Need(t, debian.Trixie).Command("python3", "gpu.py", "--rsswarden", program, "--device", "cpu",
-		"--records", "600", "--epochs", "5", "--step-ms", "50")
-	cmd.Env = append(os.Environ(), home)
-	out, _ = cmd.CombinedOutput()
-	recycled := regexp.MustCompile(`(?m)^  workers recycled [1-9]`).FindAll(out, -1)
-	if got := cmd.ProcessState.ExitCode(); got != 0 || len(recycled) == 0 {
-		t.Errorf("on the processor: status %d\n%s", got, out)
+	for suite, only := range map[debian.Suite]string{debian.Trixie: "train", debian.Sid: "accelerate,transformers"} {
+		cmd = debian.Need(t, suite).Command("python3", "gpu.py", "--rsswarden", program, "--device", "cpu", "--only", only,
+			"--records", "1200", "--epochs", "4", "--step-ms", "30")
+		cmd.Env = append(os.Environ(), home)
+		out, _ = cmd.CombinedOutput()
+		recycled := regexp.MustCompile(`(?m)^  workers recycled [1-9]`).FindAll(out, -1)
+		if got := cmd.ProcessState.ExitCode(); got != 0 || len(recycled) != strings.Count(only, ",")+1 {
+			t.Errorf("%s on the processor: status %d\n%s", only, got, out)
+		}
 	}
 }
