@@ -62,7 +62,7 @@ func member(o *Options, begin hold.Begin, command rss.ProcID) node.Member {
 func placeName(o *Options, holder int) string {
 	s := &o.Settings
 	return node.Name(o.Proc, o.Lookup, holder, []any{
-		s.Version, s.Limit, s.LimitShare, s.Accounting, s.Rules, s.DryRun, s.Interval, s.Loader, s.Trim, s.TrimPrivate,
+		s.Version, s.Limit, s.LimitShare, s.Accounting, s.Rules, s.DryRun, s.Interval, s.Loader, s.Forks, s.Trim, s.TrimPrivate,
 		s.OOMPrefer, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace, s.Alerts, s.AlertComment,
 	})
 }

@@ -118,10 +118,14 @@ one rule a line.`,
 		example: "true", set: truth(func(s *settings.Settings) *bool { return &s.TrimPrivate }),
 	}, {
 		name: "loader", def: "auto", runOnly: true, group: group{title: groupWorkers},
-		usage:   "`HOW`: talk to PyTorch DataLoaders: auto, off",
-		about:   `Talk to PyTorch loaders through a hook: "auto" or "off".`,
-		example: `"off"`, values: []string{"auto", "off"},
-		set:     func(s *settings.Settings, v []string) error { s.Loader = v[0] == "auto"; return nil },
+		usage: "`HOW`: talk to DataLoaders and pools: auto, all, off",
+		about: `Talk to DataLoaders and pools through a hook: "auto"; "all", which also recycles
+workers of a ProcessPoolExecutor that forks, though it then forks beside its threads; or "off".`,
+		example: `"off"`, values: []string{"auto", "all", "off"},
+		set: func(s *settings.Settings, v []string) error {
+			s.Loader, s.Forks = v[0] != "off", v[0] == "all"
+			return nil
+		},
 		foreign: []string{"no-loader off", "no-hook off"},
 	}, {
 		name: "worker-signal", group: group{title: groupWorkers},

@@ -45,7 +45,7 @@ type Control struct {
 
 	budget  rss.Bytes
 	private bool
-	noFile  int // what SetNoFile set, -1 before it did
+	forAll  *settings // what SetForAll set, nil before it did
 	lastID  uint64
 	pending map[uint64]*request
 
@@ -83,7 +83,6 @@ func Open(dir string) (*Control, error) {
 		opened:   time.Now(),
 		trainers: make(map[rss.ProcID]*trainer),
 		pending:  make(map[uint64]*request),
-		noFile:   -1,
 	}
 	if err := c.Add(dir); err != nil {
 		return nil, err
@@ -105,8 +104,8 @@ func (c *Control) Add(dir string) error {
 		return fmt.Errorf("cannot open run directory: %w", err)
 	}
 	c.dirs = append(c.dirs, &runDir{path: dir})
-	if c.noFile >= 0 {
-		return c.SetNoFile(c.noFile)
+	if c.forAll != nil {
+		return c.SetForAll(c.forAll.NoFile, c.forAll.Forks)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ var poolShapes = []struct {
 	{torch113, "--pool multiprocessing --start forkserver --how imap"},
 	{torch113, "--pool executor --start spawn --how submit"},
 	{torch113, "--pool executor --start forkserver --how as_completed"},
+	{torch113, "--pool executor --start fork --how submit"},
 	{torch113, "--pool executor --start spawn --how map --limit 400"},
 	{torch113, "--pool multiprocessing --start fork --how imap --tensors"},
 	{torch113, "--pool torch --how imap_unordered --tensors"},
@@ -34,6 +35,7 @@ var poolShapes = []struct {
 	{newest, "--pool multiprocessing --start forkserver --how imap_unordered"},
 	{newest, "--pool executor --start forkserver --how submit"},
 	{newest, "--pool executor --start spawn --how map"},
+	{newest, "--pool executor --start fork --how map"},
 	{newest, "--pool multiprocess --start fork --how map"},
 	{newest, "--pool loky --how submit"},
 	{newest, "--pool joblib --how map"},
@@ -46,7 +48,7 @@ func TestPools(t *testing.T) {
 	for _, shape := range poolShapes {
 		t.Run(strings.ReplaceAll(shape.on.Name+" "+shape.args, "--", ""), func(t *testing.T) {
 			t.Parallel()
-			tr := train(t, trainOptions{on: shape.on, script: "pools.py", args: shape.args})
+			tr := train(t, trainOptions{on: shape.on, script: "pools.py", args: shape.args, forks: true})
 			tr.recycle(wardentest.Few(200, 6), event.Drain)
 			r := tr.finish()
 			if r.Wrong != 0 || r.Errors == 0 || r.FDs[1] > r.FDs[0]+4 {

@@ -45,7 +45,7 @@ func share(t *testing.T, s *stand, nofile int, args string) (ran, []Said) {
 	wardentest.NoError(t, err)
 	defer ctl.Close()
 	if nofile > 0 {
-		wardentest.NoError(t, ctl.SetNoFile(nofile))
+		wardentest.NoError(t, ctl.SetForAll(nofile, false))
 	}
 	cmd := s.Command(t, python, append([]string{script(t, "sharing.py")}, strings.Fields(args)...)...)
 	var out, stderr bytes.Buffer

@@ -59,8 +59,9 @@ type ctlRecycle struct {
 // settings is the content of the file settings. It holds for all: a child of
 // multiprocessing says hello only once it owns a loader, too late for a ctl file.
 type settings struct {
-	V      int `json:"v"`
-	NoFile int `json:"nofile"` // what the soft RLIMIT_NOFILE may be raised to; 0: it is left
+	V      int  `json:"v"`
+	NoFile int  `json:"nofile"` // what the soft RLIMIT_NOFILE may be raised to; 0: it is left
+	Forks  bool `json:"forks"`  // workers of a forked ProcessPoolExecutor are recycled
 }
 
 const settingsFile = "settings"
@@ -86,12 +87,13 @@ func (c *Control) SetPrivate(on bool) error {
 	return c.writeToAll()
 }
 
-// SetNoFile says how far a process may raise its soft RLIMIT_NOFILE for itself and
+// SetForAll says how far a process may raise its soft RLIMIT_NOFILE for itself and
 // the workers it spawns, where its data set takes more descriptors than that; 0: not
-// at all. The hard limit and 65,536 bound it too.
-func (c *Control) SetNoFile(most int) error {
-	c.noFile = max(most, 0)
-	data, err := json.Marshal(settings{V: 1, NoFile: c.noFile})
+// at all. The hard limit and 65,536 bound it too. forks says that workers of a
+// ProcessPoolExecutor that forks are recycled, though it then forks beside its threads.
+func (c *Control) SetForAll(noFile int, forks bool) error {
+	c.forAll = &settings{V: 1, NoFile: max(noFile, 0), Forks: forks}
+	data, err := json.Marshal(c.forAll)
 	if err != nil {
 		return fmt.Errorf("cannot write settings: %w", err)
 	}

@@ -219,6 +219,7 @@ type trainOptions struct {
 	env    []string
 	ends   bool                    // by itself, not on request
 	bare   bool                    // without the hook
+	forks  bool                    // --loader all
 	hook   func(dir string) string // gives another directory in place of the hook
 }
 
@@ -242,6 +243,7 @@ func train(t testing.TB, o trainOptions) *training {
 		var err error
 		tr.ctl, err = Open(p.Dir)
 		wardentest.NoError(t, err)
+		wardentest.NoError(t, tr.ctl.SetForAll(0, o.forks))
 		t.Cleanup(tr.ctl.Close)
 		if o.hook != nil {
 			env = setEnv(env, "PYTHONPATH", o.hook(p.Hook))

@@ -44,8 +44,8 @@ func (o *Observer) OpenLoaders(dir string) (err error) {
 	err = o.opt.Bell.Watch(o.opt.LoaderNews, newsMask, dir)
 	o.Hears = err == nil
 	err = errors.Join(err, o.Loader.SetPrivate(s.TrimPrivate))
-	if s.NoFile > 0 {
-		err = errors.Join(err, o.Loader.SetNoFile(s.NoFile))
+	if s.NoFile > 0 || s.Forks {
+		err = errors.Join(err, o.Loader.SetForAll(s.NoFile, s.Forks))
 	}
 	return err
 }

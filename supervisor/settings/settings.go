@@ -65,6 +65,8 @@ type UserLimit struct {
 type Workers struct {
 	// Loader says that loaders are to be talked to.
 	Loader bool `json:"loader"`
+	// Forks says that workers of a ProcessPoolExecutor that forks are recycled too.
+	Forks bool `json:"forks,omitempty"`
 	// Dir is the run directory that loader hooks talk through; empty where that
 	// is off or the directory could not be made.
 	Dir  string   `json:"dir,omitempty"`

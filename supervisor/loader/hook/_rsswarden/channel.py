@@ -52,15 +52,16 @@ def _read(path):
     return data.decode("utf-8")
 
 
-def nofile():
-    """Returns how far the soft RLIMIT_NOFILE may be raised, 0 for not at all.
+def setting(name):
+    """Returns a number that holds for the whole run, 0 where it is not set.
 
-    It is in a file for the whole run: a child of multiprocessing says hello no
-    sooner than it owns a loader, too late for a ctl file of its own.
+    nofile is how far the soft RLIMIT_NOFILE may be raised, forks is 1 where an
+    executor may fork beside its threads. They are in a file of their own: a child of
+    multiprocessing says hello no sooner than it owns a loader, too late for a ctl file.
     """
     try:
         settings = json.loads(_read(_dir + "/settings"))
-        return int(settings["nofile"]) if settings["v"] == 1 else 0
+        return int(settings[name]) if settings["v"] == 1 else 0
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
         return 0
 

@@ -14,11 +14,13 @@ import threading
 import time
 import types
 
-_PAUSE = 0.05  # seconds between two looks at the ctl file, which cost a stat
+_PAUSE = 0.05  # seconds between two looks at the ctl file and at what is mapped: what they cost is much for a task of 1 ms
+_NEAR = 0.005  # the same where more than half of the budget is mapped
 _FIRST = 1 << 20  # numbers of pools begin here, above those of torch's iterators
 _FRAMES = 32  # how far up the stack it is looked for who makes a pool
 
 _MAKERS = "datasets.", "torch._inductor."  # packages that know their workers, and how each ends
+_FORKED = "its ProcessPoolExecutor would fork another beside its own threads; use mp_context, or --loader all"
 _FETCH = 30.0  # seconds that a worker which goes waits for its last results to be fetched
 
 Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
@@ -121,10 +123,10 @@ def _executor(executor, module):
     if executor.__dict__.get("_rsswarden_by") == "torch._inductor.":
         return None  # torch.compile's: its workers end by themselves
     start, why = executor._mp_context.get_start_method(), None
-    if start == "fork":
-        why = "its ProcessPoolExecutor would fork another beside its own threads"
-    elif executor._max_workers == 1 and not _refills(module):
+    if executor._max_workers == 1 and not _refills(module):
         why = "this Python's ProcessPoolExecutor may not replace its only worker"
+    elif start == "fork":
+        why = _FORKED  # unless the user asks for it: the worker looks
     return "ProcessPoolExecutor", start, why
 
 
@@ -161,10 +163,17 @@ class _Looked:
 
 def _spawn(executor):
     """Returns what starts a worker, where one has just reached its limit: the method itself takes tasks done for idle workers then."""
-    if (threading.current_thread() is executor._executor_manager_thread and executor._safe_to_dynamically_spawn_children
-            and executor._processes is not None and len(executor._processes) < executor._max_workers):
+    if (threading.current_thread() is executor._executor_manager_thread and executor._processes is not None
+            and len(executor._processes) < executor._max_workers and (executor._safe_to_dynamically_spawn_children or _forks())):
         return executor._spawn_process
     return None
+
+
+def _forks():
+    """Says whether the user asked to recycle workers of an executor that forks."""
+    from _rsswarden import channel
+
+    return bool(_hello() and channel.setting("forks"))
 
 
 class _Measure:
@@ -229,11 +238,14 @@ class _Worker:
     def __init__(self, pool):
         from _rsswarden import channel, collect, growth
 
+        if pool.why == _FORKED and channel.setting("forks"):
+            pool = pool._replace(why=None)
         self.pid, self.leaves = os.getpid(), False
         self._pool, self._side = pool, channel.Side(pool.owner)
         self._growth = growth.Growth(self._side)
         self._growth.batches = -1  # none before the first look
-        self._next = 0.0  # when the ctl file is looked at again
+        self.until = 0.0  # when the ctl file and what is mapped are looked at again
+        self.left = self._growth.due - self._growth.batches  # tasks until the growth is looked at
         self._met = 0  # of the ctl file whose requests were met
         self._taken = set()  # requests to go
         self._trimmer = self._collector = None
@@ -245,18 +257,21 @@ class _Worker:
 
     def boundary(self):
         """Does between two tasks what the ctl file asks for; returns whether the worker is to go."""
-        grown, now = self._growth, time.monotonic()
-        grown.batches += 1
-        if grown.batches >= grown.due:
+        grown = self._growth
+        self.left -= 1
+        if self.left <= 0:
+            grown.batches = grown.due
             grown.look()
-        if now >= self._next:
+            self.left = grown.due - grown.batches
+        now = time.monotonic()
+        if now >= self.until:
+            self.until = now + _PAUSE
             self._side.look()
-            self._next = now + _PAUSE
-        if self._met != self._side.version or self._side.budget:
-            self._act()
+            if self._met != self._side.version or self._side.budget:
+                self._act(now)
         return self.leaves
 
-    def _act(self):
+    def _act(self, now):
         from _rsswarden import collect, trim
 
         if self._trimmer is None:
@@ -276,8 +291,8 @@ class _Worker:
                     _fetched_first()
                 else:
                     self.say("refused", id=number, why=why)
-        if self._side.budget and not self.leaves:
-            self._trimmer.budget()
+        if self._side.budget and not self.leaves and self._trimmer.budget() > self._side.budget // 2:
+            self.until = now + _NEAR
 
 
 def _bound():
@@ -309,6 +324,10 @@ def _serve(parent):
 
 def _leaves(pool):
     """Is called between two tasks; says whether the worker is to go. Without pool it is loky's."""
+    worker = _worker
+    if worker is not None and worker.left > 1 and time.monotonic() < worker.until:
+        worker.left -= 1  # nothing is due; a process that this one forked is not told apart before it is
+        return worker.leaves
     return not _off and bool(_guarded(_boundary, pool))
 
 

@@ -132,7 +132,7 @@ def warn(loader, torch, here):
     needed = need(loader, torch)
     if needed is None:
         return
-    if raise_limit(needed, channel.nofile()):
+    if raise_limit(needed, channel.setting("nofile")):
         here().side.say("raised", sharing=needed)
     if near(needed):
         here().side.say("pickling", sharing=needed)

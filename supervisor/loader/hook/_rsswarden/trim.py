@@ -164,16 +164,19 @@ class Trimmer:
                                count=1, why="request")
 
     def budget(self):
-        """Trims where more is mapped than the budget allows."""
+        """Trims where more is mapped than the budget allows; returns what was mapped, 0 without a budget."""
         budget = self._side.budget
-        if not budget or shared() <= max(budget, self._above):
-            return
+        if not budget:
+            return 0
+        mapped = shared()
+        if mapped <= max(budget, self._above):
+            return mapped
         before, after = trim(self._wrong if self._private else None)
         # What is left cannot be trimmed: libraries, tensors in shared memory, private
         # mappings. Where it is that which grows, the next try comes later each time.
         if before - after < _WORTH:
             self._above = after + max(_STEP, after // 8)
-            return
+            return before
         self._above = after + _STEP
         if not self._count:
             self._before = before
@@ -182,6 +185,7 @@ class Trimmer:
         self._count += 1
         self._freed += max(before - after, 0)
         self.report()
+        return before
 
     def _wrong(self, why):
         self._side.say("refused", worker=self._side.pid, why="private mappings are left alone from now on: " + why)

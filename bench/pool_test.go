@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+)
+
+// BenchmarkPool is what the hook takes between two tasks of 1 ms in a multiprocessing.Pool, with
+// a limit that has workers look at what they have mapped: in turns of 100 tasks with a pool
+// beside it that was made without the hook. A run is one program, with both.
+func BenchmarkPool(b *testing.B) { run(b, measurePool) }
+
+// poolTask is what a task of helpers/pool.py sleeps, in µs.
+const poolTask = 1000
+
+func measurePool(b *bench) {
+	var of struct{ Ours, Bare, Hook float64 } // seconds a task
+	line := under("--quiet", "--limit", "8G")(python, path("pool.py"), strconv.Itoa(pick(b, 30, 2)))
+	var bare, ours, ratios, inside []float64
+	for range pick(b, *pairsFlag, 2) {
+		check(json.Unmarshal(must(command(line...).Output()), &of))
+		bare, ours = append(bare, of.Bare), append(ours, of.Ours)
+		ratios, inside = append(ratios, of.Bare/of.Ours), append(inside, 1e6*of.Hook)
+	}
+	r := newRow("time of a task", "s")
+	r.put("ours", ours)
+	r.put("bare", bare)
+	low, middle, high := interval(ratios)
+	r.tell("throughput, with the hook to bare", middle, "times")
+	r.note("its 95 %% interval: %s to %s", figure(low), figure(high))
+	b.add(r)
+	// It depends less on what else the machine does.
+	r = newRow("processor time inside the hook, a task", "µs")
+	r.put("ours", inside)
+	r.atMost("of a task of 1 ms", 100*quantile(inside, 0.5)/poolTask, 0.5, "%")
+	b.add(r)
+}
