@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/cadence"
@@ -92,6 +93,10 @@ func Watch(opt Options) {
 		s.Warnings = append(s.Warnings, "the loader hook is off: the environment leaves no room for our variables (E2BIG)")
 	}
 	e := newEngine(opt, begin)
+	if job, in := slurm.FromEnv(opt.Lookup); begin.Attempt <= 1 && !e.observe.Pop.Attached() && (!in || job.Tasks <= 1) {
+		e.bell.Later()
+		time.AfterFunc(listenAfter, func() { e.bell.Ring(listenDue) })
+	}
 	if e.join(begin); e.node.Leads() {
 		e.open(begin)
 	} else {
@@ -111,7 +116,24 @@ const (
 	stalled                           // tasks of the node wait for memory
 	actionDue                         // the action in flight goes on, or a program has ended
 	sinkFailed                        // something could not be told
+	listenDue                         // the command is no short one
 )
+
+// listenAfter is when the kernel is asked to tell of changes. Until then there are looks alone,
+// at [settings.Run].Interval; another rank, or a loader, has it asked at once.
+const listenAfter = 2 * time.Second
+
+// listen has the bell ring for what the kernel tells. Where that fails, it is looked for.
+func (e *engine) listen() {
+	if !e.bell.Quiet() {
+		return
+	}
+	if err := e.bell.Listen(); err != nil {
+		e.fault("inotify", err)
+		e.observe.Hears = false
+		e.node.Deaf()
+	}
+}
 
 // sameWake is by how much something may come early in a wake that is there anyway.
 const sameWake = counts.Tolerance
@@ -233,6 +255,9 @@ func (e *engine) heardProbes() bool {
 // rung does what the bell has rung for, and says whether that was anything.
 func (e *engine) rung(why wake.Cause) (done bool) {
 	full := false
+	if why&listenDue != 0 {
+		e.listen()
+	}
 	if why&rankNews != 0 {
 		done, full = true, (ranks{e}).answers() && e.acts.Advance() || e.meet()
 	}
@@ -256,7 +281,10 @@ func (e *engine) poll(told bool) (added bool) {
 	if e.observe.Loader == nil {
 		return false
 	}
-	said, news := e.observe.HearLoaders(e.now(), e.view, told, e.tell.Sum.Watched)
+	said, news := e.observe.HearLoaders(e.now(), e.view, told || e.bell.Quiet(), e.tell.Sum.Watched)
+	if len(said) > 0 {
+		e.listen()
+	}
 	e.node.Stagger.Withdrawn(e.observe.Loader.Withdrawn(), e.now())
 	e.tell.Loaders(e.now(), said, news)
 	for i := range said {

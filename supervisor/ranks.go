@@ -117,6 +117,9 @@ func (e *engine) heardNode(n node.News) (changed bool) {
 			e.tell.Loaders(e.now(), said, news)
 		}
 	}
+	if n.Changed && len(e.node.Others) > 0 {
+		e.listen()
+	}
 	if n.Changed {
 		e.tell.Sum.Ranks = max(e.tell.Sum.Ranks, len(e.node.Others)+1)
 		var others []population.Rank
@@ -199,6 +202,7 @@ func (e *engine) openFollowing(begin hold.Begin) {
 	e.tell.Tell(e.now(), e.early)
 	e.tell.Faults(e.now(), "start", e.Settings.Warnings...)
 	e.heardNode(e.node.Follow())
+	e.listen()
 	e.follow(woken{}) // what was asked for before the bell could ring for it
 }
 

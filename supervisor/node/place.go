@@ -171,6 +171,9 @@ func (n *News) rank(what event.RankNews, m *Member, how *Ended) {
 // Leads says whether this watcher judges and acts; else it follows another.
 func (p *Place) Leads() bool { return !p.follows }
 
+// Deaf says that the bell rings for none of this.
+func (p *Place) Deaf() { p.hears = false }
+
 // Joined says whether others can be met.
 func (p *Place) Joined() bool { return p.post != nil }
 

@@ -31,6 +31,10 @@ type Bell struct {
 	fd      int             // inotify's
 	file    *os.File        // … by which it is waited for without a thread: the user's tasks may be few
 	watched map[int32]Cause // empty without an instance of inotify
+
+	late bool           // nothing is asked of the kernel before Listen
+	due  []func() error // … which asks for this
+	why  Cause          // … and rings for this
 }
 
 // New returns a bell that nothing rings yet.
@@ -51,10 +55,34 @@ func (b *Bell) Ring(why Cause) {
 	}
 }
 
+// Later puts off what the bell asks of the kernel until [Bell.Listen]: to close a trigger, or
+// an instance of inotify, takes 10 to 20 ms each, which the end of a short command would wait
+// for. Its owner alone calls this, Quiet and Listen.
+func (b *Bell) Later() { b.late = true }
+
+// Quiet says that what is to be watched rings nothing yet.
+func (b *Bell) Quiet() bool { return b.late }
+
+// Listen asks for what was put off, and rings for all that may have happened meanwhile.
+func (b *Bell) Listen() (err error) {
+	due := b.due
+	b.late, b.due = false, nil
+	for _, ask := range due {
+		err = errors.Join(err, ask())
+	}
+	b.Ring(b.why)
+	return err
+}
+
 // Watch has the bell ring when something of mask (inotify(7)) happens to a file or a
 // directory, until that is removed. All paths share one instance of inotify, which is there
 // while any is watched: a user has 128 as a rule (fs.inotify.max_user_instances).
 func (b *Bell) Watch(why Cause, mask uint32, path string) error {
+	if b.late {
+		b.why |= why
+		b.due = append(b.due, func() error { return b.Watch(why, mask, path) })
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var err error
@@ -134,6 +162,10 @@ const stallTrigger = "some 50000 2000000\x00"
 // the node. It is a hint, seconds late. Where the kernel has none, or lets only root ask as
 // older ones do, it never rings, which is no error: nothing may rest on it.
 func (b *Bell) Stalls(why Cause, proc string) error {
+	if b.late {
+		b.due = append(b.due, func() error { return b.Stalls(why, proc) })
+		return nil
+	}
 	name := filepath.Join(proc, "pressure", "memory")
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {

@@ -222,3 +222,28 @@ func TestNoLeaveToAskForStalls(t *testing.T) {
 		t.Errorf("%v where it may only be read", err)
 	}
 }
+
+// TestLater: until the bell listens it costs no instance, and then it rings for what may have
+// happened before, and for what happens afterwards. What cannot be watched is an error then.
+func TestLater(t *testing.T) {
+	before, dir := instances(t), t.TempDir()
+	b := New()
+	b.Later()
+	wardentest.NoError(t, errors.Join(b.Watch(1, changes, dir), b.Stalls(2, "/proc")))
+	if n := instances(t); n != before || !b.Quiet() {
+		t.Errorf("%d instances, %d before, quiet %v", n, before, b.Quiet())
+	}
+	wardentest.NoError(t, b.Listen())
+	if n := instances(t); n != before+1 || b.Quiet() {
+		t.Errorf("%d instances once it listens, %d before, quiet %v", n, before, b.Quiet())
+	}
+	yields(t, b, 1)
+	wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	yields(t, b, 1)
+	b = New()
+	b.Later()
+	wardentest.NoError(t, b.Watch(1, changes, filepath.Join(dir, "none")))
+	if err := b.Listen(); err == nil {
+		t.Error("watches a directory that is not there")
+	}
+}
