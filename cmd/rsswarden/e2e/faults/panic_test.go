@@ -3,6 +3,7 @@ package faults
 
 import (
 	_ "embed"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -265,8 +266,17 @@ var unknownTorch string
 
 func execWorks(r *brokenRun) { r.second("exec=echo done") }
 
-// touchAll makes a file in each directory that loaders and ranks talk through.
+// touchAll makes a file in each directory that loaders and ranks talk through, once the
+// kernel is asked to report that.
 func touchAll(r *brokenRun) {
+	fds := fmt.Sprintf("/proc/%d/fd", r.watcher(0))
+	wardentest.Until(r.T, "an instance of inotify", func() bool {
+		names, _ := os.ReadDir(fds)
+		return slices.ContainsFunc(names, func(d fs.DirEntry) bool {
+			to, _ := os.Readlink(filepath.Join(fds, d.Name()))
+			return strings.Contains(to, "inotify")
+		})
+	})
 	_ = filepath.WalkDir(r.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			_ = os.WriteFile(filepath.Join(path, "stray"), nil, 0o600)
