@@ -5,6 +5,7 @@ trim      dropping mapped pages, on request and by budget
 private   which private mappings of files may be dropped too
 collect   garbage collection and malloc_trim, on request
 recycle   replacing a loader's workers one by one
+fork_helper  a process that forks replacements in place of the trainer, and changes: whether it still can
 iterable  replacing those of an iterable dataset between epochs
 stateful  replacing those of torchdata's StatefulDataLoader with their state
 sharing   what it takes to send a data set to workers that are not forked

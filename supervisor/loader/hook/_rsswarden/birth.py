@@ -5,6 +5,7 @@ put on its index queue is made of the standard library alone, and acts while it
 is unpickled there.
 """
 import atexit
+import functools
 import os
 import queue
 import sys
@@ -17,6 +18,10 @@ from _rsswarden import guard, offsets
 
 _VERBS = "/dev/infiniband/"
 REPORT = 5.0  # seconds after which a fork server that has reaped a worker is no more expected to report its status
+
+
+class Refused(Exception):
+    """Why a fork helper starts no worker, for people."""
 
 
 class Quit:
@@ -78,12 +83,23 @@ def forbids(context):
 
     Memory that is registered with an InfiniBand adapter need not survive a fork:
     the parent's writes to it go to a copy that the adapter does not see
-    (ibv_fork_init(3)). spawn and forkserver do not fork this process.
+    (ibv_fork_init(3)). Newer kernels copy such memory at the fork. spawn and
+    forkserver do not fork this process.
     """
     if context.get_start_method(allow_none=True) != "fork":
         return None
     path = registered()
-    return "fork refused: the trainer has %s open" % path if path else None
+    return "fork refused: the trainer has %s open" % path if path and not _copies() else None
+
+
+def _copies():
+    """Says whether libibverbs, where it is loaded, says that the kernel copies registered memory: IBV_FORK_UNNEEDED of ibv_is_fork_initialized(3)."""
+    import ctypes
+
+    try:
+        return ctypes.CDLL("libibverbs.so.1", os.RTLD_NOLOAD).ibv_is_fork_initialized() == 2
+    except (OSError, AttributeError):  # not loaded, or older than that function
+        return False
 
 
 def registered():
@@ -168,13 +184,19 @@ def refused(error):
     return "fork refused: %s" % (getattr(error, "strerror", None) or "%s: %s" % (type(error).__name__, str(error)[:200]))
 
 
-def _born(found, loop, *arguments):
+def born(found, loop, *arguments):
     """What a forked replacement runs."""
     try:
         offsets.reopen(found)
     except Exception:
         pass  # as a worker of the first generation would be
     loop(*arguments)
+
+
+def arguments(filled, own, value):
+    """Returns what a replacement's loop is given: own by parameter, and what value returns for the rest."""
+    given = [own[name] if how == "own" else value(how, attribute) for name, (how, attribute) in filled.items()]
+    return tuple(Init(v) if name == "init_fn" and v is not None else v for name, v in zip(filled, given))
 
 
 def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
@@ -185,13 +207,11 @@ def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
     index_queue = context.Queue()
     index_queue.cancel_join_thread()
     own = {"index_queue": index_queue, "worker_id": worker_id, "base_seed": base_seed}
-    arguments = tuple(own[name] if how == "own" else value(iterator, how, attribute)
-                      for name, (how, attribute) in filled.items())
-    arguments = tuple(Init(v) if name == "init_fn" and v is not None else v for name, v in zip(filled, arguments))
+    given = arguments(filled, own, functools.partial(value, iterator))
     if context.get_start_method(allow_none=True) == "fork":
-        process = context.Process(target=_born, args=(offsets.positions(), loop) + arguments)
+        process = context.Process(target=born, args=(offsets.positions(), loop) + given)
     else:
-        process = context.Process(target=loop, args=arguments)
+        process = context.Process(target=loop, args=given)
     process.daemon = True
     try:
         process.start()
@@ -202,10 +222,15 @@ def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
             process.kill()
         index_queue.close()
         raise
+    started(iterator, process)
+    return process, index_queue, ready
+
+
+def started(iterator, process):
+    """Does for a new replacement what torch does for its workers at the interpreter's end."""
     cleanup = getattr(type(iterator), "_clean_up_worker", None)
     if cleanup is not None and iterator._persistent_workers and iterator._pin_memory:
         atexit.register(_at_exit, cleanup, weakref.ref(process))
-    return process, index_queue, ready
 
 
 def _at_exit(cleanup, reference):

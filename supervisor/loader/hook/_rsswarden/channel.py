@@ -56,7 +56,8 @@ def setting(name):
     """Returns a number that holds for the whole run, 0 where it is not set.
 
     nofile is how far the soft RLIMIT_NOFILE may be raised, forks is 1 where an
-    executor may fork beside its threads. They are in a file of their own: a child of
+    executor may fork beside its threads, left how many bytes are left for each
+    trainer below the memory limits. They are in a file of their own: a child of
     multiprocessing says hello no sooner than it owns a loader, too late for a ctl file.
     """
     try:
@@ -119,6 +120,7 @@ class Side:
         self.version = 0
         self.budget = 0
         self.private = False  # trims take private mappings too
+        self.left = None  # bytes left below the memory limits; None where that is not said
         self.trims = ()
         self.collects = ()
         self.recycles = ()
@@ -179,6 +181,7 @@ class Side:
         recycles = tuple((int(r["id"]), int(r["worker"]), str(r["mode"])) for r in ctl["recycle"])
         self.budget, self.trims, self.collects, self.recycles = max(budget, 0), trims, collects, recycles
         self.private = ctl.get("trim_private") is True
+        self.left = max(int(ctl["left"]), 0) if "left" in ctl else None
         self.version += 1
 
     def _mine(self, requests):

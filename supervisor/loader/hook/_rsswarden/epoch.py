@@ -28,6 +28,7 @@ def settle(recycler, iterator):
     finally:
         task = recycler.task
         if task is not None and task.told:
+            recycler.answered(iterator, wait=True)
             recycler.empty.add(task.worker_id)
             recycler.task = None
             if task.new is not None:
@@ -63,6 +64,7 @@ class Ending:
         task = recycler.task
         if task is not None:
             self._refused.append((task.number, task.old.pid))
+            recycler.answered(iterator, wait=True)
             if task.new is not None:
                 self._new = task
                 self._adopt(iterator, task.new, task.new_queue)
@@ -72,6 +74,10 @@ class Ending:
                 task.before = recycle._rss(task.old.pid)
                 self._adopt(iterator, task.old, task.old_queue)
         recycler.todo, recycler.task, recycler.leaving = [], None, []
+        if recycler.helper is not None:
+            recycler.helper.close()
+        self._helper = recycler.helper or recycler.unhelped
+        recycler.helper = recycler.unhelped = None
         recycler.pids = ()
         recycler.why = "loader ended"
 
@@ -88,6 +94,8 @@ class Ending:
             self._recycler.recycled(task)
         if self._new is not None:
             self._recycler.unlink(self._new)  # which it may have made until now
+        if self._helper is not None:
+            self._helper.reap(recycle._TOLD)
         for number, pid in self._refused:
             self._recycler.refuse(number, pid, "loader ended")
         self._recycler.side.say("ended", n=self._recycler.number)

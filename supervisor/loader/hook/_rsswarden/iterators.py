@@ -6,7 +6,7 @@ wrappers and guards holds here.
 import os
 import time
 
-from _rsswarden import epoch, iterable, patch, recycle
+from _rsswarden import channel, epoch, iterable, patch, recycle
 
 
 def wrap(iterator_class):
@@ -104,6 +104,10 @@ def made(iterator, loader, start):
         recycler.why = patch._torch.why or recycle.unknown(iterator, patch._torch.filled)
         if recycler.why is None and kind == "iterable":
             iterable.begin(recycler, loader, iterator)
+        elif recycler.why is None and loader.persistent_workers and channel.setting("left"):  # else a fork more for each epoch
+            from _rsswarden import fork_helper
+
+            recycler.helper = fork_helper.make(recycler, iterator, loader)
         return trial
 
     _introduce(iterator, loader, start, recycle.Recycler, patch._torch, kind, begin)
@@ -136,7 +140,7 @@ def _introduce(iterator, loader, start, kind_of_recycler, parts, kind, begin):
     process.side.say("iter", n=recycler.number, kind=kind, num_workers=recycler.workers,
                      persistent=bool(loader.persistent_workers), workers=list(recycler.pids),
                      can_recycle=recycler.why is None, why=recycler.why or "", trial=trial or "", key=patch._torch.key or "",
-                     **started)
+                     helper=recycler.helper.pid if recycler.helper is not None else 0, **started)
 
 
 def _poll(iterator):
@@ -156,7 +160,7 @@ def _poll(iterator):
         recycler.todo, refused = [], recycler.todo + iterable.let_go(recycler)
         for number, pid, _ in refused:
             recycler.refuse(number, pid, "the hook is off")
-    if recycler.task is not None or recycler.todo or recycler.leaving:
+    if recycler.task is not None or recycler.todo or recycler.leaving or recycler.unhelped:
         recycler.poll(iterator)
         rest = 0.0
     recycler.rest = rest
@@ -165,6 +169,8 @@ def _poll(iterator):
 def _give_out(process):
     """Gives the requests of the ctl file to the recyclers whose iterators have the workers."""
     process.version = process.side.version
+    for recycler in process.recyclers:
+        recycler.short(process.side.left)
     wanted = {number for number, _, _ in process.side.recycles}
     for recycler in process.recyclers:
         recycler.todo = [request for request in recycler.todo if request[0] in wanted]

@@ -36,6 +36,8 @@ class Task:
         self.pressed = 0  # how often it was made to
         self.ended = 0.0  # when it was first seen to have ended
         self.new, self.new_queue, self.ready = None, None, None
+        self.asked = None  # of the fork helper, until the replacement is there
+        self.starting = 0.0  # seconds that the trainer spent to start it
         self.began = 0.0  # when the replacement was started
         self.paused = 0.0
         self.before = self.after = 0
@@ -66,11 +68,15 @@ class Recycler:
         self.cycles = None  # torch's of worker ids, and the one without a worker that drains
         self.rest = 0.0  # until when there is nothing to be done at a batch
         self.empty = set()  # worker ids that have no worker: a replacement could not be started
+        self.helper = None  # forks in place of the trainer, see fork_helper
+        self.unhelped = None  # one that was let go of and has not ended
 
     def poll(self, iterator):
         """Takes what is under way one step on, and begins what was asked for."""
         self.began = time.perf_counter()
         busy = self.task
+        if self.unhelped is not None and self.unhelped.reap():
+            self.unhelped = None
         if self.leaving:
             busy = busy or self.leaving[0]
             self.reap(iterator)
@@ -107,7 +113,12 @@ class Recycler:
         if untried is not None:
             self.refuse(number, pid, untried)  # not for good: a trial may be under way
             return
-        self.why = self.why or birth.forbids(self.context)
+        if self.helper is not None and self.why is None:
+            changed = self.helper.changed(iterator)
+            if changed is not None:
+                self.unhelp(birth.Refused("changed since it was made: %s" % changed))
+        if self.helper is None:
+            self.why = self.why or birth.forbids(self.context)
         if mode == "drain":
             self.why = self.why or birth.unpicklable(iterator, self.context, self.torch.filled)
         if self.why is not None:
@@ -136,6 +147,13 @@ class Recycler:
         began = time.perf_counter()
         self.generation += 1
         seed = iterator._base_seed + self.workers * self.generation
+        if self.helper is not None:
+            try:
+                task.asked = self.helper.ask(task.worker_id, seed, self.side.ready_file(self.side.pid))
+                task.starting = time.perf_counter() - began
+                return True
+            except Exception as error:
+                self.unhelp(error)
         self.why = birth.forbids(self.context)
         if self.why is None:
             try:
@@ -148,9 +166,54 @@ class Recycler:
         if self.why is not None:
             self.refuse(task.number, task.old.pid, self.why)
             return False
-        task.began = time.monotonic()
-        self.say("started", task, new=task.new.pid, pause_ms=(time.perf_counter() - began) * 1e3)
+        self._started(task, time.perf_counter() - began)
         return True
+
+    def _started(self, task, paused):
+        task.began = time.monotonic()
+        self.say("started", task, new=task.new.pid, pause_ms=paused * 1e3, helper=self.helper.pid if self.helper else 0)
+
+    def answered(self, iterator, wait=False):
+        """Says whether the task has its replacement, also where the fork helper failed and the trainer forks; wait: until it does, or not at all."""
+        task, began = self.task, time.perf_counter()
+        asked = task.asked
+        if asked is None:
+            return task.new is not None
+        try:
+            task.new = self.helper.answer(asked, wait)
+        except Exception as error:
+            task.asked = None
+            self.unhelp(error)
+            if wait:
+                return False
+            if not self._start(iterator, task):
+                self.task = None
+                if task.mode == "drain":
+                    self.empty.add(task.worker_id)
+            return self.task is not None
+        if task.new is None:
+            return False
+        task.asked, task.new_queue, task.ready = None, asked.queue, asked.ready
+        birth.started(iterator, task.new)
+        self._started(task, task.starting + time.perf_counter() - began)
+        return True
+
+    def unhelp(self, error):
+        """Lets go of the fork helper: from now on the trainer forks, where it may."""
+        if not isinstance(error, birth.Refused):
+            if not guard.ours(error):
+                raise error
+            error = guard.describe(error)
+        self.helper.close()
+        self.unhelped, self.helper = self.helper, None
+        self.side.say("refused", n=self.number, why="fork helper: %s" % error)
+
+    def short(self, left):
+        """Lets go of a fork helper that may hold more memory than is left; without it, some trainers could not replace anything."""
+        if self.helper is not None and left is not None and not (self.task and self.task.asked):
+            if left * (4 if birth.forbids(self.context) else 1) < self.helper.cost:
+                self.unhelp(birth.Refused("little memory is left"))
+
 
     def step(self, iterator):
         if self.task.mode == "drain":
@@ -160,6 +223,8 @@ class Recycler:
 
     def _warm(self, iterator):
         task = self.task
+        if not self.answered(iterator):
+            return
         alive = not birth.ended(task.new) or birth.unreported(task.new)
         if alive and self._up(task):
             if task.mode == "drain":
@@ -267,7 +332,7 @@ class Recycler:
 
     def _drain(self, iterator):
         task = self.task
-        if task.new is not None:
+        if task.new is not None or task.asked is not None:
             self._warm(iterator)
             return
         if not task.told:
