@@ -39,13 +39,14 @@ const (
 	RoleTrainer    Role = "trainer"     // owns a loader, or has LOCAL_RANK and is no worker
 	RoleWorker     Role = "worker"      // loads batches for a trainer
 	RolePoolWorker Role = "pool worker" // does the tasks of a multiprocessing.Pool, a ProcessPoolExecutor or the like
+	RoleForkHelper Role = "fork helper" // forks a loader's workers in place of their trainer
 	RolePinThread  Role = "pin thread"  // a thread of the trainer; listed for completeness
 	RoleShmManager Role = "shm manager" // torch_shm_manager
 	RoleOther      Role = "other"       // none of these
 )
 
 // Roles lists every role.
-var Roles = []Role{RoleAgent, RoleTrainer, RoleWorker, RolePoolWorker, RolePinThread, RoleShmManager, RoleOther}
+var Roles = []Role{RoleAgent, RoleTrainer, RoleWorker, RolePoolWorker, RoleForkHelper, RolePinThread, RoleShmManager, RoleOther}
 
 // IsWorker says that it works for another process, a DataLoader's or a pool's.
 func (r Role) IsWorker() bool { return r == RoleWorker || r == RolePoolWorker }

@@ -395,6 +395,9 @@ func (e *engine) step() {
 	} else if b != nil {
 		e.tell.Budget(b.Each, b.N)
 	}
+	if err := e.observe.SetLeft(e.view, e.acts.Ladder); err != nil {
+		e.fault("loader", err)
+	}
 	for _, s := range res.Skipped {
 		e.tell.Skipped(now, &s, e.view.Limit(s.On))
 	}

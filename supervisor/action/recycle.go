@@ -36,7 +36,7 @@ func (a recycling) Can(_ event.Rule, l *event.Limit) event.Feasibility {
 			if took > workers.LongPause && !pressed(l) {
 				return event.Feasibility{Reason: event.ReasonResend, Detail: "the last time took " + text.Span(took)}
 			}
-		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && a.View.TimeLeft(l) == 0 {
+		} else if pause := workers.ForkPause(t.Anon); pause > workers.LongPause && a.View.TimeLeft(l) == 0 && !a.Workers.Trainers().Helped(u.ID.PID) {
 			return event.Feasibility{Reason: event.ReasonPause, Detail: "the trainer would pause for about " + text.Span(pause)}
 		}
 	}

@@ -277,7 +277,7 @@ func mergeRoles(looks []*RunScan) []Role {
 }
 
 // roleOrder is the order of roles in texts: starters first, helpers last.
-var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePoolWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
+var roleOrder = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePoolWorker, rss.RoleForkHelper, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
 
 // mergePeaks takes the fullest run by each accounting.
 func mergePeaks(looks []*RunScan) Peaks {

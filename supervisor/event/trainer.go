@@ -69,6 +69,7 @@ type DataLoader struct {
 	// next epoch, once one was asked for; until then no more is to be asked.
 	CanRecycle bool
 	Why        string
+	Helper     int   // PID of the process that forks replacements in place of the trainer, else 0
 	Workers    []int // PIDs by worker id
 	Starting   int   // PID of a replacement that is not in use yet, else 0
 	Leaving    []int // PIDs of workers that have been replaced and still live

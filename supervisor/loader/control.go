@@ -9,10 +9,9 @@
 // to collect garbage or to replace a worker.
 //
 // The promise to the job: a Python process that finds anything unexpected does
-// nothing; no thread, socket or signal is added to it; without a request the
-// batches, their order and every random draw are as without us. A trainer
-// answers when it next takes a batch, which may be long after: deadlines are
-// the caller's.
+// nothing; no thread or signal is added to it, and no socket but to a fork helper; without a
+// request the batches, their order and every random draw are as without us. A trainer
+// answers when it next takes a batch, which may be long after: deadlines are the caller's.
 //
 // README.md says what is trimmed, replaced and refused, what was run, and which files there are.
 package loader
@@ -45,7 +44,7 @@ type Control struct {
 
 	budget  rss.Bytes
 	private bool
-	forAll  *settings // what SetForAll set, nil before it did
+	forAll  settings // what SetForAll and SetLeft wrote; V is 0 before they did
 	lastID  uint64
 	pending map[uint64]*request
 
@@ -104,8 +103,8 @@ func (c *Control) Add(dir string) error {
 		return fmt.Errorf("cannot open run directory: %w", err)
 	}
 	c.dirs = append(c.dirs, &runDir{path: dir})
-	if c.forAll != nil {
-		return c.SetForAll(c.forAll.NoFile, c.forAll.Forks)
+	if c.forAll.V != 0 {
+		return c.writeForAll()
 	}
 	return nil
 }
@@ -278,6 +277,9 @@ func (c *Control) read(t *trainer) []Said {
 		t.apply(&l)
 		s := l.said(t.ID)
 		t.heard(&l, s.Last)
+		if l.Helper != 0 {
+			_ = c.write(t) // where it fails, it is written with the next change
+		}
 		s.Old = s.Time.Before(c.opened)
 		if s.Last && s.Request != 0 {
 			c.answered(s.Request, s.Worker)
@@ -339,6 +341,9 @@ func (c *Control) Roles() map[int]rss.Role {
 		for _, d := range t.loaders {
 			if _, ok := roles[t.ID.PID]; !ok && !d.Pool {
 				roles[t.ID.PID] = rss.RoleTrainer
+			}
+			if d.Helper != 0 {
+				roles[d.Helper] = rss.RoleForkHelper
 			}
 			role := rss.RoleWorker
 			if d.Pool {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -146,13 +147,14 @@ func hookFails(t *testing.T, script, args string, faults []fault) {
 			t.Parallel()
 			want := bareOnce(t, trainOptions{on: torch113, script: script, args: args})
 			tr := train(t, trainOptions{script: script, args: args, hook: f.put(t)})
+			wardentest.NoError(t, tr.ctl.SetLeft(rss.TiB))
 			tr.until("an epoch", func() bool { return tr.seen() > 0 })
 			wardentest.NoError(t, tr.ctl.SetPrivate(true))
 			for n := range 4 {
 				if pids := tr.workers(); len(pids) > 1 {
 					tr.ctl.Trim()
 					tr.ctl.GC()
-					tr.ctl.Recycle(pids[n%2], event.Swap)
+					tr.ctl.Recycle(pids[n%2], []event.Mode{event.Swap, event.Drain}[n/2])
 				}
 				tr.moreEpochs(1)
 			}
@@ -747,6 +749,24 @@ func TestStatefulHookFails(t *testing.T) {
 		}
 	}
 	hookFails(t, "stateful.py", "--dataset stream --workers 2 --count 400 --persistent", faults)
+}
+
+// TestForkHelperFails is the same where a fork helper starts the replacements: in it, and in
+// the trainer, which forks them then.
+func TestForkHelperFails(t *testing.T) {
+	t.Parallel()
+	faults := []fault{{"raise:6", "fork_helper.Helper.ask"}, {"raise", "fork_helper._Serving._worker"}, {"raise:1", "fork_helper.Helper.answer"}}
+	if wardentest.Few(1, 0) == 1 {
+		for name, statements := range hookFunctions(t) {
+			if strings.HasPrefix(name, "fork_helper.") || strings.HasPrefix(name, "changes.") ||
+				slices.Contains([]string{"recycle.Recycler.answered", "recycle.Recycler.unhelp", "recycle.Recycler._start", "recycle.Recycler._started"}, name) {
+				for k := range statements {
+					faults = append(faults, fault{fmt.Sprintf("raise:%d", k), name})
+				}
+			}
+		}
+	}
+	hookFails(t, "", "--helper --workers 2 --part 400 --epochs 2", faults)
 }
 
 // TestIterableHookFails is the same over an iterable dataset, with requests of all kinds.

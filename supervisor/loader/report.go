@@ -144,7 +144,8 @@ type iterator struct {
 	Sent       int64       `json:"sent"` // bytes for each worker
 	CUDA       bool        `json:"cuda"`
 	Registered string      `json:"registered"`
-	Born       uint64      `json:"born"` // start time of a pool's worker in clock ticks since boot
+	Helper     int         `json:"helper"` // PID of the fork helper, 0 for none
+	Born       uint64      `json:"born"`   // start time of a pool's worker in clock ticks since boot
 }
 
 func parseLine(data []byte) (line, error) {
@@ -166,7 +167,7 @@ func parseLine(data []byte) (line, error) {
 	default:
 		return l, fmt.Errorf("%w: unknown report %q", errMalformed, clip(string(l.What)))
 	}
-	pids := append([]int{l.PID, l.Worker, l.New}, l.Workers...)
+	pids := append([]int{l.PID, l.Worker, l.New, l.Helper}, l.Workers...)
 	for _, pid := range pids {
 		if pid < 0 || pid > math.MaxInt32 {
 			return l, fmt.Errorf("%w: pid %d", errMalformed, pid)

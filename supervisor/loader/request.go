@@ -39,6 +39,7 @@ type ctl struct {
 	Last    uint64       `json:"last"`                   // the newest id given out
 	Budget  rss.Bytes    `json:"budget"`                 // bytes mapped from files and shared memory a process may hold; 0: any
 	Private bool         `json:"trim_private,omitempty"` // trims take read-only private mappings of files too
+	Left    *rss.Bytes   `json:"left,omitempty"`         // of the memory limits for this trainer, where it has a fork helper
 	Trim    []ctlSeveral `json:"trim"`
 	GC      []ctlSeveral `json:"gc,omitempty"`
 	Recycle []ctlRecycle `json:"recycle"`
@@ -59,9 +60,10 @@ type ctlRecycle struct {
 // settings is the content of the file settings. It holds for all: a child of
 // multiprocessing says hello only once it owns a loader, too late for a ctl file.
 type settings struct {
-	V      int  `json:"v"`
-	NoFile int  `json:"nofile"` // what the soft RLIMIT_NOFILE may be raised to; 0: it is left
-	Forks  bool `json:"forks"`  // workers of a forked ProcessPoolExecutor are recycled
+	V      int       `json:"v"`
+	NoFile int       `json:"nofile"` // what the soft RLIMIT_NOFILE may be raised to; 0: it is left
+	Forks  bool      `json:"forks"`  // workers of a forked ProcessPoolExecutor are recycled
+	Left   rss.Bytes `json:"left"`   // of the memory limits for each trainer; 0: it is not known
 }
 
 const settingsFile = "settings"
@@ -92,7 +94,29 @@ func (c *Control) SetPrivate(on bool) error {
 // at all. The hard limit and 65,536 bound it too. forks says that workers of a
 // ProcessPoolExecutor that forks are recycled, though it then forks beside its threads.
 func (c *Control) SetForAll(noFile int, forks bool) error {
-	c.forAll = &settings{V: 1, NoFile: max(noFile, 0), Forks: forks}
+	c.forAll.NoFile, c.forAll.Forks = max(noFile, 0), forks
+	return c.writeForAll()
+}
+
+// leastLeft is what is too little for a fork helper.
+const leastLeft = 256 * rss.MiB
+
+// SetLeft says how much memory is left below the limits for each trainer, which may have a
+// fork helper only where it takes a small part of that, and lets go of it where it may
+// take more. Less than that is written, and again only when less is left, or twice as much.
+func (c *Control) SetLeft(left rss.Bytes) error {
+	if left < leastLeft {
+		left = 0
+	}
+	if left >= c.forAll.Left && left/2 <= c.forAll.Left {
+		return nil
+	}
+	c.forAll.Left = left - left/4
+	return errors.Join(c.writeForAll(), c.writeToAll())
+}
+
+func (c *Control) writeForAll() error {
+	c.forAll.V = 1
 	data, err := json.Marshal(c.forAll)
 	if err != nil {
 		return fmt.Errorf("cannot write settings: %w", err)
@@ -221,6 +245,11 @@ func (c *Control) write(t *trainer) error {
 		return nil // it gets this when all its reports are read
 	}
 	f := ctl{V: 1, Last: c.lastID, Budget: c.budget, Private: c.private, Trim: []ctlSeveral{}, Recycle: []ctlRecycle{}}
+	for _, d := range t.loaders {
+		if d.Helper != 0 {
+			f.Left = &c.forAll.Left
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(c.pending)) {
 		r := c.pending[id]
 		pids := r.pids[t.ID]

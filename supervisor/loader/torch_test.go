@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
@@ -204,6 +207,99 @@ func TestVerbs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// helped starts a training whose loader has a fork helper, and returns that.
+func helped(t *testing.T, s *stand, args string) (tr *training, helper int) {
+	t.Helper()
+	tr = train(t, trainOptions{on: s, args: "--helper --workers 2 --part 800 " + args})
+	wardentest.NoError(t, tr.ctl.SetLeft(rss.TiB))
+	tr.have(2)
+	l := tr.ctl.Trainers()[0].Loaders[0]
+	if tr.ctl.Roles()[l.Helper] != rss.RoleForkHelper || slices.Contains(l.Workers, l.Helper) {
+		t.Fatalf("%+v, said %+v", l, tr.said)
+	}
+	return tr, l.Helper
+}
+
+// unhelped waits until the helper is let go of and has ended.
+func (tr *training) unhelped(helper int, why string) {
+	tr.t.Helper()
+	tr.until("that there is no helper", func() bool {
+		return tr.ctl.Trainers()[0].Loaders[0].Helper == 0 && unix.Kill(helper, 0) == unix.ESRCH
+	})
+	if !slices.ContainsFunc(tr.said, func(s Said) bool { return s.Reason == "fork helper: "+why }) {
+		tr.t.Errorf("said %+v", tr.said)
+	}
+}
+
+// TestForkHelper: replacements that a helper forks are like others. Where the helper has
+// ended, the data set has changed or memory is short, the trainer forks them, if it may.
+func TestForkHelper(t *testing.T) {
+	t.Parallel()
+	both := func(tr *training, n int) {
+		for _, mode := range []event.Mode{event.Swap, event.Drain} {
+			for _, said := range tr.recycle(n, mode) {
+				if said.Exit != 0 || said.Mode != mode {
+					tr.t.Errorf("%+v", said)
+				}
+			}
+		}
+	}
+	torchtest.EachCase(t, []string{"killed", "trainer killed", "changed"}, nil, func(t *testing.T, s *stand, c string) {
+		file := filepath.Join(t.TempDir(), "uverbs0")
+		args := "--init started "
+		if c == "changed" {
+			args += "--pin --verbs " + file + " --changes " + file + ".changes"
+		}
+		tr, helper := helped(t, s, args)
+		both(tr, wardentest.Few(12, 2))
+		for _, l := range tr.ctl.Trainers()[0].Loaders {
+			if l.Helper != helper {
+				t.Fatalf("said %+v", tr.said)
+			}
+		}
+		switch c {
+		case "killed":
+			wardentest.NoError(t, unix.Kill(helper, unix.SIGKILL))
+			both(tr, 1)
+			tr.unhelped(helper, "it has ended")
+		case "trainer killed":
+			wardentest.NoError(t, tr.cmd.Process.Kill())
+			wardentest.Until(t, "that the helper has ended", func() bool { return unix.Kill(helper, 0) == unix.ESRCH })
+			return
+		case "changed":
+			write(t, file+".changes", "")
+			tr.moreEpochs(2)
+			if said := tr.ask(tr.some()[0], event.Drain); !strings.HasPrefix(said.Reason, string(event.ReasonForkRefused)) || !strings.Contains(said.Reason, file) {
+				t.Errorf("%+v", said)
+			}
+			tr.unhelped(helper, "changed since it was made: dataset.epoch")
+		}
+		tr.right()
+		tr.quiet()
+		tr.notOff()
+	})
+}
+
+// TestForkHelperShort: a trainer lets go of its helper when less memory is left than it may
+// hold, and has none where little is left when its loader is made.
+func TestForkHelperShort(t *testing.T) {
+	t.Parallel()
+	torch113.Need(t)
+	tr, helper := helped(t, torch113, "")
+	wardentest.NoError(t, tr.ctl.SetLeft(0))
+	tr.unhelped(helper, "little memory is left")
+	tr.recycle(1, event.Swap)
+	tr.right()
+
+	tr = train(t, trainOptions{args: "--helper --workers 2 --part 800"})
+	wardentest.NoError(t, tr.ctl.SetLeft(300*rss.MiB))
+	tr.have(2)
+	if l := tr.ctl.Trainers()[0].Loaders[0]; l.Helper != 0 {
+		t.Errorf("%+v", l)
+	}
+	tr.right()
 }
 
 // TestUnknownTorch has torch with unknown internals: that is reported once, nothing is

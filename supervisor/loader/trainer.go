@@ -30,6 +30,9 @@ type trainer struct {
 	staff   map[int]*poolWorker
 }
 
+// helperEnds begins what a trainer says of a fork helper that is of no more use.
+const helperEnds = "fork helper: "
+
 func (t *trainer) apply(l *line) {
 	if l.What == event.LoaderOff && l.PID == t.ID.PID {
 		t.Off, t.OffWhy = true, l.Why
@@ -41,6 +44,7 @@ func (t *trainer) apply(l *line) {
 			t.loaders[l.N] = &Loader{
 				N: l.N, Kind: l.Kind, Persistent: l.Persistent, NumWorkers: l.NumWorkers, Start: l.Start,
 				CanRecycle: l.CanRecycle, Why: l.Why, Workers: slices.Clone(l.Workers), Unforked: l.unforked(),
+				Helper: l.Helper,
 			}
 		}
 		return
@@ -73,7 +77,7 @@ func (t *trainer) apply(l *line) {
 			d.CanRecycle, d.Why = false, l.Why
 		}
 	case event.LoaderStarted:
-		d.Starting = l.New
+		d.Starting, d.Helper = l.New, l.Helper
 		if d.Unforked != nil {
 			d.Unforked.Took = milliseconds(l.Pause)
 		}
@@ -90,7 +94,9 @@ func (t *trainer) apply(l *line) {
 		if l.New != 0 && l.New == d.Starting {
 			d.Starting = 0
 		}
-		if strings.HasPrefix(l.Why, string(event.ReasonForkRefused)) {
+		if strings.HasPrefix(l.Why, helperEnds) {
+			d.Helper = 0
+		} else if strings.HasPrefix(l.Why, string(event.ReasonForkRefused)) {
 			d.CanRecycle, d.Why = false, l.Why
 		} else if d.Why == string(event.ReasonDeferred) {
 			d.CanRecycle, d.Why = true, ""

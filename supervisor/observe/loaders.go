@@ -3,6 +3,7 @@ package observe
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -158,6 +159,25 @@ func (o *Observer) SetBudget(v *view.View, ladder Ladder) (*Budget, error) {
 		return nil, nil
 	}
 	return &Budget{each, n}, o.Loader.SetBudget(each)
+}
+
+// SetLeft writes how much memory is left for each trainer below the limits for which workers
+// are recycled: what replaces them may take some of it.
+func (o *Observer) SetLeft(v *view.View, ladder Ladder) error {
+	if o.Loader == nil || o.opt.Settings.DryRun {
+		return nil
+	}
+	left, known := rss.Bytes(math.MaxInt64), false
+	for i := range v.Limits {
+		l := &v.Limits[i]
+		if _, ok := ladder.Rung(event.ActionRecycle, l); ok {
+			left, known = min(left, l.Limit.Sub(max(l.Used, l.UsedMax))), true
+		}
+	}
+	if !known {
+		return nil
+	}
+	return o.Loader.SetLeft(left / rss.Bytes(max(len(o.Workers.Trainers()), 1)))
 }
 
 // CheckHook reports trainings that the loader hook does not reach: once for each cause, for

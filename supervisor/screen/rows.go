@@ -40,7 +40,7 @@ func (r *row) id() rowID {
 	return id
 }
 
-var roles = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePoolWorker, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
+var roles = []rss.Role{rss.RoleAgent, rss.RoleTrainer, rss.RoleWorker, rss.RolePoolWorker, rss.RoleForkHelper, rss.RolePinThread, rss.RoleShmManager, rss.RoleOther}
 
 // rowsOf makes the rows of both tables, in their places: as they belong together, by
 // node, rank and role.
@@ -237,7 +237,7 @@ func (r *row) ofWorker(n int) value {
 
 // roleName is a role in at most eight columns.
 func (r *row) roleName() string {
-	return cmp.Or(map[rss.Role]string{rss.RolePoolWorker: "pool", rss.RolePinThread: "pin", rss.RoleShmManager: "shm"}[r.role], string(r.role))
+	return cmp.Or(map[rss.Role]string{rss.RolePoolWorker: "pool", rss.RoleForkHelper: "helper", rss.RolePinThread: "pin", rss.RoleShmManager: "shm"}[r.role], string(r.role))
 }
 
 // Keys lists what the tables can be sorted by.

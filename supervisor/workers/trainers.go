@@ -68,6 +68,12 @@ func (all Trainers) ResendPause(worker int) (pause time.Duration) {
 	return pause
 }
 
+// Helped says that a fork helper starts the replacement of that worker: its trainer goes on
+// meanwhile.
+func (all Trainers) Helped(worker int) bool {
+	return all.loader(func(l *event.DataLoader) bool { return l.Helper != 0 && slices.Contains(l.Workers, worker) })
+}
+
 // Collectors returns the processes that can be asked to collect garbage: trainers that
 // take batches, and their workers.
 func (all Trainers) Collectors() (pids, trainers []int) {

@@ -15,6 +15,7 @@ import sys
 # The guards that keep our errors from the program: there is nothing around these.
 GUARDS = {"patch._guarded", "patch._Before.__get__", "patch._Fetch.__get__", "patch._Fetch._watched",
           "trim.Watched.__iter__", "stateful.Gate.put", "stateful.Gate._ask", "stateful.Gate.__getattr__",
+          "fork_helper._Reader.get", "fork_helper._Serving._begin",
           "stateful.Parts.is_answer", "stateful.Recycler.abandon", "stateful.Recycler.reopen"}
 
 FAULT = """

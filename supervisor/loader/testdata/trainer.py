@@ -9,6 +9,7 @@ import gc
 import hashlib
 import itertools
 import json
+import mmap
 import multiprocessing
 import os
 import queue
@@ -191,6 +192,8 @@ def run(a):
             for feed in feeds:
                 feed.dataset[epoch % len(feed.dataset)]
         for feed in feeds:
+            if a.changes and os.path.exists(a.changes):
+                feed.dataset.epoch = epoch
             feed.begin()
         for batch in itertools.count():
             began = time.perf_counter()
@@ -301,6 +304,9 @@ def main():
     p.add_argument("--main-reads", action="store_true", help="reads a record in the trainer between epochs")
     p.add_argument("--no-cure", action="store_true", help="without the cure for inherited file offsets")
     p.add_argument("--verbs", default="", help="has a file open that stands for an InfiniBand device")
+    p.add_argument("--helper", action="store_true", help="has a fork helper however small the trainer is")
+    p.add_argument("--changes", default="", help="sets an attribute of the dataset once this file exists")
+    p.add_argument("--ballast", type=float, default=0.0, help="GiB of memory in small pages")
     p.add_argument("--refuse-fork", type=int, default=-1, help="os.fork fails after so many")
     p.add_argument("--refuse-oddly", action="store_true", help="with another error than the system's")
     a = p.parse_args()
@@ -312,6 +318,14 @@ def main():
         import _rsswarden.birth
         _rsswarden.birth._VERBS = os.path.dirname(a.verbs)
         a.device = open(a.verbs, "w")
+    if a.helper and "_rsswarden" in sys.modules:
+        import _rsswarden.fork_helper
+        _rsswarden.fork_helper.LEAST = 0
+    if a.ballast:
+        a.memory = mmap.mmap(-1, int(a.ballast * (1 << 30)), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        a.memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for at in range(0, len(a.memory), mmap.PAGESIZE):
+            a.memory[at] = 1
     if a.refuse_fork >= 0:
         refuse_fork(a.refuse_fork, RuntimeError("can't start new thread") if a.refuse_oddly else
                     BlockingIOError(11, "Resource temporarily unavailable"))

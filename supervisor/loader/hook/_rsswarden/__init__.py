@@ -5,7 +5,8 @@ trim      dropping mapped pages, on request and by budget
 private   which private mappings of files may be dropped too
 collect   garbage collection and malloc_trim, on request
 recycle   replacing a loader's workers one by one
-fork_helper  a process that forks replacements in place of the trainer, and changes: whether it still can
+fork_helper  a process that forks replacements in place of the trainer
+changes   whether what it has is still what the trainer would give them
 iterable  replacing those of an iterable dataset between epochs
 stateful  replacing those of torchdata's StatefulDataLoader with their state
 sharing   what it takes to send a data set to workers that are not forked
@@ -15,8 +16,8 @@ patch     the places in torch where the above is called
 pools     workers of multiprocessing's pools and their like, which trim themselves and go when asked
 iterators those in the iterator that has workers, loaded once there is one
 
-Nothing here starts a thread, opens a socket, takes a signal or draws a random
-number. Whatever raises turns the hook off and is reported; the program goes on.
+Nothing here starts a thread, opens a socket but that to a fork helper, takes a signal or
+draws a random number. Whatever raises turns the hook off and is reported; the program goes on.
 """
 
 

@@ -35,7 +35,7 @@ from _rsswarden import birth, changes, channel, collect, guard, offsets
 LEAST = 1 << 30  # bytes of anonymous memory in small pages from which on forking the trainer takes long
 _PART = 4  # a helper is made where it can hold so little of what is left below the limits
 _PATIENCE = 10.0  # seconds until an answer is given up
-_LOOK = 5.0  # seconds between two looks of a helper at whether its trainer lives
+_LOOK = 1.0  # seconds between two looks of a helper at whether its trainer lives, and whether it is itself to end
 
 # Of clone(2): its number, which argument the child's thread id is; of set_robust_list(2) its number; get follows.
 _CALLS = {"x86_64": (56, 3, 273), "aarch64": (220, 4, 99)}
@@ -157,7 +157,7 @@ class _Serving:
         _send(self._end, {"why": ""})
         news = select.poll()
         news.register(self._end, select.POLLIN)
-        while os.getppid() == self._trainer:
+        while os.getppid() == self._trainer and signal.SIGTERM not in signal.sigpending():
             if not news.poll(_LOOK * 1e3):
                 continue
             asked, fds = _receive(self._end)
@@ -213,7 +213,7 @@ class Asked:
 
 
 class Helper:
-    """The trainer's end. What it raises but Refused is a fault; both leave it of no more use."""
+    """The trainer's end. Whatever it raises, it is of no more use then."""
 
     def __init__(self, iterator, context, loop, filled, cost):
         self.cost = cost  # bytes that it may keep in memory, at most
@@ -236,9 +236,11 @@ class Helper:
     def _given(self, iterator):
         return {name: getattr(iterator, name) for name in self._names}
 
-    def changed(self, iterator):
-        """Returns what of that which workers are given has changed since, None where nothing is seen."""
-        return changes.first(self._seen, changes.of(self._given(iterator)))
+    def check(self, iterator):
+        """Refuses where it is seen that what workers are given has changed."""
+        changed = changes.first(self._seen, changes.of(self._given(iterator)))
+        if changed is not None:
+            raise birth.Refused("changed since it was made: %s" % changed)
 
     def ask(self, worker_id, base_seed, ready):
         """Asks for a worker, which makes the file ready once it is up."""
@@ -279,13 +281,16 @@ class Helper:
                 if said is None or said.get("why"):
                     raise birth.Refused(said["why"] if said else "it has ended")
                 pid = said.get("pid")
+            if pid is not None and len(fds) != 2:
+                raise birth.Refused("its descriptors did not come through")
             asked.process._Popen = functools.partial(_Popen, pid, tuple(fds))
             asked.process.start()
         except BaseException:
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
             self.close()
             asked.queue.close()
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+                _wait(pid, 1.0)
             raise
         return asked.process
 
@@ -296,15 +301,20 @@ class Helper:
 
     def reap(self, patience=0.0):
         """Waits for the end of a helper that was closed, which the program may have done; says whether it has ended."""
-        until = time.monotonic() + patience
-        try:
-            while not os.waitpid(self.pid, os.WNOHANG)[0]:
-                if time.monotonic() >= until:
-                    return False
-                time.sleep(0.002)
-        except ChildProcessError:
-            pass
-        return True
+        return _wait(self.pid, patience)
+
+
+def _wait(pid, patience):
+    """Waits for the end of a child; says whether it has ended."""
+    until = time.monotonic() + patience
+    try:
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.002)
+    except ChildProcessError:
+        pass
+    return True
 
 
 def _close(end, pid):

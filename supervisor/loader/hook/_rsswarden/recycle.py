@@ -114,9 +114,10 @@ class Recycler:
             self.refuse(number, pid, untried)  # not for good: a trial may be under way
             return
         if self.helper is not None and self.why is None:
-            changed = self.helper.changed(iterator)
-            if changed is not None:
-                self.unhelp(birth.Refused("changed since it was made: %s" % changed))
+            try:
+                self.helper.check(iterator)
+            except Exception as error:
+                self.unhelp(error)
         if self.helper is None:
             self.why = self.why or birth.forbids(self.context)
         if mode == "drain":

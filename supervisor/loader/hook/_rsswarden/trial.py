@@ -101,14 +101,15 @@ class Watcher:
 
 
 def shapes(torch):
-    """Yields ways to use a loader: its options, and the modes of recycling."""
+    """Yields ways to use a loader: its options, the modes of recycling, and whether with a fork helper, where one can be had."""
     import inspect
 
     base = {"batch_size": _BATCH, "multiprocessing_context": "fork"}
-    yield dict(base, num_workers=2, persistent_workers=True), ("swap", "drain")
-    yield dict(base, num_workers=1), ("swap",)
+    yield dict(base, num_workers=2, persistent_workers=True), ("swap", "drain"), False
+    yield dict(base, num_workers=1), ("swap",), False
     if "in_order" in inspect.signature(torch.utils.data.DataLoader.__init__).parameters:
-        yield dict(base, num_workers=2, in_order=False, persistent_workers=True), ("swap",)
+        yield dict(base, num_workers=2, in_order=False, persistent_workers=True), ("swap",), False
+    yield dict(base, num_workers=2, persistent_workers=True), ("swap", "drain"), True
 
 
 def kinds(torch):
@@ -230,7 +231,13 @@ def attempt(request, directory):
         raise Failed("the hook did not load")
     patch._torch.verdict = "ok"
     watcher, count = Watcher(patch._here().side), 0
-    for options, modes in shapes(torch):
+    for options, modes, helped in shapes(torch):
+        if helped:
+            from _rsswarden import fork_helper
+
+            fork_helper.LEAST = 0
+            with open(directory + "/settings", "w") as file:
+                json.dump({"v": 1, "left": 1 << 60}, file)
         count += one(torch, patch, watcher, options, modes)
         if patch._torch.key != request["key"]:
             raise Failed("it found another torch, %s in %s" % (torch.__version__, torch.__file__))
