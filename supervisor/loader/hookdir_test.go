@@ -209,39 +209,21 @@ func TestSweepHooks(t *testing.T) {
 	}
 }
 
-// TestSignalPassesGuard has a handler of the program's raise while the hook is
-// at work, as torch's of SIGCHLD does when a worker has died: it must arrive.
-func TestSignalPassesGuard(t *testing.T) {
+// TestHookUnit runs the hook's own tests of its modules, testdata/hook_unit, which need no
+// torch, on each Python that the hook acts in.
+func TestHookUnit(t *testing.T) {
 	t.Parallel()
-	torch113.Need(t)
-	env, _ := hooked(t)
-	out := torchtest.Run(t, env, "testdata/signalguard.py")
-	if want := strings.Repeat("theirs False\n", 6) + "ours True\n"; out != want {
-		t.Errorf("got %q, want %q", out, want)
+	args := []string{"-B", "-W", "error", "-m", "unittest", "discover", "-s", script(t, "hook_unit")}
+	for _, py := range torchtest.Interpreters(t, torchtest.Interpreter.Armed) {
+		t.Run(py.Name, func(t *testing.T) {
+			t.Parallel()
+			py.Run(t, cleanEnv(), args...)
+		})
 	}
-}
-
-// TestModules runs modules of the hook without torch.
-func TestModules(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, c := range []struct{ name, script, arg, want string }{
-		{"one ctl file over another, in place and within what the clock of a file system may tell apart: each is read",
-			"ctlseen.py", dir, "7\n70\n71\n3\n"},
-		{"a file that is open for writing too stays shared, and one that is only a place stays as it is",
-			"offsets.py", dir, "True\n3 ['before', 'child', 'parent']\n"},
-		{"each request to collect is done once", "collecthere.py", "once", "collected 3  True\ncollected 4  True\ncollected 5  True\n"},
-		{"a C library without malloc_trim", "collecthere.py", "musl", "collected 1 no malloc_trim in this C library True\n"},
-		{"a forked worker that shares most of its memory with its trainer leaves the shared part alone", "collecthere.py", "shared",
-			"collected 1 no gc.collect: most of its memory is shared with the trainer True\nTrue\nTrue\n"},
-		{"a fork server reaps a worker first and reports its status later; where the program waits for its children it is unknown", "reaped.py", "",
-			"True True 0 {'exit': 7, 'why': ''}\nTrue True 0 {'exit': -1, 'why': 'exit status unknown: its fork server does not report it'}\n" +
-				"True False 0 {'exit': -1, 'why': 'exit status unknown: the program itself reaped it'}\n"},
-	} {
-		if out := inHook(t, c.script, c.arg); out != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, out, c.want)
-		}
-	}
+	t.Run(newest.Name, func(t *testing.T) {
+		newest.Need(t)
+		newest.Run(t, cleanEnv(), args...)
+	})
 }
 
 // TestLoadsWhatItNeeds: a program that imports torch and loads nothing has a small part of

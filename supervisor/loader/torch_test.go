@@ -407,23 +407,6 @@ func TestFreeThreaded(t *testing.T) {
 	})
 }
 
-// TestArguments: how a worker is started is found in the text of the constructor, and
-// what is not understood is named.
-func TestArguments(t *testing.T) {
-	t.Parallel()
-	var rows []struct{ Name, Want string }
-	wardentest.NoError(t, json.Unmarshal([]byte(wardentest.Read("testdata/arguments.json")), &rows))
-	lines := strings.Split(inHook(t, "fingerprint.py", "arguments", script(t, "arguments.json")), "\n")
-	if len(rows) == 0 || len(lines) != len(rows)+1 {
-		t.Fatalf("%d answers: %q", len(lines)-1, lines)
-	}
-	for i, row := range rows {
-		if !strings.Contains(lines[i], row.Want) {
-			t.Errorf("%s: got %s, want %s", row.Name, lines[i], row.Want)
-		}
-	}
-}
-
 // TestReleases holds the table of torch's releases against what is shipped: each digest
 // in known.py is that of a release, each release is known or was tried, and the torch of
 // a stand has the digest that the table says: recycling is on with it because its text is in

@@ -248,47 +248,6 @@ func TestTrimBesideThreads(t *testing.T) {
 	t.Logf("naive: lost %d times in %d trims; ours: %+v", naive.Lost, naive.Trims, ours)
 }
 
-// TestPrivateRules holds which entries of smaps may be dropped.
-func TestPrivateRules(t *testing.T) {
-	t.Parallel()
-	smaps := wardentest.Read("testdata/smaps.txt")
-	line, _, _ := strings.Cut(smaps, "\n")
-	entry := func(changes ...string) string { return strings.NewReplacer(changes...).Replace(smaps) }
-	next := strings.NewReplacer("7f0000000000-7f0008000000", "7f0008000000-7f0010000000").Replace
-	bad := entry("Anonymous:             0", "Anonymous:             4")
-	for _, c := range []struct {
-		name, smaps    string
-		clean, written int
-	}{
-		{"clean", entry(), 1, 0},
-		{"with read-ahead advice", entry("sd ", "rr sd "), 1, 0},
-		{"between others", next(bad) + entry() + next(bad), 1, 0},
-		{"anonymous", bad, 0, 1},
-		{"anonymous, the next is clean", bad + next(entry()), 0, 1},
-		{"dirty", entry("Private_Dirty:         0", "Private_Dirty:       120"), 0, 0},
-		{"swapped", entry("Swap:                  0", "Swap:                  8"), 0, 0},
-		{"was writable", entry("sd ", "ac sd "), 0, 0},
-		{"locked", entry("sd ", "lo sd "), 0, 0},
-		{"watched", entry("sd ", "sd um "), 0, 0},
-		{"writable now", entry("rd mr", "rd wr mr"), 0, 0},
-		{"another line", entry("r--p", "rw-p"), 0, 0},
-		{"another file", entry("a.arrow", "a.arrow (deleted)"), 0, 0},
-		{"a longer name", entry("a.arrow", "a.arrow.2"), 0, 0},
-		{"no flags", entry("VmFlags: rd mr mw me sd \n", ""), 0, 0},
-		{"no count of swap", entry("Swap:                  0 kB\n", ""), 0, 0},
-		{"cut off", entry()[:300], 0, 0},
-		{"gone", next(entry()), 0, 0},
-		{"nothing", "", 0, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			out := inHook(t, "rules.py", line, c.smaps)
-			if want := fmt.Sprintln(c.clean, c.written); out != want {
-				t.Errorf("got %s, want %s", out, want)
-			}
-		})
-	}
-}
-
 // TestCollect asks processes whose heap holds free blocks between live ones, or
 // reference cycles around arrays, to collect: memory goes back to the system,
 // what lives is as it was, and Python's own collector as the program left it.

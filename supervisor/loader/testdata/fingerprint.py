@@ -15,27 +15,6 @@ def recycles():
     got = fingerprint.read(module, module._MultiProcessingDataLoaderIter.__init__)
     print(got.why, fingerprint.is_known(got.digest), got.digest, "of torch", module.torch.__version__)
 
-LOOP = "def _worker_loop(dataset, index_queue, base_seed, worker_id): pass"
-CONSTRUCTOR = """
-class Iterator:
-    def __init__(self, loader):
-        for i in range(2):
-            queue = context.Queue()
-            w = context.Process(target=worker._worker_loop, args=(self._dataset, queue, self._base_seed, i))
-"""
-
-def arguments(file):
-    """How a worker is started, for each way in which the text above differs."""
-    for row in json.load(open(file)):
-        text = LOOP + "\n" + CONSTRUCTOR
-        assert row["old"] in text, row
-        try:
-            tree = fingerprint.parse(text.replace(row["old"], row["new"], 1) if row["old"] else text, "it")
-            found = fingerprint.arguments(fingerprint.function(tree, "Iterator", "__init__"), fingerprint.function(tree, "_worker_loop"))
-            print(" ".join("%s=%s.%s" % (name, how, of) for name, (how, of) in found.items()))
-        except fingerprint.Unknown as error:
-            print(str(error).replace("\n", " "))
-
 def digests(): print(json.dumps(known.DIGESTS))
 
 def said(folder):

@@ -55,14 +55,14 @@ def wrap_stateful(iterator_class):
 
     def _try_get_data(self, timeout=None):
         timeout = patch._torch.utils.MP_STATUS_CHECK_INTERVAL if timeout is None else timeout
-        recycler, left = patch._recycler(self), timeout
+        recycler, left = patch._guarded(patch._recycler, self), timeout
         while True:
             busy = recycler is not None and recycler.gate is not None
             began = time.monotonic()
             got = original_try(self, min(left, patch.stateful.SLICE) if busy else left)
             spent = time.monotonic() - began
             left -= spent
-            answered = got[0] and recycler is not None and recycler.torch.is_answer(got[1])
+            answered = got[0] and recycler is not None and patch._guarded(recycler.torch.is_answer, got[1])
             if got[0] and not answered:
                 return got
             if answered:
@@ -82,7 +82,7 @@ def wrap_stateful(iterator_class):
                 return False, None
 
     def _reset(self, loader, first_iter=False, **keywords):
-        recycler = None if first_iter else patch._recycler(self)
+        recycler = None if first_iter else patch._guarded(patch._recycler, self)
         if recycler is not None:
             patch._guarded(recycler.restart, self)
             if self._dataset_kind == 0:

@@ -307,7 +307,7 @@ def _fetched_first():
     """Has this process, when it ends, wait for descriptors that it serves, such as those of tensors in its last results."""
     from multiprocessing import util
 
-    util.Finalize(None, _serve, args=(os.getppid(),), exitpriority=1000)
+    util.Finalize(None, _guarded, args=(_serve, os.getppid()), exitpriority=1000)
 
 
 def _serve(parent):
