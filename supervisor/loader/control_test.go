@@ -87,6 +87,36 @@ func (s *scripted) expect(want ...event.Loader) []Said {
 	return said
 }
 
+// TestLeft: what is left is said in coarse steps, and to a trainer only where it has a fork helper.
+func TestLeft(t *testing.T) {
+	s := newScripted(t)
+	wardentest.NoError(t, s.SetForAll(7, false))
+	s.loader(101)
+	s.log(`{"what":"iter","pid":1,"n":2,"workers":[102],"num_workers":1,"kind":"map","can_recycle":true,"start":"fork","helper":103}` + "\n")
+	s.Poll(true)
+	for _, step := range []struct{ left, said rss.Bytes }{
+		{8 * rss.GiB, 6 * rss.GiB}, {6 * rss.GiB, 6 * rss.GiB}, {12 * rss.GiB, 6 * rss.GiB}, {5 * rss.GiB, 15 * rss.GiB / 4},
+		{16 * rss.GiB, 12 * rss.GiB}, {200 * rss.MiB, 0}, {0, 0},
+	} {
+		wardentest.NoError(t, s.SetLeft(step.left))
+		var all settings
+		data, err := os.ReadFile(filepath.Join(s.dir, settingsFile))
+		wardentest.NoError(t, errors.Join(err, json.Unmarshal(data, &all)))
+		if c := s.ctl(); all.Left != step.said || all.NoFile != 7 || c.Left == nil || *c.Left != step.said {
+			t.Errorf("%v left: %+v, to the trainer %+v", step.left, all, c)
+		}
+	}
+	if s.Roles()[103] != rss.RoleForkHelper {
+		t.Errorf("roles %v", s.Roles())
+	}
+	s.log(`{"what":"refused","pid":1,"n":2,"why":"fork helper: it has ended"}` + "\n")
+	s.Poll(true)
+	wardentest.NoError(t, s.SetLeft(rss.GiB))
+	if c := s.ctl(); c.Left != nil || s.Roles()[103] != "" {
+		t.Errorf("%+v, roles %v", c, s.Roles())
+	}
+}
+
 func TestControl(t *testing.T) {
 	s := newScripted(t)
 	s.expect()

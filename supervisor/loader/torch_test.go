@@ -282,6 +282,35 @@ func TestForkHelper(t *testing.T) {
 	})
 }
 
+// TestForkHelperPause, with RSSWARDEN_ENDURANCE, has trainers of 1, 4 and 8 GiB recycle workers
+// with a helper.
+func TestForkHelperPause(t *testing.T) {
+	if wardentest.Few(1, 0) == 0 {
+		return
+	}
+	torchtest.Each(t, func(t *testing.T, s *stand) {
+		for _, size := range []int{1, 4, 8} {
+			tr := train(t, trainOptions{on: s, args: fmt.Sprintf("--workers 2 --part 800 --step 0.002 --ballast %d", size)})
+			wardentest.NoError(t, tr.ctl.SetLeft(rss.TiB))
+			tr.have(2)
+			helper := tr.ctl.Trainers()[0].Loaders[0].Helper
+			var pauses []float64
+			for _, said := range append(tr.recycle(12, event.Swap), tr.recycle(12, event.Drain)...) {
+				pauses = append(pauses, said.Paused*1e3)
+				if said.Exit != 0 {
+					t.Errorf("%+v", said)
+				}
+			}
+			slices.Sort(pauses)
+			t.Logf("%d GiB: %d recycled, trainer paused %.1f ms (least), %.1f (median), %.1f (most)", size, len(pauses), pauses[0], pauses[len(pauses)/2], pauses[len(pauses)-1])
+			if l := tr.ctl.Trainers()[0].Loaders[0]; helper == 0 || l.Helper != helper || pauses[len(pauses)/2] > 5 {
+				t.Errorf("%+v, said %+v", l, tr.said)
+			}
+			tr.right()
+		}
+	})
+}
+
 // TestForkHelperShort: a trainer lets go of its helper when less memory is left than it may
 // hold, and has none where little is left when its loader is made.
 func TestForkHelperShort(t *testing.T) {
