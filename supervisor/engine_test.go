@@ -193,20 +193,28 @@ func TestPressedLooks(t *testing.T) {
 		"a stall": func(s *stand, _ int) { s.bell.Ring(stalled) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
-			press(s, 0)
-			wardentest.NoError(t, s.observe.WatchLimits([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}))
-			before := s.view.Sample.Seq
-			go func() {
-				for i := range 30 {
-					press(s, i)
-					time.Sleep(10 * time.Millisecond)
+			var s *stand
+			for tries := 1; ; tries++ {
+				s = opened(t, func(o *Options) { o.Settings.Interval = time.Hour; o.Settings.Limit = 32 * rss.GiB })
+				press(s, 0)
+				wardentest.NoError(t, s.observe.WatchLimits([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}))
+				before, began := s.view.Sample.Seq, time.Now()
+				go func() {
+					for i := range 30 {
+						press(s, i)
+						time.Sleep(10 * time.Millisecond)
+					}
+					s.holder.messages <- hold.Exit{}
+				}()
+				s.loop()
+				took, n := time.Since(began), s.view.Sample.Seq-before
+				if n < 2 && (s.pace.Full.Cost() > time.Millisecond || took > 330*time.Millisecond) && tries < 50 {
+					continue // on a busy machine looks are late, and expensive ones are few
 				}
-				s.holder.messages <- hold.Exit{}
-			}()
-			s.loop()
-			if n := s.view.Sample.Seq - before; n < 2 || n > 20 {
-				t.Errorf("%d looks in full for 30 times in 300 ms", n)
+				if n < 2 || n > max(20, uint64(took/(15*time.Millisecond))) {
+					t.Errorf("%d looks in full in %v", n, took)
+				}
+				break
 			}
 			if d := named(s.events(), event.NameDecision); len(d) != 0 {
 				t.Errorf("decided %v at 100 MiB of 32 GiB", d)
