@@ -105,9 +105,9 @@ class Channel(unittest.TestCase):
             self.assertEqual(json.load(file), {"v": 1, "key": "k", "torch": "x"})
         self.assertFalse([name for name in os.listdir(self.dir) if name.endswith(".tmp")])
 
-    def test_a_verdict_and_how_far_descriptors_may_be_raised(self):
-        self.assertEqual((channel.verdict("k"), channel.nofile()), (None, 0))
+    def test_a_verdict_and_a_setting(self):
+        self.assertEqual((channel.verdict("k"), channel.setting("nofile")), (None, 0))
         for name, text in (("torch.k", " ok\n"), ("settings", '{"v":1,"nofile":400}')):
             with open(self.dir + "/" + name, "w") as file:
                 file.write(text)
-        self.assertEqual((channel.verdict("k"), channel.nofile()), ("ok", 400))
+        self.assertEqual((channel.verdict("k"), channel.setting("nofile"), channel.setting("other")), ("ok", 400, 0))

@@ -2,14 +2,7 @@ import types
 import unittest
 
 import hook
-from _rsswarden import epoch
-
-
-class Queue:
-    closed = False
-
-    def close(self):
-        self.closed = True
+from _rsswarden import epoch, recycle
 
 
 def iterator(status):
@@ -17,15 +10,13 @@ def iterator(status):
                                  _workers_status=list(status), _num_workers=len(status))
 
 
-class Recycler:
-    """What an epoch's end asks of a recycler."""
+class Recycler(recycle.Recycler):
+    """A recycler with a task, and what is done for it."""
 
     def __init__(self, task=None, **fields):
-        self.task, self.todo, self.leaving, self.empty, self.dropped, self.unskipped = task, [], [], set(), [], 0
+        super().__init__(hook.Side(), 1, None, None)
+        self.task, self.dropped, self.unskipped = task, [], 0
         self.__dict__.update(fields)
-
-    def reap(self, iterator):
-        pass
 
     def unskip(self, iterator):
         self.unskipped += 1
@@ -34,8 +25,10 @@ class Recycler:
         self.dropped.append(task)
 
 
-def task(**fields):
-    return types.SimpleNamespace(**dict({"number": 3, "worker_id": 1, "mode": "drain", "told": 0, "new": None, "old": types.SimpleNamespace(pid=9)}, **fields))
+def task(number=3, pid=9, **fields):
+    made = recycle.Task(number, 1, types.SimpleNamespace(pid=pid), "drain")
+    made.__dict__.update(fields)
+    return made
 
 
 class Settle(unittest.TestCase):
@@ -71,8 +64,8 @@ class Settle(unittest.TestCase):
 
 class Ending(unittest.TestCase):
     def test_torch_is_given_all_workers_that_live(self):
-        old, new = task(told=0, old=types.SimpleNamespace(pid=8), old_queue="q8"), task(new="n", new_queue="qn")
-        r, it = Recycler(new, held=None, leaving=[old, task(told=1.0)], pids=(1, 2)), iterator([True, True])
+        old, new = task(pid=8, old_queue="q8"), task(new="n", new_queue="qn")
+        r, it = Recycler(new, leaving=[old, task(told=1.0)], pids=(1, 2)), iterator([True, True])
         r.todo = [(5, 7, "swap")]
         ending = epoch.Ending(r, it)
         self.assertEqual((it._workers[2:], it._index_queues[2:], it._workers_status[2:]), (["n", old.old], ["qn", "q8"], [True, True]))

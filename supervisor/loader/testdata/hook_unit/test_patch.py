@@ -5,7 +5,7 @@ import types
 import unittest
 
 import hook
-from _rsswarden import epoch, iterators, patch
+from _rsswarden import epoch, iterators, patch, recycle
 
 
 class Fetcher:
@@ -62,8 +62,7 @@ class Patch(unittest.TestCase):
         patch._off = True
         it = self.kind("loader", 1, x=2)
         patch._off = False
-        it._rsswarden = types.SimpleNamespace(rest=0.0, side=self.side, todo=[], held=None, task=None, leaving=[], pids=(), reap=lambda iterator: None,
-                                              empty=set(), number=1)
+        it._rsswarden = recycle.Recycler(self.side, 1, None, None)
         return it
 
     def each(self, name, entry, want, *faults):
