@@ -180,6 +180,10 @@ func (e *engine) turn(timer *time.Timer) (ended bool) {
 	select {
 	case by.message = <-e.Link.Messages():
 	case r := <-e.tell.Status.Requests():
+		if e.node.Leads() && e.pace.Old(e.now()) {
+			e.full()
+			timer.Reset(e.sleep(e.pause(e.now())))
+		}
 		e.answerClient(r)
 		return false // nothing that is measured has changed
 	case <-e.bell.C():
@@ -305,7 +309,7 @@ func (e *engine) tick() {
 	e.observe.Counts.Ask(now)
 	e.observe.PSS.Wake(now)
 	due := e.pace.Due(now)
-	if e.pace.Holder(now, cadence.HolderEvery) {
+	if e.pace.Holder(now, e.pace.HolderEvery(e.paced(now))) {
 		due = true // a look more in a wake that is there anyway
 		if err := e.Link.Unstick(); err != nil {
 			e.fault("holder", err)
@@ -370,7 +374,7 @@ func (e *engine) read() {
 			e.fault("inotify", err)
 		}
 	}
-	e.pace.Read(now)
+	e.pace.Read(now, v)
 	e.tell.See(v)
 }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -32,7 +33,7 @@ func newEngine(opt Options, begin hold.Begin) *engine {
 		clock:   clock{started: time.Now()},
 		bell:    wake.New(),
 		view:    &view.View{Watched: -1},
-		pace:    cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake},
+		pace:    cadence.Pace{Interval: opt.Settings.Interval, Tolerance: sameWake, Processors: runtime.NumCPU()},
 	}
 	e.tell = tell.New(opt.Log, &e.Settings, run)
 	e.tell.RingFailures(func() { e.bell.Ring(sinkFailed) })

@@ -222,8 +222,9 @@ metrics for the run, written each 15 s and at each decision, removed at the end.
 		example: `"/var/lib/prometheus/rsswarden"`, set: absPath(func(s *settings.Settings) *string { return &s.Textfile }),
 	}, {
 		name: "interval", def: "1s", group: group{title: groupAdvanced},
-		usage:   "`DURATION`: longest pause between two samples",
-		about:   "Longest pause between two samples; near a limit pauses are much shorter.",
+		usage: "`DURATION`: longest pause between two samples",
+		about: `Longest pause between two samples. Near a limit pauses are much shorter; up to 5 times as
+long, 5s at most, where nothing has grown for a minute and half of each limit is free.`,
 		example: `"500ms"`, set: duration(func(s *settings.Settings) *time.Duration { return &s.Interval }, 2*time.Millisecond, time.Hour),
 		foreign: []string{"delay", "every", "period", "poll"},
 	}, {

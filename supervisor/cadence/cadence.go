@@ -66,7 +66,7 @@ const (
 	// second, and nothing in them says that they are there.
 	TracedPause = 100 * time.Millisecond
 	tracedShare = 50
-	// HolderEvery is how often the holder is looked after, with whatever read
+	// HolderEvery is how often the holder is looked after but at rest, with whatever read
 	// falls within Tolerance of that: each wake of an idle process costs more than
 	// what it then does.
 	HolderEvery = time.Second
@@ -79,6 +79,13 @@ const (
 	// than that the kernel says memory is short. It does so a hundred times a second
 	// where page cache fills a limit, as in most trainings.
 	hintShare = 0.02
+	// At rest the pause between two full reads is up to restTimes the interval, at most
+	// restPause: where nothing has grown for restAfter and half of every limit is free.
+	restTimes = 5
+	restPause = 5 * time.Second
+	restAfter = time.Minute
+	// restGrowth is the part of a limit that growth must be to count: half of it is free.
+	restGrowth = 0.01
 	// HurriedShare is the part of a core that readings of PSS may take in a hurry,
 	// and as much again the full reads that use them.
 	HurriedShare = 0.05
@@ -89,6 +96,7 @@ type Limit struct {
 	Name       event.LimitName
 	Accounting event.Accounting
 	Limit      rss.Bytes // its size
+	Used       rss.Bytes // what grows towards it, in the last read
 	Left       rss.Bytes // what was left at the last full read until it is judged again
 	Headroom   rss.Bytes // … and what is left now
 	PerSecond  float64   // the fastest rate at which it was filled
@@ -119,17 +127,69 @@ const Never = time.Duration(1<<63 - 1)
 // Pace decides when the loop wakes next, whether memory is read then, and whether in full
 // or by one counter. It has no clock: times are those of the loop's.
 type Pace struct {
-	Interval  time.Duration // between two full reads, at most
-	Tolerance time.Duration // by how much something may come early in a wake that is there anyway
-	Fast      rss.Meter     // what a fast read takes
-	Full      rss.Meter     // what a full one does
-	FullAt    time.Duration // when the last full read was
+	Interval   time.Duration // between two full reads, at most, but at rest
+	Tolerance  time.Duration // by how much something may come early in a wake that is there anyway
+	Processors int           // of this machine
+	Fast       rss.Meter     // what a fast read takes
+	Full       rss.Meter     // what a full one does
+	FullAt     time.Duration // when the last full read was
 
 	due    time.Duration // when memory is read next, 0 where that is to be decided
 	unseen bool          // a reading of PSS came after the last full read, and much depends on it
 	holder time.Duration // when the holder was looked after last
 	in     Input         // the last one
+	rest   rest
 }
+
+// rest knows since when nothing has grown and no process has begun.
+type rest struct {
+	since  time.Duration
+	most   map[event.LimitID]rss.Bytes // of each limit on memory
+	newest uint64                      // the latest start of a process
+	procs  int
+}
+
+func (r *rest) read(now time.Duration, v *view.View) {
+	if r.most == nil {
+		r.most = map[event.LimitID]rss.Bytes{}
+	}
+	r.procs = len(v.Sample.Procs)
+	for i := range v.Sample.Procs {
+		if start := v.Sample.Procs[i].ID.Start; start > r.newest {
+			r.since, r.newest = now, start
+		}
+	}
+	for i := range v.Limits {
+		l := &v.Limits[i]
+		if used := view.Growing(l); l.Name.Memory() && l.Limit > 0 && used >= r.most[l.ID()]+l.Limit.Scale(restGrowth) {
+			r.since, r.most[l.ID()] = now, used
+		}
+	}
+}
+
+// longest is the longest pause there may be now: the interval, or more where it rests. Many
+// processes may grow at once where there are processors for them, each as fast as one of eight.
+func (p *Pace) longest(in *Input) (pause time.Duration, rests bool) {
+	if in.Now-p.rest.since < restAfter || p.rest.procs == 0 || in.Flight >= 0 {
+		return p.Interval, false
+	}
+	pause = max(p.Interval, min(restTimes*p.Interval, restPause))
+	wide := rss.Bytes(max(8, min(p.rest.procs, p.Processors)))
+	for i := range in.Limits {
+		l := &in.Limits[i]
+		if !l.Name.Memory() || l.Limit == 0 || l.Name == event.LimitThrottle {
+			continue
+		}
+		if l.Used > l.Limit/2 {
+			return p.Interval, false
+		}
+		pause = min(pause, Pause(l.Left*8/wide, l.PerSecond, pause))
+	}
+	return max(pause, p.Interval), true
+}
+
+// Old says that what was read last is older than the interval, as it may be at rest.
+func (p *Pace) Old(now time.Duration) bool { return now-p.FullAt > p.Interval }
 
 // Acts says when a limit is judged again, and what is acted on by ptrace.
 type Acts interface {
@@ -149,7 +209,7 @@ func (p *Pace) Input(now time.Duration, v *view.View, a Acts) *Input {
 	for i := range v.Limits {
 		l := &v.Limits[i]
 		used := view.Growing(l)
-		one := Limit{Name: l.Name, Accounting: l.Accounting, Limit: l.Limit, PerSecond: v.Rates[i].PerSecond(now)}
+		one := Limit{Name: l.Name, Accounting: l.Accounting, Limit: l.Limit, Used: used, PerSecond: v.Rates[i].PerSecond(now)}
 		if i == v.Watched {
 			next := a.Next(l, v.From)
 			one.Left, one.Headroom = next-v.From, next.Sub(used)
@@ -162,8 +222,11 @@ func (p *Pace) Input(now time.Duration, v *view.View, a Acts) *Input {
 	return in
 }
 
-// Read notes a full read.
-func (p *Pace) Read(now time.Duration) { p.FullAt, p.unseen = now, false }
+// Read notes a full read and what it saw.
+func (p *Pace) Read(now time.Duration, v *view.View) {
+	p.FullAt, p.unseen = now, false
+	p.rest.read(now, v)
+}
 
 // Again has the next read decided again: memory is being read.
 func (p *Pace) Again() { p.due = 0 }
@@ -179,6 +242,14 @@ func (p *Pace) Holder(now, each time.Duration) bool {
 	}
 	p.holder = now
 	return true
+}
+
+// HolderEvery is how often the holder is looked after: as often as memory is read at rest.
+func (p *Pace) HolderEvery(in *Input) time.Duration {
+	if pause, rests := p.longest(in); rests {
+		return max(HolderEvery, min(pause, restPause))
+	}
+	return HolderEvery
 }
 
 // HolderDue is how long after now that is due.
@@ -203,7 +274,8 @@ func (p *Pace) FullDue(in *Input) bool { return in.Now-p.FullAt >= p.FullPause(i
 
 // FullPause is how long after the last full read that is.
 func (p *Pace) FullPause(in *Input) time.Duration {
-	pause := p.Interval
+	longest, _ := p.longest(in)
+	pause := longest
 	if in.Flight >= 0 {
 		pause = min(pause, max(BusyPause, min(in.Flight/8, Busiest)))
 	}
@@ -221,7 +293,7 @@ func (p *Pace) FullPause(in *Input) time.Duration {
 		if i == in.Watched || !l.Name.Memory() || in.covered(l) {
 			continue
 		}
-		pause = min(pause, max(Pause(l.Left, l.PerSecond, p.Interval), otherPause))
+		pause = min(pause, max(Pause(l.Left, l.PerSecond, longest), otherPause))
 	}
 	return pause
 }
@@ -246,7 +318,7 @@ func (p *Pace) Next(in *Input) time.Duration {
 		p.due = in.Now + p.readPause(in)
 	}
 	pause := min(p.due-in.Now, in.Wake)
-	if holder := p.HolderDue(in.Now, HolderEvery); pause > holder+p.Tolerance {
+	if holder := p.HolderDue(in.Now, p.HolderEvery(in)); pause > holder+p.Tolerance {
 		pause = holder
 	}
 	return max(pause, MinPause)
@@ -257,7 +329,8 @@ func (p *Pace) readPause(in *Input) time.Duration {
 	pause := p.FullAt + p.FullPause(in) - in.Now
 	if in.Watched >= 0 {
 		b := &in.Limits[in.Watched]
-		pause = min(pause, max(Pause(b.Headroom, b.PerSecond, p.Interval), p.fastFloor(in, b)))
+		longest, _ := p.longest(in)
+		pause = min(pause, max(Pause(b.Headroom, b.PerSecond, longest), p.fastFloor(in, b)))
 	}
 	return pause
 }

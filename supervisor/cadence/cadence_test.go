@@ -1,6 +1,7 @@
 package cadence
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -182,11 +183,62 @@ func TestHolderIsLookedAfter(t *testing.T) {
 	}
 }
 
+// TestRest: memory is read less often where nothing has grown for a minute, no process has
+// begun, and half of every limit is free; not where many could fill what is left meanwhile.
+func TestRest(t *testing.T) {
+	limit := event.Limit{Name: event.LimitUser, Accounting: event.AccountingRSS, Used: 4 * rss.GiB, UsedMax: 4 * rss.GiB, Limit: 64 * rss.GiB}
+	look := func(used rss.Bytes, newest uint64, procs int) *view.View {
+		l := limit
+		l.Used = used
+		s := rss.Sample{Procs: make([]rss.Proc, procs)}
+		s.Procs[0].ID = rss.ProcID{PID: 7, Start: newest}
+		return new(view.View).Next(0, s, []event.Limit{l})
+	}
+	calm := look(4*rss.GiB, 5, 4)
+	for name, c := range map[string]struct {
+		then  *view.View // read 30 s before the last look
+		after time.Duration
+		left  rss.Bytes
+		used  rss.Bytes
+		rate  float64
+		want  time.Duration
+	}{
+		"nothing has grown":               {want: restPause},
+		"half a minute after the start":   {after: 30 * time.Second, want: time.Second},
+		"it has grown a little":           {then: look(4*rss.GiB+limit.Limit/100-1, 5, 4), want: restPause},
+		"it has grown":                    {then: look(4*rss.GiB+limit.Limit/100, 5, 4), want: time.Second},
+		"a process has begun":             {then: look(4*rss.GiB, 6, 5), want: time.Second},
+		"one has ended":                   {then: look(4*rss.GiB, 5, 3), want: restPause},
+		"half of it is used":              {used: 33 * rss.GiB, want: time.Second},
+		"a burst could fill what is left": {left: 12*rss.GiB - burstSlack, want: 3 * time.Second},
+		"… 32 processes at once":          {then: look(4*rss.GiB, 5, 32), left: 32*rss.GiB - 4*burstSlack, want: 2 * time.Second},
+		"growth is not forgotten yet":     {rate: float64(8 * rss.GiB), want: 2 * time.Second},
+	} {
+		p := Pace{Interval: time.Second, Processors: 32}
+		p.Read(0, calm)
+		now := cmp.Or(c.after, 2*time.Minute)
+		if c.then != nil {
+			p.Read(now-30*time.Second, c.then)
+		}
+		p.Read(now, cmp.Or(c.then, calm))
+		l := left(cmp.Or(c.left, 32*rss.GiB))
+		l.Limit, l.Used, l.PerSecond = limit.Limit, c.used, c.rate
+		in := at(now, l)
+		p.Holder(now, 0)
+		if got := p.Next(in); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if got := p.HolderEvery(in); got != max(c.want, HolderEvery) {
+			t.Errorf("%s: the holder is looked after each %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestHintsAndReadings: where full reads are expensive, neither the kernel's hints nor a
 // reading of PSS cause more of them than their budget.
 func TestHintsAndReadings(t *testing.T) {
 	p := Pace{Interval: time.Second, Full: each(5 * time.Millisecond)}
-	p.Read(time.Second)
+	p.Read(time.Second, &view.View{})
 	for d, want := range map[time.Duration]bool{200 * time.Millisecond: false, 250 * time.Millisecond: true} {
 		if got := p.Hint(time.Second + d); got != want {
 			t.Errorf("a hint after %v: %v", d, got)
@@ -198,7 +250,7 @@ func TestHintsAndReadings(t *testing.T) {
 	if in := at(time.Second, left(32*rss.GiB)); p.FullPause(in) != 100*time.Millisecond {
 		t.Errorf("the next full read comes after %v, want 100 ms", p.FullPause(in))
 	}
-	p.Read(2 * time.Second)
+	p.Read(2*time.Second, &view.View{})
 	if in := at(2*time.Second, left(32*rss.GiB)); p.FullPause(in) != time.Second {
 		t.Errorf("after that one the next comes after %v", p.FullPause(in))
 	}
@@ -227,8 +279,8 @@ func TestInput(t *testing.T) {
 	for range 2 { // it is used again
 		in := p.Input(time.Second, v, tenths{})
 		want := []Limit{
-			{Name: event.LimitUser, Accounting: event.AccountingRSS, Limit: 100, Left: 5, Headroom: 2, PerSecond: 3},
-			{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Limit: 100, Left: 9},
+			{Name: event.LimitUser, Accounting: event.AccountingRSS, Limit: 100, Used: 28, Left: 5, Headroom: 2, PerSecond: 3},
+			{Name: event.LimitSlurm, Accounting: event.AccountingPSS, Limit: 100, Used: 41, Left: 9},
 		}
 		if !slices.Equal(in.Limits, want) || in.Watched != 0 || !in.Traced || in.Took != time.Millisecond || in.Flight >= 0 || in.Wake != Never {
 			t.Errorf("%+v", in)
