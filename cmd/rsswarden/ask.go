@@ -270,12 +270,12 @@ func resultLine(a event.Action, s remote.Answer) string {
 	r := s.Result
 	why := string(r.Reason)
 	if r.Detail != "" {
-		if why += " (" + r.Detail + ")"; r.Reason == "" || r.Reason == event.ReasonDone {
+		if why += " (" + r.Detail + ")"; r.Reason == "" || r.Reason == event.ReasonDone || r.Reason == event.ReasonError {
 			why = r.Detail
 		}
 	}
 	if r.Done {
-		if r.OK || why == "" {
+		if r.OK || why == "" || why == string(event.ReasonError) { // the lines before it have their reasons
 			return ""
 		}
 		return fmt.Sprintf("%s: not all done: %s", s.Node, why)
