@@ -165,7 +165,9 @@ func hookFails(t *testing.T, script, args string, faults []fault) {
 			}
 			tr.quiet()
 			off := strings.Contains(why, "injected into "+f.in) || slices.ContainsFunc(tr.said, func(s Said) bool {
-				return (s.What == event.LoaderOff || s.What == event.LoaderRefused) && strings.Contains(s.Reason, "injected into "+f.in)
+				// What fails in a fork helper ends it.
+				return (s.What == event.LoaderOff || s.What == event.LoaderRefused) && strings.Contains(s.Reason, "injected into "+f.in) ||
+					strings.HasPrefix(f.in, "fork_helper.") && strings.HasPrefix(s.Reason, helperEnds)
 			})
 			if tr.reached() && !off {
 				t.Errorf("that the hook is off was not said: %+v", tr.said)

@@ -125,7 +125,11 @@ def _send(end, said, fds=()):
 def _receive(end):
     """Returns what was said, None at the end, and the descriptors that came with it."""
     fds = array.array("i")
-    data, rights, _, _ = end.recvmsg(4096, socket.CMSG_SPACE(2 * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
+    space = socket.CMSG_SPACE(2 * fds.itemsize)
+    try:
+        data, rights, _, _ = end.recvmsg(4096, space, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:  # it ended without reading all; what it had said comes next
+        data, rights, _, _ = end.recvmsg(4096, space, socket.MSG_CMSG_CLOEXEC)
     for _, _, some in rights:
         fds.frombytes(some)
     return json.loads(data) if data else None, list(fds)
@@ -212,6 +216,9 @@ class Asked:
         self.process, self.queue, self.ready, self.until = process, index_queue, ready, time.monotonic() + _PATIENCE
 
 
+_ENDED = "it has ended"
+
+
 class Helper:
     """The trainer's end. Whatever it raises, it is of no more use then."""
 
@@ -246,6 +253,7 @@ class Helper:
         """Asks for a worker, which makes the file ready once it is up."""
         index_queue = self._context.Queue()
         index_queue.cancel_join_thread()
+        index_queue._ignore_epipe = True  # where it is given up, its thread would print that
         process = self._context.Process(target=self._loop)
         process.daemon = True
         try:
@@ -253,12 +261,23 @@ class Helper:
                                  "identity": process._identity}, [index_queue._reader.fileno()])
             birth.put(index_queue, birth.Probe(ready))
         except BaseException as error:
+            why = self._why() if isinstance(error, OSError) else None
             self.close()
             index_queue.close()
-            if isinstance(error, OSError):
-                raise birth.Refused("it has ended")
+            if why is not None:
+                raise birth.Refused(why)
             raise
         return Asked(process, index_queue, ready)
+
+    def _why(self):
+        """Returns what a helper said that does not listen any more."""
+        said = {}
+        try:
+            while said is not None and not said.get("why"):
+                said, _ = _receive(self._socket)
+        except OSError:
+            said = None
+        return said["why"] if said else _ENDED
 
     def answer(self, asked, wait=False):
         """Returns the process once it is there, None for not yet; wait: only once it is."""
@@ -279,7 +298,7 @@ class Helper:
                 except OSError:
                     said = None
                 if said is None or said.get("why"):
-                    raise birth.Refused(said["why"] if said else "it has ended")
+                    raise birth.Refused(said["why"] if said else _ENDED)
                 pid = said.get("pid")
             if pid is not None and len(fds) != 2:
                 raise birth.Refused("its descriptors did not come through")
