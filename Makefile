@@ -61,6 +61,7 @@ check: ## gofmt, vet, staticcheck, import directions, the structure's figures, w
 	go vet -tags endurance ./...
 	go run $(STATICCHECK) ./...
 	go test -count=1 -run '^(TestLayers|TestShape|TestScenes)$$' ./supervisor
+	! command -v mypy >/dev/null || mypy --cache-dir /dev/null --ignore-missing-imports supervisor/loader/hook/_rsswarden
 
 reference: ## docs/reference and examples/rsswarden.toml, from the code; a test fails where they are not
 	@.ci/setup build

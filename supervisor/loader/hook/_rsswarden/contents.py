@@ -31,9 +31,9 @@ _MOST = 1 << 20  # elements of a dict or set: a copy of those is taken
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: not one of the interpreter's own
 
 # How a class is looked at without its metaclass having a say.
-_mro = type.__dict__["__mro__"].__get__
-_vars = type.__dict__["__dict__"].__get__
-_flags = type.__dict__["__flags__"].__get__
+_mro = vars(type)["__mro__"].__get__
+_vars = vars(type)["__dict__"].__get__
+_flags = vars(type)["__flags__"].__get__
 
 _PLAIN = (object, list, tuple, dict, set, frozenset, collections.OrderedDict, collections.defaultdict)
 _LIBRARY = getattr(sys, "stdlib_module_names", ())  # from 3.10 on

@@ -32,7 +32,7 @@ _CLEAN = (rb"(?=%sPrivate_Dirty: +0 kB\n)(?=%sAnonymous: +0 kB\n)(?=%sSwap: +0 k
           % (_FIELDS, _FIELDS, _FIELDS, _FIELDS, _FLAGS))
 _OWN = rb"%sAnonymous: +[1-9]" % _FIELDS
 
-_plain = {}  # whether a file is regular and no ELF object, by path and inode
+_plain = {}  # type: dict  # whether a file is regular and no ELF object, by path and inode
 off = False  # a mapping was found written that should not have been
 
 
