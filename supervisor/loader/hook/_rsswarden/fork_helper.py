@@ -12,9 +12,10 @@ What the data set has become since is not known there: changes says whether it
 changed, and then the trainer forks as without a helper. It does so as well where the
 helper has ended, refuses, or does not answer.
 
-The clone does what fork of glibc does, but for handlers of pthread_atfork: they ran when the helper
-was forked, since when it has had one thread, which ran nothing but this module. A C
-library with another idea of that is found out before the helper is used.
+The clone does what fork of glibc does, but for handlers of pthread_atfork: they
+ran when the helper was forked, and its one thread has run nothing but this
+module since. A C library where that is not enough is found out before the
+helper is used.
 """
 import array
 import ctypes
@@ -68,33 +69,34 @@ class _Fork:
         return self._library.syscall(ctypes.c_long(number), *arguments)
 
     def __call__(self):
-        return self._run(self._clone)
-
-    def _run(self, clone):
         python = ctypes.pythonapi
         python.PyOS_BeforeFork()
-        pid = clone()
+        pid = self._clone()
         if pid == 0:
             self._call(self._set, *self._robust)
             python.PyOS_AfterFork_Child()
             os.fork = self._fork
             return 0
         python.PyOS_AfterFork_Parent()
+        return self._known(pid)
+
+    @staticmethod
+    def _known(pid):
         if pid < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return pid
 
     def check(self):
-        """Finds out by a child that only looks whether the C library knows its own process in one."""
+        """Finds out whether the C library knows its own process in a clone, by a child that only looks, without what the program does at forks."""
         if not self._sees(os.getpid()):
             raise birth.Refused("this C library keeps a thread's id elsewhere")
-        pid = self._run(self._probe)
+        pid = self._probe()
         if pid == 0:
             try:
                 os._exit(0 if self._sees(int(os.readlink("/proc/self"))) else 1)
             finally:
                 os._exit(2)
-        if os.waitpid(pid, 0)[1] != 0:
+        if os.waitpid(self._known(pid), 0)[1] != 0:
             raise birth.Refused("this C library does not know its process in a clone")
 
     def _sees(self, pid):

@@ -215,7 +215,6 @@ class Recycler:
             if left * (4 if birth.forbids(self.context) else 1) < self.helper.cost:
                 self.unhelp(birth.Refused("little memory is left"))
 
-
     def step(self, iterator):
         if self.task.mode == "drain":
             self._drain(iterator)

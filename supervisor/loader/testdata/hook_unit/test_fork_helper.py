@@ -120,7 +120,7 @@ class ForkHelper(unittest.TestCase):
             self.make()
 
     def test_one_that_cannot_says_why(self):
-        for name, instead, why in (("_sees", lambda *_: False, "thread's id elsewhere"), ("_run", hook.fails, "Fault")):
+        for name, instead, why in (("_sees", lambda *_: False, "thread's id elsewhere"), ("check", hook.fails, "Fault")):
             self.end()
             with mock.patch.object(fork_helper._Fork, name, instead):
                 self.make()
