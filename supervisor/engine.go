@@ -61,6 +61,7 @@ type Holder interface {
 	Subreaper(on bool) error
 	Override(status int) error
 	Unstick() error
+	Wake() error
 	Start(cmd *exec.Cmd) error
 	// Trim asks for one piece to be given back; a message answers.
 	Trim(hold.TrimRequest) error
@@ -83,6 +84,8 @@ type engine struct {
 	pace cadence.Pace
 	acts *action.Set
 	oom  *action.OOMPrefer
+
+	woken bool // the holder was told to wake up
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -352,6 +355,7 @@ func (e *engine) full() {
 	e.tell.Look(e.looked())
 	e.acts.Requests.GoOn()
 	e.oom.Raise()
+	e.wakeHolder()
 	e.tell.Findings.Tell(e.now(), e.observe.Diagnose(e.now(), sameWake, e.view), e.view.Binding())
 	e.tell.SHMUsers(e.now(), e.observe.SHMUsers.Told())
 	e.tell.Tell(e.now(), e.observe.CheckHook())
@@ -419,6 +423,24 @@ func (e *engine) step() {
 		e.tell.Moved(e.looked())
 	}
 }
+
+// wakeHolder has a parked holder wake up while there is room for it: it takes some MiB, and is
+// needed for signals, and for trims that trace.
+func (e *engine) wakeHolder() {
+	for i := range e.view.Limits {
+		l := &e.view.Limits[i]
+		if e.woken || !l.Name.Memory() || l.Limit == 0 || l.Ratio() < wakeAt {
+			continue
+		}
+		e.woken = true
+		if err := e.Link.Wake(); err != nil {
+			e.fault("holder", err)
+		}
+	}
+}
+
+// wakeAt is the share of a limit at which that is done, below the first rung of the defaults.
+const wakeAt = 0.75
 
 // looked is the last look, as package tell takes it.
 func (e *engine) looked() *tell.Look {

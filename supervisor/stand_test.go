@@ -97,6 +97,8 @@ func (h *fakeHolder) Trim(r hold.TrimRequest) error {
 	return nil
 }
 
+func (h *fakeHolder) Wake() error { return nil }
+
 func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
 // lines keeps the lines for people.

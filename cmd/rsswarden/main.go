@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	os.Exit(runProgram(process{
+	p := process{
 		args:    os.Args,
 		lookup:  os.LookupEnv,
 		env:     hold.Environ(),
@@ -28,11 +28,18 @@ func main() {
 		site:    siteFile,
 		version: version,
 		color:   new(string),
-	}))
+	}
+	if hold.Forked() {
+		p.mute()
+	}
+	os.Exit(runProgram(p))
 }
 
 // runProgram is the whole program: it returns the exit status.
 func runProgram(p process) int {
+	if hold.Woken() {
+		return resume(p)
+	}
 	if len(p.args) > 1 {
 		switch name, alone := p.args[1], len(p.args) == 2; {
 		case name == ioCommand && alone:
@@ -84,7 +91,13 @@ func runProgram(p process) int {
 	}
 	err := app.Run(p.args)
 	var status exitStatus
+	var watcher *asWatcher
 	switch {
+	case errors.As(err, &watcher):
+		p.stderr = os.Stderr
+		return watchOver(p, watcher.link, watcher.settings)
+	case hold.Forked():
+		hold.Leave()
 	case err == nil:
 		return exitOK
 	case errors.As(err, &status):

@@ -89,13 +89,14 @@ func start(p process, s settings.Settings) error {
 		}
 		return replace(p, s.Command)
 	}
-	opt := hold.Options{Paths: p.candidates(s.Command[0]), Args: s.Command, Env: p.env, KeepFDs: inherited(s.Events), Flush: flushPatience}
+	if hold.Forked() && served() {
+		hold.Leave()
+	}
+	opt := holdOptions(p, &s)
+	opt.Paths, opt.Args, opt.Env = p.candidates(s.Command[0]), s.Command, p.env
 	// What slurmstepd sums is the watcher's to find out.
 	_, inSlurm := slurm.FromEnv(p.lookup)
 	opt.Subreaper = !inSlurm
-	if s.Requeues() {
-		opt.Flush = action.RequeueFlush
-	}
 	used := ""
 	if s.Loader {
 		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p)})
@@ -110,25 +111,56 @@ func start(p process, s settings.Settings) error {
 		}
 	}
 	s.Warnings = append(s.Warnings, runtimeUnused(p, used)...)
-	if !s.Quiet {
-		// hold.Run replaces os.Stderr by a copy that survives a reader's end.
-		opt.Log = func(text string) { fmt.Fprint(os.Stderr, p.line(s.LogFormat, "warn", text, "")) }
-	}
-	if s.Trim.Ptrace() {
-		opt.Trim = supervisor.Hands()
-	}
-	opt.Slim = func() { supervisor.Slim(func(file string) bool { return isLocal(file) }) }
-	opt.Watcher = []string{"/proc/self/exe", watcherCommand}
 	told := s
 	told.Command = clipped(s.Command)
 	tell.NameRun(&told.Run, p.lookup)
 	opt.Setup = told.Encode()
-	st, err := hold.Run(opt)
-	defer func() {
-		if err == nil {
-			st.Die() // whatever fails below
+	if hold.Forked() {
+		link := hold.Start(opt)
+		if link == nil {
+			tidy(&s)
+			hold.Leave()
 		}
-	}()
+		return &asWatcher{link, told}
+	}
+	opt.Trim = tracer(&s)
+	st, err := hold.Run(opt)
+	if err == nil {
+		end(st, &s)
+	}
+	tidy(&s)
+	return notStarted(s.Command[0], err)
+}
+
+// holdOptions are those that a holder needs once the command runs.
+func holdOptions(p process, s *settings.Settings) hold.Options {
+	opt := hold.Options{KeepFDs: inherited(s.Events), Flush: flushPatience, Watcher: []string{"/proc/self/exe", watcherCommand}}
+	if s.Requeues() {
+		opt.Flush = action.RequeueFlush
+	}
+	if !s.Quiet {
+		// hold.Run replaces os.Stderr by a copy that survives a reader's end.
+		opt.Log = func(text string) { fmt.Fprint(os.Stderr, p.line(s.LogFormat, "warn", text, "")) }
+	}
+	opt.Slim = func() { supervisor.Slim(func(file string) bool { return isLocal(file) }) }
+	return opt
+}
+
+// tracer is the holder's, which may trace where Yama allows ancestors alone.
+func tracer(s *settings.Settings) func(hold.TrimRequest) hold.TrimAnswer {
+	if !s.Trim.Ptrace() {
+		return nil
+	}
+	return supervisor.Hands()
+}
+
+// end ends this process as the command ended.
+func end(st hold.Status, s *settings.Settings) {
+	defer st.Die() // whatever fails
+	tidy(s)
+}
+
+func tidy(s *settings.Settings) {
 	fault.Point("tidy")
 	if s.Dir != "" {
 		// The watcher may have been killed; what it left behind is small, and
@@ -136,10 +168,6 @@ func start(p process, s settings.Settings) error {
 		_ = loader.Remove(s.Dir)
 	}
 	removeTextfile(s.Textfile)
-	if err != nil {
-		return notStarted(s.Command[0], err)
-	}
-	return nil // Die does not return
 }
 
 // leftTextfile is how long a file of metrics may take to be removed.
@@ -205,7 +233,7 @@ func replace(p process, command []string) error {
 
 // prepare is loader.Prepare, within bounds.
 func prepare(opt loader.Options) (loader.Prepared, error) {
-	q := ioRequest{What: ioPrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: os.Getpid()}
+	q := ioRequest{What: ioPrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: hold.PID()}
 	r, err := q.answer(preparePatience, isLocal(loader.Places(opt.Env)...))
 	if err == nil {
 		err = r.err()

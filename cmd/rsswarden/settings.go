@@ -135,7 +135,7 @@ func (src *valueSources) warnUnknownVariables() {
 		known = append(known, o.name)
 	}
 	// Ours, and no options; the last is what a command of an exec= rule has.
-	known = append(known, configOption.name, "dir", "runtime", "event", alertToken)
+	known = append(known, configOption.name, "dir", "runtime", "event", "park", alertToken)
 	for _, entry := range src.p.env {
 		variable, _, _ := strings.Cut(entry, "=")
 		rest, ok := strings.CutPrefix(variable, variablePrefix)

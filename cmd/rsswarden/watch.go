@@ -37,8 +37,6 @@ const watcherCommand = "watch"
 // watch is the watcher, which the holder starts beside the user's command. Its exit
 // status is not used.
 func watch(p process) int {
-	debug.SetGCPercent(heapGrowth)
-	runtime.GOMAXPROCS(processors)
 	link, err := hold.OpenLink()
 	if err != nil {
 		return fail(p, usagef(programName+" run -- COMMAND starts it where it is needed", "%s is not for use by hand: %v", watcherCommand, err))
@@ -50,6 +48,13 @@ func watch(p process) int {
 		fail(p, fmt.Errorf("cannot read the settings, the command runs unwatched: %w", err))
 		return exitOK
 	}
+	return watchOver(p, link, s)
+}
+
+// watchOver watches the command of a link until it has ended.
+func watchOver(p process, link *hold.Link, s settings.Settings) int {
+	debug.SetGCPercent(heapGrowth)
+	runtime.GOMAXPROCS(processors)
 	for _, fd := range inherited(s.Events) {
 		if fd > 2 {
 			unix.CloseOnExec(fd) // who reads it waits for its end, and not for that of what we start

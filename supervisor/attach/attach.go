@@ -92,6 +92,9 @@ func (p *Process) Override(int) error { return nil }
 // Unstick does nothing: nothing waits for us.
 func (p *Process) Unstick() error { return nil }
 
+// Wake does nothing: there is no holder.
+func (p *Process) Wake() error { return nil }
+
 // Trim fails: who attaches is not the holder, and nothing is traced.
 func (p *Process) Trim(hold.TrimRequest) error {
 	return errors.New("cannot trim by ptrace: not supported for what was attached to")

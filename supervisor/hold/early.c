@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -96,7 +97,8 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	e->active = 1;
 #ifdef __GLIBC__
 	hold_room(argv);
-	hide(envp);
 	raw_sigmask(SIG_BLOCK, &all, NULL); // glibc's first thread opens one of its own
+	if (getenv("RSSWARDEN_PARK") != NULL) hold_park(argv, envp);
+	hide(envp);
 #endif
 }

@@ -122,6 +122,9 @@ func Run(o Options) (Status, error) {
 // and descriptors that the user gave; for paths and args see [Options]. It returns
 // only a *StartError, or ErrNotHolder.
 func Exec(paths, args []string) error {
+	if Forked() {
+		Leave()
+	}
 	if !active() {
 		return ErrNotHolder
 	}
@@ -152,22 +155,27 @@ const recordSize = int(unsafe.Sizeof(record{}))
 var pidfdOpen = unix.PidfdOpen
 
 func newHolder(o Options) (*holder, error) {
-	if o.Flush == 0 {
-		o.Flush = defaultFlush
-	}
 	h := &holder{opts: o, self: os.Getpid(), parent: os.Getppid(), pidfd: -1, signalSource: source}
 	h.brought, h.override = brought(), -1
 	h.witness.status = -1
 	if installed != nil {
 		return nil, installed
 	}
+	h.open()
+	return h, nil
+}
+
+// open makes what the loop has beside it.
+func (h *holder) open() {
+	if h.opts.Flush == 0 {
+		h.opts.Flush = defaultFlush
+	}
 	safeStderr()
 	runtime.GOMAXPROCS(2)
-	h.log.open(o.Log)
+	h.log.open(h.opts.Log)
 	h.watcher.open(h)
-	h.trims.open(o.Trim, func() { wake(h.wake) })
+	h.trims.open(h.opts.Trim, func() { wake(h.wake) })
 	makeThreads(holderThreads)
-	return h, nil
 }
 
 func (h *holder) start() error {
@@ -197,12 +205,17 @@ func (h *holder) start() error {
 	}
 	c.close()
 	releaseDescriptors(h.opts.KeepFDs)
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(32 << 20)
+	sparing()
 	if h.watcher.requests != nil {
 		h.watcher.request(h)
 	}
 	return nil
+}
+
+// sparing is called once the command runs.
+func sparing() {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(32 << 20)
 }
 
 // releaseDescriptors closes the pipes and sockets that the user passed
@@ -283,6 +296,13 @@ type beforeCommand struct {
 
 func init() {
 	switch {
+	case rehearsing():
+		os.Exit(0)
+	case Woken():
+		source = signalSource{signals: int(parked().signals), noted: int(parked().noted), wake: int(parked().wake)}
+		installed = installHandler(source.wake)
+	case Forked():
+		installed = installHandler(-1)
 	case active():
 		installed = source.open()
 	case len(os.Args) > 0 && (os.Args[0] == watcherName || os.Args[0] == ioHelperName):

@@ -58,12 +58,62 @@ struct hold_child {
 
 enum { HOLD_HIDDEN = 1 }; // first byte of a variable that is hidden from our runtime
 
+// hold_message is message of message.go, and these the kinds that park.c knows.
+struct hold_message {
+	uint32_t kind;
+	int32_t a, b, c;
+	uint64_t set, trim[6];
+};
+enum { HOLD_EXIT = 2, HOLD_DRAIN = 4, HOLD_DRAINED, HOLD_PENDING, HOLD_SUBREAPER, HOLD_OVERRIDE };
+
+// hold_parked is the state of a parked holder, for the Go program that takes over.
+enum { HOLD_FORKED = 1, HOLD_WOKEN, HOLD_TRIAL, HOLD_KEEP = 4 };
+struct hold_parked {
+	int role;            // HOLD_FORKED: to become the watcher; HOLD_WOKEN: the holder; HOLD_TRIAL: to end at once; or 0
+	int link;            // to the other
+	pid_t holder;        // our PID, also in the fork
+	pid_t parent;        // ours when we began
+	pid_t pid, watcher;  // the command; 0 for none
+	int pidfd, signals;  // signalfd
+	int noted, wake;     // ends of the pipe that the handler writes to
+	int nkeep, keep[HOLD_KEEP];
+	int flush, left_out; // ms; it has not our variables
+	int ended, code, status; // of the command: si_code, si_status
+	int told, override;  // the watcher knows; exit status that it asked for, or -1
+	uint64_t early, began; // as in hold_child
+	struct hold_batch batch; // of signals that were read
+	uint64_t read;       // when, CLOCK_MONOTONIC, ns
+	char *setup;
+	int setup_size;
+	struct hold_verdict *verdict; // fork: where it is written, room bytes
+	size_t room;
+};
+extern struct hold_parked hold_parked;
+
+// hold_verdict is how the command is to be started. Behind it lie nenv indices of the
+// environment as given, -1 for a new entry; the paths; the new entries; the setup.
+enum { HOLD_VERDICT = 1, HOLD_LEAVE };           // the word that says that it is there
+struct hold_verdict {
+	int32_t command; // where in argv it begins
+	int32_t npaths, nenv, nkeep, keep[HOLD_KEEP];
+	int32_t flush_ms, subreaper, setup;
+};
+struct hold_answer {
+	int32_t pid, left_out;
+};
+
 enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
 
+void hold_park(char **argv, char **envp);
+char **hold_command(char **argv, int *quiet); // where in argv the command of "run" begins, or NULL
+const char *hold_missing(void);         // why there can be nothing of ours beside the command, or NULL
+_Noreturn void hold_in_place(char **command, int quiet, const char *why); // executes it in place of this process
+void hold_catch(int mode, int fd);      // hold_install before there is a Go runtime
 void hold_room(char **argv);            // no room for us beside the command: executes it and does not return
 int hold_tasks(int n);                 // the kernel's figures say that n more tasks can be made
-const char *hold_refused(void);         // what a seccomp filter refuses to the Go runtime, or NULL
+const char *hold_refused(int always);        // what a seccomp filter refuses to the Go runtime, or NULL
 void hold_address(void);                // no room for Go: says so and ends the process
+void hold_dispositions(uint64_t ignored); // every signal's is the default, or to ignore it
 void hold_as_bare(void);                // gives this process back what the user gave us
 pid_t hold_spawn(struct hold_child *c); // PID, or -errno when no process could be made
 int hold_exec(struct hold_child *c);    // replaces this process; returns errno

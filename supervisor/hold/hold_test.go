@@ -93,9 +93,21 @@ func runHolder(arg string, argv []string) {
 	if c.Trim {
 		o.Trim = tracer()
 	}
+	if Woken() {
+		Resume(o).Die()
+	}
+	if Forked() && (c.Watch == "" || c.NoPidfd) {
+		Leave()
+	}
 	if c.InPlace {
 		fmt.Fprintln(os.Stderr, "error:", Exec(o.Paths, o.Args))
 		os.Exit(126)
+	}
+	if Forked() {
+		if l := Start(o); l != nil {
+			serveLink(l)
+		}
+		Leave()
 	}
 	st, err := Run(o)
 	var start *StartError
@@ -119,8 +131,17 @@ func runWatcher() {
 		fmt.Fprintln(os.Stderr, "watcher:", err)
 		os.Exit(1)
 	}
+	serveLink(l)
+}
+
+// serveLink is the watcher's work.
+func serveLink(l *Link) {
 	var c config
-	if err := json.Unmarshal(l.Begin().Setup, &c); err != nil {
+	setup := l.Begin().Setup
+	if Forked() {
+		setup = json.RawMessage(os.Args[2])
+	}
+	if err := json.Unmarshal(setup, &c); err != nil {
 		panic(err)
 	}
 	log, err := os.OpenFile(c.Log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

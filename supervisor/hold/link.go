@@ -70,11 +70,15 @@ func OpenLink() (*Link, error) {
 		unix.Close(fd)
 		return nil, err
 	}
+	l.open()
+	return l, nil
+}
+
+func (l *Link) open() {
 	l.score = oomScore(l.begin.Holder)
 	makeThreads(watcherThreads)
 	go l.serve()
 	l.maskThreads()
-	return l, nil
 }
 
 func readBegin(fd int) (Begin, error) {
@@ -150,6 +154,9 @@ var WatcherNames = []string{"exe", watcherName}
 func (l *Link) Override(status int) error {
 	return l.send(&message{kind: kindOverride, a: int32(status)})
 }
+
+// Wake has a parked holder become the Go holder now: later there may be no memory for that.
+func (l *Link) Wake() error { return l.send(&message{kind: kindWake}) }
 
 func (l *Link) send(m *message) error {
 	var b [messageSize]byte

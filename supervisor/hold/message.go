@@ -60,6 +60,7 @@ const (
 	kindOverride
 	kindTrim    // to the holder
 	kindTrimmed // to the watcher: its result
+	kindWake    // to the holder, if it is parked
 	kinds
 )
 

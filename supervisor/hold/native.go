@@ -212,11 +212,15 @@ func forward(pidfd, pid int, a *arrival) syscall.Errno {
 func parentOf(pid int) int { return int(C.hold_parent(C.pid_t(pid))) }
 
 // batch is what one read of the signalfd gives, with the parents of the senders.
-type batch struct{ c C.struct_hold_batch }
+type batch struct {
+	c  C.struct_hold_batch
+	at uint64 // when a parked holder read it, CLOCK_MONOTONIC, ns; else 0
+}
 
 // read takes what the signalfd has, and says whether it had any.
 func (b *batch) read(fd int) bool {
 	C.hold_read(C.int(fd), &b.c)
+	b.at = 0
 	return b.size() > 0
 }
 
@@ -224,12 +228,12 @@ func (b *batch) size() int { return int(b.c.size) / infoSize }
 
 func (b *batch) arrival(i int) arrival {
 	si := (*unix.SignalfdSiginfo)(unsafe.Pointer(&b.c.info[i]))
-	return arrival{signo: int(si.Signo), code: si.Code, pid: int(si.Pid), uid: si.Uid, value: si.Ptr, parent: int(b.c.parent[i])}
+	return arrival{signo: int(si.Signo), code: si.Code, pid: int(si.Pid), uid: si.Uid, value: si.Ptr, parent: int(b.c.parent[i]), time: b.at}
 }
 
 // poll is poll(2); what the signalfd among fds has is read at once.
 func (b *batch) poll(fds []unix.PollFd, timeout, signals int) error {
-	b.c.size = 0
+	b.c.size, b.at = 0, 0
 	n := C.hold_poll((*C.struct_pollfd)(unsafe.Pointer(&fds[0])), C.int(len(fds)), C.int(timeout), C.int(signals), &b.c)
 	if n < 0 {
 		return syscall.Errno(-n)

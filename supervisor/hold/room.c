@@ -97,9 +97,8 @@ void hold_address(void) {
 
 #define TOO_LITTLE "there is no room beside it, too little is left of: "
 
-// missing says why there can be nothing of ours beside the command, or NULL.
-static const char *missing(void) {
-	const char *refused = hold_refused(); // first: what follows makes threads
+const char *hold_missing(void) {
+	const char *refused = hold_refused(0); // first: what follows makes threads
 	if (refused != NULL) return refused;
 	if (!files()) return TOO_LITTLE "open files (ulimit -n)";
 	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return TOO_LITTLE "address space (ulimit -v)";
@@ -126,10 +125,9 @@ static int alone(const char *name) {
 	return strchr(name, '=') != NULL;
 }
 
-// command returns where in argv the command begins, or NULL where there is
-// none or help is asked for. It is parsed here because the parser proper is
-// behind the runtime.
-static char **command(char **argv, int *quiet) {
+// hold_command returns NULL where there is no command, or help is asked for. It is parsed
+// here because the parser proper is behind the runtime.
+char **hold_command(char **argv, int *quiet) {
 	char **a = argv + 2;
 	for (; *a != NULL && **a == '-' && (*a)[1] != 0; a++) {
 		if (strcmp(*a, "--") == 0) {
@@ -144,18 +142,20 @@ static char **command(char **argv, int *quiet) {
 	return *a != NULL ? a : NULL;
 }
 
+_Noreturn void hold_in_place(char **command, int quiet, const char *why) {
+	if (!quiet && getenv("RSSWARDEN_QUIET") == NULL) dprintf(2, "rsswarden: the command runs unwatched: %s\n", why);
+	hold_as_bare();
+	execvp(command[0], command);
+	int err = errno;
+	dprintf(2, "error: cannot start %s: %s\n", command[0], strerror(err));
+	_exit(err == ENOENT || err == ENOTDIR ? 127 : 126);
+}
+
 // hold_room executes the command in place of this process where there is no
 // room for us beside it. Go cannot: its runtime would not start.
 void hold_room(char **argv) {
-	const char *what = missing();
-	if (what == NULL) return;
-	int quiet = getenv("RSSWARDEN_QUIET") != NULL;
-	char **c = command(argv, &quiet);
-	if (c == NULL) return;
-	if (!quiet) dprintf(2, "rsswarden: the command runs unwatched: %s\n", what);
-	hold_as_bare();
-	execvp(c[0], c);
-	int err = errno;
-	dprintf(2, "error: cannot start %s: %s\n", c[0], strerror(err));
-	_exit(err == ENOENT || err == ENOTDIR ? 127 : 126);
+	const char *what = hold_missing();
+	int quiet = 0;
+	char **c = what == NULL ? NULL : hold_command(argv, &quiet);
+	if (c != NULL) hold_in_place(c, quiet, what);
 }

@@ -82,6 +82,43 @@ static void in_watcher(int sig, siginfo_t *si, void *context) {
 	errno = saved;
 }
 
+// The Go runtime unblocks SIGTERM and the like when it starts, and ends the process by them
+// until hold_install: in a holder that wakes, the command's. So its handlers stay aside for
+// what is caught before it: the linker has its calls of sigaction(3) come here (--wrap).
+static uint64_t caught;
+
+int __real_sigaction(int sig, const struct sigaction *set, struct sigaction *old);
+int __wrap_sigaction(int sig, const struct sigaction *set, struct sigaction *old);
+
+int __wrap_sigaction(int sig, const struct sigaction *set, struct sigaction *old) {
+	if (sig < 1 || sig > 64 || !(caught & RAW_BIT(sig))) return __real_sigaction(sig, set, old);
+	if (old != NULL) {
+		memset(old, 0, sizeof *old);
+		old->sa_sigaction = before[sig].handler;
+		old->sa_flags = (int)before[sig].flags;
+	}
+	if (set != NULL) {
+		before[sig].handler = set->sa_sigaction;
+		before[sig].flags = (unsigned long)set->sa_flags;
+	}
+	return 0;
+}
+
+// hold_catch leaves out faults, which none of its handlers would end, and what glibc keeps.
+void hold_catch(int mode, int fd) {
+	struct sigaction a;
+	memset(&a, 0, sizeof a);
+	a.sa_sigaction = mode == HOLD_HANDLER_HOLDER ? in_holder : in_watcher;
+	a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+	sigfillset(&a.sa_mask);
+	handler_fd = fd;
+	self = getpid();
+	for (int s = 1; s <= 64; s++) {
+		if ((BITS_FAULT | RAW_BIT(SIGKILL) | RAW_BIT(SIGSTOP) | RAW_BIT(32) | RAW_BIT(33)) & RAW_BIT(s)) continue;
+		if (raw_sigaction(s, NULL, &before[s]) == 0 && __real_sigaction(s, &a, NULL) == 0) caught |= RAW_BIT(s);
+	}
+}
+
 int hold_install(int mode, int fd) {
 	struct raw_action fault;
 	handler_fd = fd;
@@ -89,7 +126,7 @@ int hold_install(int mode, int fd) {
 	if (self <= 0) return EPERM; // refused: in kill(2) the result would stand for all processes
 	if (raw_sigaction(SIGSEGV, NULL, &fault) < 0) return errno;
 	for (int s = 1; s <= 64; s++) {
-		if (s == SIGKILL || s == SIGSTOP || raw_sigaction(s, NULL, &before[s]) < 0) continue;
+		if (s == SIGKILL || s == SIGSTOP || caught & RAW_BIT(s) || raw_sigaction(s, NULL, &before[s]) < 0) continue;
 		// Flags and restorer as the runtime set them for a fault: on the
 		// alternate stack, with siginfo.
 		struct raw_action a = fault;

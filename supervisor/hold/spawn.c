@@ -20,8 +20,8 @@ static void restore_nofile(void) {
 	if (r.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &r);
 }
 
-// dispositions sets every signal to its default, those in ignored to SIG_IGN.
-static void dispositions(uint64_t ignored) {
+// hold_dispositions sets every signal to its default, those in ignored to SIG_IGN.
+void hold_dispositions(uint64_t ignored) {
 	for (int s = 1; s <= 64; s++) {
 		if (s == SIGKILL || s == SIGSTOP) continue;
 		struct raw_action a = {0};
@@ -33,7 +33,7 @@ static void dispositions(uint64_t ignored) {
 // hold_as_bare gives the calling process back what the user gave us. Its last act
 // is the mask: what was sent meanwhile is delivered as to a bare command.
 void hold_as_bare(void) {
-	dispositions(hold_early.ignored);
+	hold_dispositions(hold_early.ignored);
 	restore_nofile();
 	for (int fd = 0; fd < 3; fd++)
 		if (hold_early.closed & (1 << fd)) close(fd);
@@ -116,7 +116,7 @@ static void watcher_files(struct hold_child *c) {
 static int child(void *p) {
 	struct hold_child *c = p;
 	if (c->watcher) {
-		dispositions(0);
+		hold_dispositions(0);
 		restore_nofile();
 		watcher_files(c);
 		// Under umask 777 the user's ~/.local would be made without a right on it.

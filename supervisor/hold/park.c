@@ -1,0 +1,426 @@
+#define _GNU_SOURCE
+#include "hold.h"
+#include "raw.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+// The parked holder: this process starts the command, and is a loop around poll(2) from
+// then on, before there is a Go runtime in it. A fork of it becomes the Go program, which
+// reads options and gives its verdict, and then the watcher. Where anything but the
+// command's plain end happens the loop returns: the runtime starts, and the Go holder takes
+// over in the same process. Before the command is started, whatever is not as expected
+// leaves all to the Go holder; afterwards nothing is allocated here.
+
+struct hold_parked hold_parked = {.link = -1, .pidfd = -1, .signals = -1, .noted = -1, .wake = -1, .override = -1};
+
+static struct hold_parked *const p = &hold_parked;
+
+enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, STREAMS = 64 };
+
+static int streams[STREAMS], nstreams, null = -1;
+
+// move_up moves a descriptor above those that the user may have closed.
+static int move_up(int fd) {
+	int up = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 10);
+	if (fd >= 0) close(fd);
+	return up;
+}
+
+static void shut(int *fd) {
+	if (*fd >= 0) close(*fd);
+	*fd = -1;
+}
+
+// find_streams notes the pipes and sockets that the user passed through us to the command.
+// The Go holder's releaseDescriptors says why they are closed.
+static int find_streams(void) {
+	DIR *d = opendir("/proc/self/fd");
+	if (d == NULL) return 0;
+	nstreams = 0;
+	for (struct dirent *e; (e = readdir(d)) != NULL && nstreams < STREAMS;) {
+		int fd = atoi(e->d_name);
+		struct stat st;
+		if (e->d_name[0] == '.' || fd == 2 || fcntl(fd, F_GETFD) != 0 || fstat(fd, &st) < 0) continue;
+		if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) streams[nstreams++] = fd;
+	}
+	closedir(d);
+	return nstreams < STREAMS;
+}
+
+static int kept(int fd) {
+	for (int i = 0; i < p->nkeep; i++)
+		if (p->keep[i] == fd) return 1;
+	return 0;
+}
+
+static void release(void) {
+	for (int i = 0; i < p->nkeep; i++)
+		if (p->keep[i] > 2) fcntl(p->keep[i], F_SETFD, FD_CLOEXEC);
+	for (int i = 0; i < nstreams; i++) {
+		int fd = streams[i];
+		if (kept(fd)) continue;
+		if (fd < 2) dup3(null, fd, 0);
+		else close(fd);
+	}
+	shut(&null);
+}
+
+// drop gives back the pages of our files that nothing was written to (see Options.Slim).
+static int drop(struct dl_phdr_info *i, size_t size, void *unused) {
+	(void)size;
+	(void)unused;
+	for (int n = 0; n < i->dlpi_phnum; n++) {
+		const ElfW(Phdr) *h = &i->dlpi_phdr[n];
+		if (h->p_type != PT_LOAD || h->p_flags & PF_W) continue;
+		uintptr_t page = 4095, from = (i->dlpi_addr + h->p_vaddr) & ~page, to = (i->dlpi_addr + h->p_vaddr + h->p_memsz + page) & ~page;
+		madvise((void *)from, to - from, MADV_DONTNEED);
+	}
+	return 0;
+}
+
+// as_watcher makes this fork look like a watcher that was executed: pkill -f by the
+// holder's arguments must not meet it. The Go program gets copies of them.
+static void as_watcher(char **argv) {
+	static const char name[] = "rss-watcher\0watch";
+	static char *copy;
+	char *begin = argv[0], *end = begin;
+	prctl(PR_SET_NAME, name);
+	for (char **a = argv; *a == end; a++) end += strlen(*a) + 1;
+	size_t size = (size_t)(end - begin);
+	if (size < sizeof name || (copy = malloc(size)) == NULL) return;
+	memcpy(copy, begin, size);
+	for (char **a = argv; *a >= begin && *a < end; a++) *a = copy + (*a - begin);
+	memset(begin, 0, size);
+	memcpy(begin, name, sizeof name);
+}
+
+// took takes the end of a child, and says whether it has ended. Where a seccomp filter refuses
+// waitid(2), it is wait4(2).
+static int took(pid_t pid, siginfo_t *si) {
+	memset(si, 0, sizeof *si);
+	if (waitid(P_PID, (id_t)pid, si, WEXITED | WNOHANG | WNOWAIT) == 0) {
+		if (si->si_pid != pid || si->si_code >= CLD_TRAPPED) return 0;
+		if (waitid(P_PID, (id_t)pid, si, WEXITED | WNOHANG) == 0) return 1;
+	}
+	int status;
+	if (errno == ECHILD || wait4(pid, &status, WNOHANG, NULL) != pid || WIFSTOPPED(status)) return 0;
+	si->si_pid = pid;
+	si->si_code = WIFEXITED(status) ? CLD_EXITED : CLD_KILLED;
+	si->si_status = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
+	return 1;
+}
+
+static void take_watcher(void) {
+	siginfo_t si;
+	struct timespec pause = {0, 1000000};
+	for (int n = 0; n < 500 && took(p->watcher, &si) == 0; n++) nanosleep(&pause, NULL);
+	p->watcher = 0;
+}
+
+static int send_message(uint32_t kind, int32_t a, int32_t b, uint64_t set) {
+	struct hold_message m = {.kind = kind, .a = a, .b = b, .set = set};
+	return p->link >= 0 && send(p->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof m;
+}
+
+// verdict waits for the other process: HOLD_VERDICT; HOLD_LEAVE where the Go holder is to
+// do everything itself; 0 where it ended without a word; -1 where it takes too long. The
+// time in which all of us are stopped does not count.
+static int verdict(int slices) {
+	struct pollfd f = {p->link, POLLIN, 0};
+	uint32_t word = 0;
+	for (int n = 0; n < slices && f.revents == 0; n++) poll(&f, 1, SLICE);
+	if (f.revents == 0) return -1;
+	return recv(p->link, &word, sizeof word, MSG_DONTWAIT) == sizeof word ? (int)word : 0;
+}
+
+static char **array(int n) { return calloc((size_t)n + 1, sizeof(char *)); }
+
+// asked_for fills in what the verdict says of the command, with pointers into it. It lies in
+// memory that is shared with our own child.
+static int asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, char **envp) {
+	char *s = (char *)(v + 1) + (size_t)v->nenv * sizeof(int32_t);
+	int32_t *index = (int32_t *)(v + 1);
+	int n = 0;
+	while (argv[v->command + n] != NULL) n++;
+	c->argv = argv + v->command;
+	c->paths = array(v->npaths);
+	c->envp = array(v->nenv);
+	c->shell = array(n + 1);
+	p->setup = malloc((size_t)v->setup + 1);
+	if (c->paths == NULL || c->envp == NULL || c->shell == NULL || p->setup == NULL) return 0;
+	for (int i = 0; i < v->npaths; s += strlen(s) + 1) c->paths[i++] = s;
+	for (int i = 0; i < v->nenv; i++) {
+		c->envp[i] = index[i] >= 0 ? envp[index[i]] : s;
+		if (index[i] < 0) s += strlen(s) + 1;
+	}
+	c->given = envp;
+	c->shell[0] = "/bin/sh"; // [1] is the file, see try_file
+	c->shell[1] = "";
+	memcpy(c->shell + 2, c->argv + 1, (size_t)(n - 1) * sizeof(char *));
+	memcpy(p->setup, s, (size_t)v->setup);
+	p->setup_size = v->setup;
+	p->flush = v->flush_ms;
+	p->nkeep = v->nkeep;
+	memcpy(p->keep, v->keep, sizeof p->keep);
+	return 1;
+}
+
+static void default_chld(int on) {
+	struct raw_action a = {0};
+	a.handler = on || !(hold_early.ignored & RAW_BIT(SIGCHLD)) ? (void *)SIG_DFL : (void *)SIG_IGN;
+	raw_sigaction(SIGCHLD, &a, NULL);
+}
+
+// leave has the Go holder do everything, as if there were no such thing as parking.
+static void leave(void) {
+	shut(&p->link);
+	shut(&p->signals);
+	shut(&p->noted);
+	shut(&p->wake);
+	shut(&null);
+	if (p->watcher > 0) take_watcher();
+	default_chld(0);
+}
+
+// forward passes signals on without asking the witness, as lastResort does: there is no
+// room to wake.
+static void forward(void) {
+	const uint64_t terminal = RAW_BIT(SIGINT) | RAW_BIT(SIGQUIT) | RAW_BIT(SIGTSTP) | RAW_BIT(SIGTTIN) | RAW_BIT(SIGTTOU) | RAW_BIT(SIGWINCH);
+	const uint64_t own = RAW_BIT(SIGXCPU) | RAW_BIT(SIGXFSZ) | RAW_BIT(SIGVTALRM) | RAW_BIT(SIGPROF) | RAW_BIT(SIGCHLD);
+	for (int i = 0; i < p->batch.size / (int)sizeof p->batch.info[0]; i++) {
+		struct signalfd_siginfo *si = &p->batch.info[i];
+		pid_t from = (pid_t)si->ssi_pid;
+		if (si->ssi_code > 0 && (terminal | own) & RAW_BIT(si->ssi_signo)) continue;
+		if (from != 0 && (from == p->holder || from == p->watcher || from == p->pid)) continue;
+		hold_forward(p->pidfd, p->pid, (int)si->ssi_signo, si->ssi_code, from, si->ssi_uid, si->ssi_ptr);
+	}
+	p->batch.size = 0;
+	siginfo_t si;
+	memset(&si, 0, sizeof si);
+	if (waitid(P_PID, (id_t)p->pid, &si, WSTOPPED | WNOWAIT | WNOHANG) == 0 && si.si_pid == p->pid && si.si_code == CLD_STOPPED &&
+		(si.si_status == SIGTSTP || si.si_status == SIGTTIN || si.si_status == SIGTTOU))
+		hold_stop(si.si_status, p->pid);
+}
+
+// children looks at all that have ended. It says that one is left for the Go holder.
+static int children(int lose) {
+	siginfo_t si;
+	int wake = 0;
+	if (!p->ended) {
+		if (took(p->pid, &si)) {
+			p->ended = 1;
+			p->code = si.si_code;
+			p->status = si.si_status;
+			if (p->watcher > 0) kill(p->watcher, SIGCONT); // a stopped one is to flush too
+			p->told = send_message(HOLD_EXIT, si.si_code == CLD_EXITED ? si.si_status : 0, si.si_code == CLD_EXITED ? 0 : si.si_status, 0);
+		} else {
+			memset(&si, 0, sizeof si);
+			wake = waitid(P_PID, (id_t)p->pid, &si, WSTOPPED | WNOWAIT | WNOHANG) == 0 && si.si_pid == p->pid && si.si_code == CLD_STOPPED;
+		}
+	}
+	for (;;) {
+		memset(&si, 0, sizeof si);
+		if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0) {
+			if (p->watcher > 0 && took(p->watcher, &si)) p->watcher = 0;
+			return wake || (errno != ECHILD && !p->ended);
+		}
+		if (si.si_pid == 0 || si.si_code >= CLD_TRAPPED || (!p->ended && si.si_pid == p->pid)) return wake;
+		int watcher = si.si_pid == p->watcher;
+		if (watcher && !lose && (!p->ended || si.si_code != CLD_EXITED || si.si_status != 0)) return 1;
+		if (!took(si.si_pid, &si)) return wake;
+		if (watcher) p->watcher = 0;
+	}
+}
+
+// hear takes messages of the watcher. One for the Go holder is left there, unless it is to
+// be lost.
+static int hear(int lose) {
+	struct hold_message m;
+	while (p->link >= 0) {
+		ssize_t n = recv(p->link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT);
+		if (n < 0) return errno != EAGAIN && errno != EINTR;
+		if (n == 0) {
+			if (!p->ended && !lose) return 1;
+			shut(&p->link);
+			return 0;
+		}
+		uint64_t own = 0;
+		syscall(SYS_rt_sigpending, &own, sizeof own);
+		int taken = n == sizeof m;
+		if (!taken) {
+		} else if (m.kind == HOLD_SUBREAPER) {
+			prctl(PR_SET_CHILD_SUBREAPER, m.a, 0, 0, 0);
+		} else if (m.kind == HOLD_OVERRIDE) {
+			p->override = m.a & 0xff;
+		} else if (m.kind == HOLD_PENDING && (own & m.set) == 0) {
+			send_message(HOLD_DRAIN, -1, 0, m.set); // they were for it alone
+		} else if (m.kind != HOLD_DRAINED) {
+			taken = 0;
+		}
+		if (!taken && !lose && !p->ended) return 1;
+		recv(p->link, &m, sizeof m, MSG_DONTWAIT);
+	}
+	return 0;
+}
+
+// gone ends this process as the command ended.
+static _Noreturn void gone(void) {
+	if (p->override >= 0) _exit(p->override);
+	if (p->code == CLD_EXITED) _exit(p->status);
+	hold_die(p->status);
+	_exit(128 + p->status);
+}
+
+// room says that a Go runtime would start here: one has started in a fork, which ends at once.
+// Where none does, or it hangs, this process must not become one. Each call that one needs
+// is also made here once. In the fork it sets the role.
+static int room(void) {
+	siginfo_t si;
+	struct timespec pause = {0, 200000};
+	if (p->setup == NULL || hold_refused(1) != NULL) return 0;
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_NAME, "rss-watcher"); // as what is ours
+		if (hold_missing() != NULL) _exit(1);
+		p->role = HOLD_TRIAL;
+		return 1;
+	}
+	for (int n = 0; pid > 0 && n < 10000; n++, nanosleep(&pause, NULL))
+		if (took(pid, &si)) return si.si_code == CLD_EXITED && si.si_status == 0;
+	if (pid > 0) kill(pid, SIGKILL);
+	return 0;
+}
+
+// parked sleeps until there is something for the Go holder.
+static void parked(void) {
+	uint64_t end = 0;   // of the watcher's flush
+	uint64_t retry = 0; // there was no room: when to look again
+	for (;;) {
+		if (p->ended && end == 0) end = hold_now() + (uint64_t)p->flush * 1000000;
+		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, POLLIN, 0}};
+		uint64_t until = p->ended ? end : retry, now = hold_now();
+		int left = until == 0 ? -1 : until > now ? (int)((until - now) / 1000000) + 1 : 0;
+		int wake = poll(f, 3, left) < 0 && errno != EINTR;
+		if (retry != 0 && hold_now() >= retry) wake = 1;
+		if (f[1].revents != 0) {
+			p->read = hold_now();
+			hold_read(p->signals, &p->batch);
+			if (p->batch.size < 0 && errno != EAGAIN) wake = 1;
+			int n = p->batch.size / (int)sizeof p->batch.info[0], ours = 0;
+			for (int i = 0; i < n; i++)
+				if (p->batch.info[i].ssi_signo == SIGCHLD && p->batch.info[i].ssi_code > 0) ours++;
+			if (n > ours && !p->ended) wake = 1;
+		}
+		// A signal comes before the command's end, as in the Go holder.
+		if (!wake) wake = children(0) | hear(0);
+		if (p->ended && p->link < 0 && p->watcher == 0) gone();
+		if (end != 0 && hold_now() >= end) wake = 1;
+		if (wake && room()) return;
+		if (wake) {
+			retry = hold_now() + (uint64_t)RETRY * 1000000;
+			if (end != 0 && hold_now() >= end) {
+				if (p->watcher > 0 && p->link >= 0) kill(p->watcher, SIGKILL);
+				gone();
+			}
+			struct timespec pause = {0, 10000000}; // what fails for good must not spin
+			nanosleep(&pause, NULL);
+			if (!p->ended) forward();
+			children(1);
+			hear(1);
+		}
+		p->batch.size = 0;
+	}
+}
+
+// hold_park returns in three ways, which hold_parked.role tells apart: in a fork, which is to
+// become the watcher; once the command is started and the Go holder is to take over; and
+// without having done anything.
+void hold_park(char **argv, char **envp) {
+	static const size_t size = (size_t)1 << 20;
+	const uint64_t all = ~UINT64_C(0);
+	int pair[2], pipes[2];
+	struct hold_child c = {0};
+	int quiet = 0;
+	char **bare = hold_command(argv, &quiet);
+	const char *off = getenv("RSSWARDEN");
+	if (bare == NULL || (off != NULL && strcmp(off, "off") == 0)) return;
+	struct hold_verdict *v = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (v == MAP_FAILED) return;
+	default_chld(1); // ignored, no child could be waited for
+	p->holder = getpid();
+	p->parent = getppid();
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) goto undo;
+	p->link = move_up(pair[0]);
+	pair[1] = move_up(pair[1]);
+	p->signals = move_up((int)syscall(SYS_signalfd4, -1, &all, sizeof all, SFD_CLOEXEC | SFD_NONBLOCK));
+	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) == 0) {
+		p->noted = move_up(pipes[0]);
+		p->wake = move_up(pipes[1]);
+	}
+	null = move_up(open("/dev/null", O_RDWR | O_CLOEXEC));
+	if (p->link < 0 || pair[1] < 0 || p->signals < 0 || p->noted < 0 || p->wake < 0 || null < 0) goto undo_pair;
+	if ((p->watcher = fork()) == 0) {
+		int link = pair[1];
+		leave();
+		p->role = HOLD_FORKED;
+		p->link = link;
+		p->verdict = v;
+		p->room = size;
+		as_watcher(argv);
+		hold_dispositions(0);
+		hold_catch(HOLD_HANDLER_WATCHER, -1);
+		return;
+	}
+	if (p->watcher < 0) goto undo_pair;
+	close(pair[1]);
+	int word = verdict(SLICES);
+	if (word == 0) {
+		take_watcher();
+		hold_in_place(bare, quiet, "its start failed"); // does not return
+	}
+	if (word < 0) kill(p->watcher, SIGKILL);
+	if (word != HOLD_VERDICT || !asked_for(v, &c, argv, envp) || !find_streams()) goto undo;
+	if (v->subreaper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	p->pid = hold_spawn(&c);
+	if (p->pid < 0 || c.exec_errno != 0) {
+		prctl(PR_SET_CHILD_SUBREAPER, hold_early.subreaper, 0, 0, 0);
+		goto undo; // it finds out again, and says so
+	}
+	p->early = c.pending;
+	p->began = c.time;
+	p->left_out = c.left_out;
+	p->pidfd = move_up((int)syscall(SYS_pidfd_open, p->pid, 0));
+	struct hold_answer answer = {.pid = p->pid, .left_out = c.left_out};
+	send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+	munmap(v, size);
+	free(c.paths);
+	free(c.envp);
+	free(c.shell);
+	release();
+	dl_iterate_phdr(drop, NULL);
+	parked();
+	if (p->role != HOLD_TRIAL) p->role = HOLD_WOKEN;
+	hold_catch(p->role == HOLD_TRIAL ? HOLD_HANDLER_WATCHER : HOLD_HANDLER_HOLDER, p->wake);
+	return;
+undo_pair:
+	if (pair[1] >= 0) close(pair[1]);
+undo:
+	munmap(v, size);
+	leave();
+}

@@ -1,0 +1,89 @@
+package hold
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// TestParked: what a holder promises holds for one that is parked, asleep and woken up.
+func TestParked(t *testing.T) {
+	t.Setenv("RSSWARDEN_PARK", "1")
+	for name, test := range map[string]func(*testing.T){
+		"every signal once": TestEverySignalOnce,
+		"a reserved signal": TestReservedSignals,
+		"a group's signal":  TestGroupSignalOnce,
+		"group and holder":  TestGroupAndHolderAtOnce,
+		"a pending signal":  TestPendingBeforeStart,
+		"the terminal":      TestTerminalSignalsOnce,
+		"stops":             TestStopThroughHolder,
+		"a watcher's files": TestWatcherDescriptors,
+		"no room to wake":   TestPidsMax,
+		"no room at all":    TestNoRoomForTwo,
+		"another status":    TestOverride,
+		"orphans":           TestSubreaper,
+	} {
+		t.Run(name, test)
+	}
+}
+
+// threads are those of a process.
+func threads(t *testing.T, pid int) string { return wardentest.StatusLine(t, pid, "Threads") }
+
+// TestParkedSleeps: it has one thread and ends as its command until something is asked of it,
+// and no signal is lost or doubled while it wakes up.
+func TestParkedSleeps(t *testing.T) {
+	t.Setenv("RSSWARDEN_PARK", "1")
+	for status := range 3 {
+		if s := runStatus(t, run(t, held(config{Watch: "good", Log: filepath.Join(t.TempDir(), "log")}, probe, "exit", fmt.Sprint(status))...)); s.ExitStatus() != status {
+			t.Errorf("%v for %d", s, status)
+		}
+	}
+	k := startCounted(t, config{Watch: "good"})
+	until(t, "one thread", func() bool { return threads(t, k.holder) == "1" })
+	if line := wardentest.ReadFile(t, fmt.Sprintf("/proc/%d/cmdline", k.watcher)); !strings.HasPrefix(string(line), "rss-watcher\x00watch\x00") {
+		t.Errorf("pkill -f meets the watcher as %q", line)
+	}
+	const n = 300
+	for range n {
+		kill(t, k.holder, 40) // queues
+		kill(t, k.holder, int(unix.SIGTERM))
+	}
+	kill(t, k.holder, 41)
+	k.comes(t, 41, 1)
+	if got, term := k.count(40), k.count(int(unix.SIGTERM)); got != n || term == 0 || term > n {
+		t.Errorf("%d of %d queued signals, %d SIGTERM", got, n, term)
+	}
+	if threads(t, k.holder) == "1" {
+		t.Error("signals did not wake it")
+	}
+	k.end(t)
+	k = startCounted(t, config{Watch: "good"})
+	kill(t, k.watcher, 9)
+	until(t, "a second watcher", func() bool { return strings.Contains(wardentest.Read(k.log), "attempt 2") })
+	k.end(t)
+}
+
+// TestParkedStartFails: where the fork that was to give the verdict dies the command runs
+// unwatched; where it gives none, under the Go holder.
+func TestParkedStartFails(t *testing.T) {
+	t.Setenv("RSSWARDEN_PARK", "1")
+	for want, argv := range map[string][]string{
+		"runs unwatched: its start failed": {self, "run", "--", "sh", "-c", "exit 7"}, // "--" is no config: it panics
+		"":                                 held(config{}, "sh", "-c", "exit 7"),
+	} {
+		said := filepath.Join(t.TempDir(), "stderr")
+		cmd := run(t, append([]string{"sh", "-c", `exec "$@" 2>` + said, "sh"}, argv...)...)
+		if s := runStatus(t, cmd); s.ExitStatus() != 7 {
+			t.Errorf("%q: %v, want 7", argv, s)
+		}
+		if text := wardentest.Read(said); !strings.Contains(text, want) || want == "" && text != "" {
+			t.Errorf("%q said %q", argv, text)
+		}
+	}
+}
