@@ -120,7 +120,8 @@ one rule a line.`,
 		name: "loader", def: "auto", runOnly: true, group: group{title: groupWorkers},
 		usage: "`HOW`: talk to DataLoaders and pools: auto, all, off",
 		about: `Talk to DataLoaders and pools through a hook: "auto"; "all", which also recycles
-workers of a ProcessPoolExecutor that forks, though it then forks beside its threads; or "off".`,
+workers of a ProcessPoolExecutor that forks, though it then forks beside its threads, and those whose
+initializer has a queue or a counter; or "off".`,
 		example: `"off"`, values: []string{"auto", "all", "off"},
 		set: func(s *settings.Settings, v []string) error {
 			s.Loader, s.Forks = v[0] != "off", v[0] == "all"

@@ -148,6 +148,61 @@ func TestPoolsThatStay(t *testing.T) {
 	}
 }
 
+// TestOddPools has pools as few programs do. Workers are asked to end all the time: what comes of
+// each task is as bare, and where a worker has to stay its pool says why.
+func TestOddPools(t *testing.T) {
+	t.Parallel()
+	const shared = "its initializer has a "
+	for args, why := range map[string]string{
+		"--case forks":                     "", // a task forks, and its child does the work
+		"--case inside --start forkserver": "", // a pool in each task of a pool
+		"--case exits":                     "", // os._exit in a task: the Pool goes on, bare too
+		"--case exits --start spawn":       "", // … the executor is broken, bare too
+		"--case daemon":                    "", // a daemon process beside the pool
+		"--case single":                    "", // maxtasksperchild=1
+		"--case queue":                     shared + "Queue",
+		"--case counter --start spawn":     shared + "Synchronized",
+		"--case once --start spawn":        shared + "Synchronized", // unpickling it fails the fourth time
+	} {
+		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
+			t.Parallel()
+			bare := train(t, trainOptions{script: "oddpools.py", args: args, ends: true, bare: true}).finish()
+			tr := train(t, trainOptions{script: "oddpools.py", args: args, ends: true})
+			asked, done := map[int]bool{}, false
+			for !done {
+				for _, pid := range tr.workers() {
+					if !asked[pid] {
+						asked[pid] = true
+						tr.ctl.Recycle(pid, event.Drain) // it may have ended
+					}
+				}
+				for _, t := range tr.ctl.Trainers() {
+					for _, l := range t.Loaders {
+						if l.CanRecycle != (why == "") && l.Why != notRefilled || !strings.Contains(l.Why, why) {
+							tr.t.Errorf("%+v", l)
+						}
+					}
+				}
+				tr.poll()
+				select {
+				case <-tr.done:
+					done = true
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+			r := tr.finish()
+			if r.Checksum == "" || r.Checksum != bare.Checksum {
+				t.Errorf("checksum %q, bare %q", r.Checksum, bare.Checksum)
+			}
+			left := len(tr.heard(event.LoaderRecycled, 0))
+			if len(asked) == 0 || why != "" && left > 0 || why == "" && left == 0 && !strings.Contains(args, "single") && !strings.Contains(args, "exits") {
+				t.Errorf("asked %d workers, %d were replaced", len(asked), left)
+			}
+			tr.notOff()
+		})
+	}
+}
+
 // TestPoolNotRefilled has an initializer that fails the second time: the pool has a worker
 // less, no other is asked to end, and all results come.
 func TestPoolNotRefilled(t *testing.T) {

@@ -65,7 +65,8 @@ type UserLimit struct {
 type Workers struct {
 	// Loader says that loaders are to be talked to.
 	Loader bool `json:"loader"`
-	// Forks says that workers of a ProcessPoolExecutor that forks are recycled too.
+	// Forks says that pool workers are recycled too where it may hang their pool: one that
+	// forks beside its threads, or whose initializer hands something out.
 	Forks bool `json:"forks,omitempty"`
 	// Dir is the run directory that loader hooks talk through; empty where that
 	// is off or the directory could not be made.

@@ -31,7 +31,7 @@ var typed = []struct {
 	{shown: "srun rsswarden run -- python train.py", says: "trained"},
 	{shown: "rsswarden run -- python train.py", says: "trained"},
 	{shown: "rsswarden run --limit 3G -- python train.py", says: "trained"},
-	{shown: "rsswarden run -- python tokenize.py", says: "trained"},
+	{shown: "rsswarden run -- python tokens.py", says: "trained"},
 	{shown: "rsswarden run -- torchrun … train.py", says: "torchrun train.py"},
 	{shown: "rsswarden run --at 97%:requeue …", args: map[string]string{"…": "-- python train.py"}, says: "trained"},
 	{shown: "rsswarden run --alert URL …", args: map[string]string{"URL": "http://127.0.0.1:1", "…": "-- python train.py"}, says: "trained"},

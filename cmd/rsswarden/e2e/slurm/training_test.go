@@ -417,7 +417,7 @@ func TestPools(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%s", mode, strings.Fields(pool)[0]), func(t *testing.T) {
 				t.Parallel()
 				c, warden := cluster(t, mode)
-				line := python + " " + c.Install(t, "../../../../examples/pools/tokenize.py") + " --tasks 1500 --pool " + pool
+				line := python + " " + c.Install(t, "../../../../examples/pools/tokens.py") + " --tasks 1500 --pool " + pool
 				got := c.Do(t, "/bin/sh", "-c", line+" --keep 0 --ms 1")
 				want := wardentest.Checksum(got.Stdout)
 				if got.Code != 0 || want == "none" {

@@ -7,10 +7,11 @@ asked to go its limit is reached, so that it ends between two tasks and its pool
 starts another. Nothing of a loop is copied, and no frame of ours is in it.
 """
 import collections
+import contextlib
+import functools
 import itertools
 import os
 import sys
-import threading
 import time
 import types
 
@@ -21,6 +22,9 @@ _FRAMES = 32  # how far up the stack it is looked for who makes a pool
 
 _MAKERS = "datasets.", "torch._inductor."  # packages that know their workers, and how each ends
 _FORKED = "its ProcessPoolExecutor would fork another beside its own threads; use mp_context, or --loader all"
+_SHARED = "its initializer has a %s, which may have nothing for one worker more; --loader all"  # gone unless the user asks, as _FORKED
+_HANDOUTS = ("Queue", "JoinableQueue", "SimpleQueue", "Connection", "Barrier", "Semaphore", "BoundedSemaphore", "Condition",
+             "Synchronized", "AutoProxy", "BaseProxy")  # names of classes: what workers take in turn, or count with
 _FETCH = 30.0  # seconds that a worker which goes waits for its last results to be fetched
 
 Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
@@ -115,7 +119,7 @@ def _pool(pool, module):
     if isinstance(pool, module.ThreadPool):
         return None
     why = "Hugging Face datasets gives up when a worker of its pool ends" if pool.__dict__.get("_rsswarden_by") == "datasets." else None
-    return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why
+    return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why or _handout(pool)
 
 
 def _executor(executor, module):
@@ -126,8 +130,30 @@ def _executor(executor, module):
     if executor._max_workers == 1 and not _refills(module):
         why = "this Python's ProcessPoolExecutor may not replace its only worker"
     elif start == "fork":
-        why = _FORKED  # unless the user asks for it: the worker looks
-    return "ProcessPoolExecutor", start, why
+        why = _FORKED
+    return "ProcessPoolExecutor", start, why or _handout(executor)
+
+
+def _handout(pool):
+    """Returns why a pool's initializer may fail or wait in one worker more than the pool began with, or None."""
+    initializer = pool._initializer
+    known = list(pool._initargs or ())
+    while isinstance(initializer, functools.partial):
+        known += list(initializer.args) + list(initializer.keywords.values())
+        initializer = initializer.func
+    known += getattr(getattr(initializer, "__self__", initializer), "__dict__", {}).values()
+    code = getattr(initializer, "__code__", None)
+    if code is not None:
+        known += [initializer.__globals__.get(name) for name in code.co_names]
+        for cell in initializer.__closure__ or ():
+            with contextlib.suppress(ValueError):  # it is empty
+                known.append(cell.cell_contents)
+    for value in known:
+        for one in list(value) if type(value) in (list, tuple) else [value]:
+            for base in type(one).__mro__:
+                if base.__name__ in _HANDOUTS and base.__module__.startswith(("multiprocessing.", "multiprocess.")):
+                    return _SHARED % type(one).__name__
+    return None
 
 
 def _refills(module):
@@ -163,7 +189,8 @@ class _Looked:
 
 def _spawn(executor):
     """Returns what starts a worker, where one has just reached its limit: the method itself takes tasks done for idle workers then."""
-    if (threading.current_thread() is executor._executor_manager_thread and executor._processes is not None
+    # Which thread this is gevent and eventlet do not tell; frame 3 is what looked the method up.
+    if (sys._getframe(3).f_code.co_name == "run" and executor._processes is not None
             and len(executor._processes) < executor._max_workers and (executor._safe_to_dynamically_spawn_children or _forks())):
         return executor._spawn_process
     return None
@@ -238,7 +265,7 @@ class _Worker:
     def __init__(self, pool):
         from _rsswarden import channel, collect, growth
 
-        if pool.why == _FORKED and channel.setting("forks"):
+        if pool.why and pool.why.endswith("--loader all") and channel.setting("forks"):
             pool = pool._replace(why=None)
         self.pid, self.leaves = os.getpid(), False
         self._pool, self._side = pool, channel.Side(pool.owner)
