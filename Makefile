@@ -74,9 +74,9 @@ bench: ## ours beside the peers', in one run, with the ratios; all runs in bench
 	set -o pipefail; go test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime 1x -timeout 0 ./bench | tee bench.txt
 	go tool benchstat -col /who bench.txt
 
-# The counts take three hours and a half on two cores, of which one is an hour of jobs
-# that must raise no alert. The loader's tests of rare faults are
-# those of `make test` with greater counts. They run on what Debian sid has today, in a
+# The counts take more than three hours and a half on two cores, of which one is an hour of
+# jobs that must raise no alert. The loader's tests and those in guests are those of `make
+# test`, every case on every torch and kernel, with greater counts. They run on what Debian sid has today, in a
 # root of its own: TestReleases fails where that torch is not known yet, TestTrial says
 # whether it may be recycled, TestMatrix what comes of it.
 endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, an hour without an alert, forecasts of 44 runs
@@ -85,11 +85,11 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	@set -o pipefail; today=$$(mktemp -d /var/tmp/rsswarden-sid.XXXXXX); trap 'rm -rf "$$today"' EXIT; { \
 	if [ -z "$$RSSWARDEN_SID" ] && RSSWARDEN_SID=$$today/root .ci/root sid; then export RSSWARDEN_SID=$$today/root; fi; \
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -p 1 -timeout 240m -v \
-		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411Torch26|SlurmSid' ./cmd/rsswarden/e2e/run ./cmd/rsswarden/e2e/torch ./cmd/rsswarden/e2e/slurm && \
+		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411|SlurmSid|Ranks|Fingerprint' ./cmd/rsswarden/e2e/run ./cmd/rsswarden/e2e/torch ./cmd/rsswarden/e2e/slurm && \
 	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor && \
 	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./rss/rsstest && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 240m -v \
-		-run 'Releases|Trial|Matrix|Stateful|HookFails|Inert|OtherSite|Prefixes|Load|Garbage|Verbs|Descriptors|Inherited|ForkRefused|ForkHelper|RecycleFailing|Sharing' ./supervisor/loader && \
+		./supervisor/loader ./cmd/rsswarden/e2e/cgroup2 && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run SaveRate ./supervisor && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run KilledAtAnyMoment ./supervisor/record/store && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run Churn ./cmd/rsswardend && \

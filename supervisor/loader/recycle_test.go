@@ -413,7 +413,7 @@ func TestReadyLeft(t *testing.T) {
 // to be replaced: it stays.
 func TestUnpicklable(t *testing.T) {
 	t.Parallel()
-	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
+	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}[wardentest.Few(0, 1):], nil, func(t *testing.T, s *stand, mode event.Mode) {
 		train(t, trainOptions{on: s, args: "--context spawn --unpicklable --workers 2 --part 400"}).keepsWorkers(mode)
 	})
 	torchtest.On(t, torch113, func(t *testing.T, s *stand) {
@@ -661,8 +661,9 @@ func TestStatefulReplacementFails(t *testing.T) {
 		{"--dataset hung --waits 1", "the training waited 1 s"},
 		{"--dataset hung --timeout 10", "within the loader's timeout"},
 		{"--dataset stream --unpicklable --persistent --context spawn", "fork refused: TypeError"},
+		// With RSSWARDEN_ENDURANCE only.
 		{"--dataset map --unpicklable --persistent --context forkserver", "fork refused: TypeError"},
-	}, func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(7, 6)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		args := c.args + " --workers 2 --count 400"
 		want := statefulBare(t, on, strings.Replace(args, " --unpicklable", "", 1))
 		tr := statefulTraining(t, on, args)

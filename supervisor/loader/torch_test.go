@@ -265,7 +265,7 @@ func TestForkHelper(t *testing.T) {
 			both(tr, 1)
 			tr.unhelped(helper, "it has ended")
 		case "trainer killed":
-			wardentest.NoError(t, tr.cmd.Process.Kill())
+			wardentest.NoError(t, unix.Kill(tr.pid, unix.SIGKILL))
 			wardentest.Until(t, "that the helper has ended", func() bool { return unix.Kill(helper, 0) == unix.ESRCH })
 			return
 		case "changed":

@@ -8,8 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -197,7 +197,7 @@ type result struct {
 // training is a run of testdata/trainer.py under the hook.
 type training struct {
 	t    testing.TB
-	cmd  *exec.Cmd
+	pid  int
 	dir  string
 	stop string // a file that ends a run with --until
 	ctl  *Control
@@ -254,13 +254,7 @@ func train(t testing.TB, o trainOptions) *training {
 	if !o.ends {
 		args = append(args, "--until", tr.stop)
 	}
-	tr.cmd = on.Command(t, cmp.Or(o.python, python), args...)
-	tr.cmd.Env = env
-	tr.cmd.Stderr = &tr.stderr
-	tr.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdout, err := tr.cmd.StdoutPipe()
-	wardentest.NoError(t, err)
-	wardentest.NoError(t, tr.cmd.Start())
+	stdout, wait := tr.start(o, on, env, args)
 	go func() {
 		defer close(tr.done)
 		lines := bufio.NewScanner(stdout)
@@ -278,13 +272,46 @@ func train(t testing.TB, o trainOptions) *training {
 			}
 			tr.mu.Unlock()
 		}
-		tr.err = tr.cmd.Wait()
+		tr.err = wait()
 	}()
 	t.Cleanup(func() {
-		syscall.Kill(-tr.cmd.Process.Pid, syscall.SIGKILL)
+		syscall.Kill(-tr.pid, syscall.SIGKILL)
 		<-tr.done
 	})
 	return tr
+}
+
+// start starts the program as a user does where no torch is to be imported, another one
+// than the stand's or, with RSSWARDEN_ENDURANCE, in any case. Else it spares the import.
+func (tr *training) start(o trainOptions, on *stand, env, args []string) (stdout io.ReadCloser, wait func() error) {
+	tr.t.Helper()
+	otherTorch := slices.ContainsFunc(o.env, func(v string) bool { return strings.HasPrefix(v, "PYTHONPATH=") })
+	if o.python != "" || o.script == "pools.py" || otherTorch || wardentest.Few(1, 0) == 1 {
+		cmd := on.Command(tr.t, cmp.Or(o.python, python), args...)
+		cmd.Env, cmd.Stderr, cmd.SysProcAttr = env, &tr.stderr, &syscall.SysProcAttr{Setpgid: true}
+		stdout, err := cmd.StdoutPipe()
+		wardentest.NoError(tr.t, errors.Join(err, cmd.Start()))
+		tr.pid = cmd.Process.Pid
+		return stdout, cmd.Wait
+	}
+	stdout, out, err1 := os.Pipe()
+	stderr, errs, err2 := os.Pipe()
+	wardentest.NoError(tr.t, errors.Join(err1, err2))
+	pid, end := on.Start(tr.t, env, out, errs, args...)
+	tr.pid = pid
+	wardentest.NoError(tr.t, errors.Join(out.Close(), errs.Close()))
+	copied := make(chan error, 1)
+	go func() {
+		_, err := tr.stderr.ReadFrom(stderr)
+		copied <- err
+	}()
+	return stdout, func() error {
+		err := <-copied
+		if status := <-end; status != 0 {
+			err = errors.Join(err, fmt.Errorf("wait status %#x", status))
+		}
+		return errors.Join(err, stdout.Close(), stderr.Close())
+	}
 }
 
 // atHome returns env with temporary places for the hook and the run directory.

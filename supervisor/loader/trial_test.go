@@ -48,7 +48,11 @@ func startOn(t testing.TB, s *stand) func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error {
 		on := s.Command(t, cmd.Path, cmd.Args[1:]...)
 		cmd.Path, cmd.Args = on.Path, on.Args
-		return cmd.Start()
+		err := cmd.Start()
+		if err == nil {
+			go wardentest.Hurry(cmd.Process.Pid)
+		}
+		return err
 	}
 }
 

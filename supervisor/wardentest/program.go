@@ -17,7 +17,7 @@ import (
 const (
 	Rsswarden = "rsswarden"
 	Faults    = "rsswarden-faults" // with the faults of package fault in it
-	Site      = "rsswarden-site"   // takes etc/rsswarden.toml of its working directory for the site's
+	Site      = "rsswarden-site"   // takes etc/rsswarden.toml and var/torch of its working directory for the site's
 	Static    = "rsswarden-static" // for a guest
 	Daemon    = "rsswardend"
 	LMDBLoad  = "lmdbload"
@@ -33,7 +33,7 @@ const tags = "-tags=urfave_cli_no_docs"
 var builds = map[string][]string{
 	Rsswarden: {tags, "-ldflags=" + noVerdicts, "./cmd/rsswarden"},
 	Faults:    {tags + ",rsswarden_faults", "-ldflags=" + noVerdicts, "./cmd/rsswarden"},
-	Site:      {tags, "-ldflags=" + noVerdicts + " -X main.siteFile=etc/rsswarden.toml", "./cmd/rsswarden"},
+	Site:      {tags, "-ldflags=" + noVerdicts + "var/torch -X main.siteFile=etc/rsswarden.toml", "./cmd/rsswarden"},
 	Static:    {tags + ",netgo,osusergo", "-ldflags=-s -w -linkmode=external -extldflags=-static", "./cmd/rsswarden"},
 	Daemon:    {tags, "./cmd/rsswardend"},
 	LMDBLoad:  {"./examples/lmdbload"},

@@ -28,6 +28,7 @@ type Stand struct {
 	modules []string     // what else must be there
 	once    sync.Once
 	why     string // it cannot be used
+	warm    warm
 }
 
 // Newest is the newest torch that Debian has: 2.14.1 on Python 3.14 when this was written.

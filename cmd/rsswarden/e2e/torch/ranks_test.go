@@ -101,10 +101,13 @@ func rankEnv(dir string) []string {
 // TestRanks has one rsswarden around torchrun: every process has its role,
 // every rank its loaders; workers of both are replaced, one at a time; signals
 // reach the ranks that are meant, and never torchrun; and what is trained is
-// what is trained without.
+// what is trained without. On the newest torch, and on all with RSSWARDEN_ENDURANCE.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	for n, torch := range torches {
+		if n < len(torches)-1 && wardentest.Few(1, 0) == 0 {
+			continue
+		}
 		t.Run("torch "+torch.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRanked(t, n)
