@@ -170,6 +170,12 @@ func TestLongPauseWaitsWhereNothingGrows(t *testing.T) {
 	if h := s.can(event.ActionRecycle, s.user()); h.OK || h.Reason != event.ReasonPause {
 		t.Errorf("an hour after the growth: %+v", h)
 	}
+	// A fork helper forks while the trainer goes on.
+	s.log(id, fmt.Sprintf(`"what":"iter","n":1,"kind":"map","persistent":true,"num_workers":1,"start":"fork","can_recycle":true,"workers":[%d],"helper":%d`, worker1, worker2))
+	s.full()
+	if h := s.can(event.ActionRecycle, s.user()); !h.OK {
+		t.Errorf("with a fork helper: %+v", h)
+	}
 }
 
 // TestPickleIsForecast: a worker that is not forked is sent the data set within the
