@@ -16,10 +16,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-
 // The parked holder: this process starts the command, and is a loop around poll(2) from
 // then on, before there is a Go runtime in it. A fork of it becomes the Go program, which
 // reads options and gives its verdict, and then the watcher. Where anything but the
@@ -63,20 +59,15 @@ static int find_streams(void) {
 	return nstreams < STREAMS;
 }
 
-static int kept(int fd) {
-	for (int i = 0; i < p->nkeep; i++)
-		if (p->keep[i] == fd) return 1;
-	return 0;
-}
-
 static void release(void) {
-	for (int i = 0; i < p->nkeep; i++)
+	for (int i = 0; i < p->nkeep; i++) {
 		if (p->keep[i] > 2) fcntl(p->keep[i], F_SETFD, FD_CLOEXEC);
-	for (int i = 0; i < nstreams; i++) {
-		int fd = streams[i];
-		if (kept(fd)) continue;
-		if (fd < 2) dup3(null, fd, 0);
-		else close(fd);
+		for (int n = 0; n < nstreams; n++)
+			if (streams[n] == p->keep[i]) streams[n] = -1;
+	}
+	for (int n = 0; n < nstreams; n++) {
+		if (streams[n] == 0 || streams[n] == 1) dup3(null, streams[n], 0);
+		if (streams[n] > 2) close(streams[n]);
 	}
 	shut(&null);
 }
@@ -128,8 +119,7 @@ static int took(pid_t pid, siginfo_t *si) {
 
 static void take_watcher(void) {
 	siginfo_t si;
-	struct timespec pause = {0, 1000000};
-	for (int n = 0; n < 500 && took(p->watcher, &si) == 0; n++) nanosleep(&pause, NULL);
+	for (int n = 0; n < 500 && !took(p->watcher, &si); n++) nanosleep(&(struct timespec){0, 1000000}, NULL);
 	p->watcher = 0;
 }
 
@@ -138,9 +128,8 @@ static int send_message(uint32_t kind, int32_t a, int32_t b, uint64_t set) {
 	return p->link >= 0 && send(p->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof m;
 }
 
-// verdict waits for the other process: HOLD_VERDICT; HOLD_LEAVE where the Go holder is to
-// do everything itself; 0 where it ended without a word; -1 where it takes too long. The
-// time in which all of us are stopped does not count.
+// verdict waits for the fork's word: 0 where it ended without one, -1 where it takes too long.
+// The time in which all of us are stopped does not count.
 static int verdict(int slices) {
 	struct pollfd f = {p->link, POLLIN, 0};
 	uint32_t word = 0;
@@ -148,8 +137,6 @@ static int verdict(int slices) {
 	if (f.revents == 0) return -1;
 	return recv(p->link, &word, sizeof word, MSG_DONTWAIT) == sizeof word ? (int)word : 0;
 }
-
-static char **array(int n) { return calloc((size_t)n + 1, sizeof(char *)); }
 
 // asked_for fills in what the verdict says of the command, with pointers into it. It lies in
 // memory that is shared with our own child.
@@ -159,9 +146,9 @@ static int asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, 
 	int n = 0;
 	while (argv[v->command + n] != NULL) n++;
 	c->argv = argv + v->command;
-	c->paths = array(v->npaths);
-	c->envp = array(v->nenv);
-	c->shell = array(n + 1);
+	c->paths = calloc((size_t)v->npaths + 1, sizeof(char *));
+	c->envp = calloc((size_t)v->nenv + 1, sizeof(char *));
+	c->shell = calloc((size_t)n + 2, sizeof(char *));
 	p->setup = malloc((size_t)v->setup + 1);
 	if (c->paths == NULL || c->envp == NULL || c->shell == NULL || p->setup == NULL) return 0;
 	for (int i = 0; i < v->npaths; s += strlen(s) + 1) c->paths[i++] = s;
@@ -174,9 +161,7 @@ static int asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, 
 	c->shell[1] = "";
 	memcpy(c->shell + 2, c->argv + 1, (size_t)(n - 1) * sizeof(char *));
 	memcpy(p->setup, s, (size_t)v->setup);
-	p->setup_size = v->setup;
-	p->flush = v->flush_ms;
-	p->nkeep = v->nkeep;
+	p->setup_size = v->setup, p->flush = v->flush_ms, p->nkeep = v->nkeep;
 	memcpy(p->keep, v->keep, sizeof p->keep);
 	return 1;
 }
@@ -224,9 +209,7 @@ static int children(int lose) {
 	int wake = 0;
 	if (!p->ended) {
 		if (took(p->pid, &si)) {
-			p->ended = 1;
-			p->code = si.si_code;
-			p->status = si.si_status;
+			p->ended = 1, p->code = si.si_code, p->status = si.si_status;
 			if (p->watcher > 0) kill(p->watcher, SIGCONT); // a stopped one is to flush too
 			p->told = send_message(HOLD_EXIT, si.si_code == CLD_EXITED ? si.si_status : 0, si.si_code == CLD_EXITED ? 0 : si.si_status, 0);
 		} else {
@@ -338,8 +321,7 @@ static void parked(void) {
 				if (p->watcher > 0 && p->link >= 0) kill(p->watcher, SIGKILL);
 				gone();
 			}
-			struct timespec pause = {0, 10000000}; // what fails for good must not spin
-			nanosleep(&pause, NULL);
+			nanosleep(&(struct timespec){0, 10000000}, NULL); // what fails for good must not spin
 			if (!p->ended) forward();
 			children(1);
 			hear(1);
@@ -363,8 +345,7 @@ void hold_park(char **argv, char **envp) {
 	struct hold_verdict *v = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (v == MAP_FAILED) return;
 	default_chld(1); // ignored, no child could be waited for
-	p->holder = getpid();
-	p->parent = getppid();
+	p->holder = getpid(), p->parent = getppid();
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) goto undo;
 	p->link = move_up(pair[0]);
 	pair[1] = move_up(pair[1]);
@@ -378,10 +359,7 @@ void hold_park(char **argv, char **envp) {
 	if ((p->watcher = fork()) == 0) {
 		int link = pair[1];
 		leave();
-		p->role = HOLD_FORKED;
-		p->link = link;
-		p->verdict = v;
-		p->room = size;
+		p->role = HOLD_FORKED, p->link = link, p->verdict = v, p->room = size;
 		as_watcher(argv);
 		hold_dispositions(0);
 		hold_catch(HOLD_HANDLER_WATCHER, -1);
@@ -402,9 +380,7 @@ void hold_park(char **argv, char **envp) {
 		prctl(PR_SET_CHILD_SUBREAPER, hold_early.subreaper, 0, 0, 0);
 		goto undo; // it finds out again, and says so
 	}
-	p->early = c.pending;
-	p->began = c.time;
-	p->left_out = c.left_out;
+	p->early = c.pending, p->began = c.time, p->left_out = c.left_out;
 	p->pidfd = move_up((int)syscall(SYS_pidfd_open, p->pid, 0));
 	struct hold_answer answer = {.pid = p->pid, .left_out = c.left_out};
 	send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -8,6 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
 // raw_action is the kernel's struct sigaction (amd64, arm64, ppc64le).
 struct raw_action {
 	void (*handler)(int, siginfo_t *, void *);
