@@ -1,7 +1,10 @@
 package hold
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,6 +87,21 @@ func TestParkedStartFails(t *testing.T) {
 		}
 		if text := wardentest.Read(said); !strings.Contains(text, want) || want == "" && text != "" {
 			t.Errorf("%q said %q", argv, text)
+		}
+	}
+}
+
+// TestWarnings: the compiler's analysis of the C here finds nothing.
+func TestWarnings(t *testing.T) {
+	files, err := filepath.Glob("*.c")
+	wardentest.NoError(t, err)
+	for _, file := range files {
+		out, err := exec.Command("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fanalyzer", "-c", "-o", os.DevNull, file).CombinedOutput()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("needs gcc: ", err)
+		}
+		if err != nil {
+			t.Errorf("%s: %v\n%s", file, err, out)
 		}
 	}
 }
