@@ -54,6 +54,7 @@ def serve():
             pid = os.fork()
             if not pid:
                 return args, env, opened
+            os.setpgid(pid, pid)  # here, too: its group may be killed as soon as the answer is there
             for fd in opened:
                 os.close(fd)
             living.add(pid)
