@@ -125,8 +125,9 @@ func TestPoolsTrimmed(t *testing.T) {
 func TestPoolsThatStay(t *testing.T) {
 	t.Parallel()
 	for args, why := range map[string]string{
-		"--pool executor --start fork --how submit": "beside its own threads",
-		"--pool datasets --how map":                 "Hugging Face datasets gives up",
+		"--pool executor --start fork --how submit":  "beside its own threads",
+		"--pool datasets --how map":                  "Hugging Face datasets gives up",
+		"--pool inductor --start spawn --how submit": "torch.compile's workers end by themselves",
 	} {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
@@ -215,17 +216,6 @@ func TestPoolNotRefilled(t *testing.T) {
 	}
 	if l := tr.ctl.Trainers()[0].Loaders[0]; l.CanRecycle || l.Why != notRefilled {
 		t.Errorf("%+v", l)
-	}
-	tr.right()
-}
-
-// TestPoolLeftAlone: torch.compile's workers end by themselves, nothing is asked of them.
-func TestPoolLeftAlone(t *testing.T) {
-	t.Parallel()
-	tr := train(t, trainOptions{script: "pools.py", args: "--pool inductor --start spawn --how submit --tasks 30"})
-	tr.moreEpochs(2)
-	if got := tr.workers(); got != nil {
-		t.Errorf("workers %v", got)
 	}
 	tr.right()
 }

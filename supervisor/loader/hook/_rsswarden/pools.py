@@ -118,15 +118,15 @@ def _pool(pool, module):
     """Returns kind, start method and why workers have to stay, of a multiprocessing.Pool."""
     if isinstance(pool, module.ThreadPool):
         return None
-    why = "Hugging Face datasets gives up when a worker of its pool ends" if pool.__dict__.get("_rsswarden_by") == "datasets." else None
+    why = "Hugging Face datasets gives up when a worker of its pool ends; use a smaller writer_batch_size" if pool.__dict__.get("_rsswarden_by") == "datasets." else None
     return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why or _handout(pool)
 
 
 def _executor(executor, module):
     """Returns the same of a ProcessPoolExecutor."""
-    if executor.__dict__.get("_rsswarden_by") == "torch._inductor.":
-        return None  # torch.compile's: its workers end by themselves
     start, why = executor._mp_context.get_start_method(), None
+    if executor.__dict__.get("_rsswarden_by") == "torch._inductor.":
+        return "torch.compile", start, "torch.compile's workers end by themselves a minute later; TORCHINDUCTOR_COMPILE_THREADS=1 starts none"
     if executor._max_workers == 1 and not _refills(module):
         why = "this Python's ProcessPoolExecutor may not replace its only worker"
     elif start == "fork":
