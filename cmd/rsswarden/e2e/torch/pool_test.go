@@ -151,3 +151,52 @@ func TestPoolOwnerIsSpared(t *testing.T) {
 		})
 	}
 }
+
+// TestPythonPools: the lines, the report and the last word about a job with a pool of Python name
+// its pool workers and the pool, and where none can be recycled why.
+func TestPythonPools(t *testing.T) {
+	t.Parallel()
+	wardentest.NeedPython(t)
+	job := []string{python, wardentest.Path(t, "examples/pools/tokens.py"), "--tasks", "600", "--ms", "10", "--pool"}
+	for _, c := range []struct {
+		pool     string
+		recycled bool
+		says     string
+		report   []string
+	}{
+		{"Pool", true, "recycled worker", []string{" pool workers (multiprocessing.Pool) ", "  pool worker ", "in pool worker", "what tasks call"}},
+		{"ProcessPoolExecutor", false, "recycle skipped: its ProcessPoolExecutor would fork", []string{" pool workers (ProcessPoolExecutor) "}},
+	} {
+		t.Run(c.pool, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			events := filepath.Join(dir, "events")
+			args := append([]string{"run", "--limit", "300M", "--record", filepath.Join(dir, "record"), "--events", events, "--"}, job...)
+			cmd := exec.Command(binary, append(args, c.pool)...)
+			cmd.Env = wardentest.Env("HOME=" + dir)
+			out, stderr, err := wardentest.Run(cmd)
+			wardentest.NoError(t, err)
+			wardentest.Says(t, out, "600 tasks")
+			wardentest.Says(t, stderr, c.says)
+			n := 0
+			for _, e := range wardentest.Events(t, events)[event.NameLoader] {
+				if e["what"] == string(event.LoaderRecycled) {
+					n++
+				}
+			}
+			if c.recycled != (n > 0) {
+				t.Errorf("%d workers recycled", n)
+			}
+			full := exec.Command(binary, "report", filepath.Join(dir, "record"), "--full")
+			full.Env = cmd.Env
+			text, more, err := wardentest.Run(full)
+			if err != nil {
+				t.Fatal(err, more)
+			}
+			wardentest.Says(t, text, c.report...)
+			if strings.Contains(text, "num_workers") || strings.Contains(text, "Dataset") {
+				t.Errorf("words of a DataLoader:\n%s", text)
+			}
+		})
+	}
+}
