@@ -34,7 +34,7 @@ const forgotten = 10 * time.Minute
 type Forecasts struct {
 	trends  map[event.LimitID]*forecaster
 	procs   map[rss.ProcID]*process
-	classes map[class]*spikes
+	classes map[class]*classSpikes
 }
 
 func (f *forecaster) update(now time.Duration, l *event.Limit, acting bool) {

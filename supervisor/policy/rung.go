@@ -233,8 +233,11 @@ func (s *State) done(o event.Outcome) bool {
 		// A rung that fired before it was crossed counts as left at once, so that nothing else
 		// keeps it from firing at every look where that has no effect.
 		switch g.ahead = s.now; {
+		case f.leaps && !helped:
+			g.ahead += g.gap // less and less often: the spike may never come again
 		case f.leaps:
-			g.ahead += g.gap // less and less often: a job that has spikes and fits is left alone
+			g.gap = 0
+			g.ahead += repeatAfter
 		case !helped:
 			g.ahead += repeatAfter
 		}

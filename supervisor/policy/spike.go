@@ -107,10 +107,16 @@ func (r *rise) up() rss.Bytes {
 	return r.last.Sub(r.base)
 }
 
-// class are processes that do the same: the workers of one trainer, or one trainer.
+// class names processes that do the same: the workers of one trainer, or one trainer.
 type class struct {
 	role  rss.Role
 	owner int
+}
+
+// classSpikes are the spikes of a class, and what of one is used now.
+type classSpikes struct {
+	spikes
+	up rss.Bytes
 }
 
 // process is the anonymous memory of a process, which every limit counts in full.
@@ -125,7 +131,10 @@ type process struct {
 // Processes takes in the processes of a full read, with their roles.
 func (o *Forecasts) Processes(now time.Duration, procs []rss.Proc) {
 	if o.procs == nil {
-		o.procs, o.classes = map[rss.ProcID]*process{}, map[class]*spikes{}
+		o.procs, o.classes = map[rss.ProcID]*process{}, map[class]*classSpikes{}
+	}
+	for _, c := range o.classes {
+		c.up = 0
 	}
 	for i := range procs {
 		p := &procs[i]
@@ -148,11 +157,16 @@ func (o *Forecasts) Processes(now time.Duration, procs []rss.Proc) {
 			e.peak = p.Peak
 			e.add(now, max(p.Peak.Sub(e.rest), p.Anon))
 		}
-		if over := e.add(now, p.Anon); over >= event.MinGain(0) {
-			if o.classes[of] == nil {
-				o.classes[of] = &spikes{}
+		over, c := e.add(now, p.Anon), o.classes[of]
+		if over >= event.MinGain(0) {
+			if c == nil {
+				c = &classSpikes{}
+				o.classes[of] = c
 			}
-			o.classes[of].add(now, over, p.ID.PID)
+			c.add(now, over, p.ID.PID)
+		}
+		if c != nil {
+			c.up = max(c.up, e.up())
 		}
 	}
 	maps.DeleteFunc(o.procs, func(_ rss.ProcID, e *process) bool { return e.now != now })
@@ -163,26 +177,25 @@ func (o *Forecasts) Processes(now time.Duration, procs []rss.Proc) {
 
 // spike is what may be taken at once of a limit, as was seen more than once: by all that it
 // counts, or by one process. It is nil where that is little of the limit.
-func (o *Forecasts) spike(now time.Duration, l *event.Limit, f *forecaster) (most *event.Spike) {
-	consider := func(s event.Spike) {
-		switch {
-		case s.Bytes < max(event.MinGain(0), l.Limit.Scale(leastSpike)):
-		case most == nil, s.Ahead() > most.Ahead(), s.Ahead() == most.Ahead() && (most.PID == 0 || s.PID < most.PID):
-			most = &s
+func (o *Forecasts) spike(now time.Duration, l *event.Limit, f *forecaster) *event.Spike {
+	least := max(event.MinGain(0), l.Limit.Scale(leastSpike))
+	high, _ := f.spikes.expected(now)
+	most := event.Spike{Bytes: high, Up: min(f.rise.up(), high)}
+	if high < least {
+		most = event.Spike{}
+	}
+	// Those of processes are no part of a sum of sizes, or maybe of another of several steps.
+	if l.Accounting != event.AccountingVirtual && (l.Name != event.LimitSlurm || l.Level == "") {
+		for of, c := range o.classes {
+			high, pid := c.expected(now)
+			s := event.Spike{Bytes: high, Up: min(c.up, high), PID: pid, Role: of.role}
+			if more := s.Ahead() > most.Ahead(); high >= least && (more || s.Ahead() == most.Ahead() && (most.PID == 0 || s.PID < most.PID)) {
+				most = s
+			}
 		}
 	}
-	high, _ := f.spikes.expected(now)
-	consider(event.Spike{Bytes: high, Up: min(f.rise.up(), high)})
-	if l.Accounting == event.AccountingVirtual || l.Name == event.LimitSlurm && l.Level != "" {
-		return most // no sum of RSS, or of one of several steps
+	if most.Bytes == 0 {
+		return nil
 	}
-	up := map[class]rss.Bytes{}
-	for _, p := range o.procs {
-		up[p.of] = max(up[p.of], p.up())
-	}
-	for of, s := range o.classes {
-		high, pid := s.expected(now)
-		consider(event.Spike{Bytes: high, Up: min(up[of], high), PID: pid, Role: of.role})
-	}
-	return most
+	return &most
 }
