@@ -54,8 +54,12 @@ class Patch(unittest.TestCase):
         patch._process, patch._here = self.process, lambda: self.process
         patch._torch = types.SimpleNamespace(utils=types.SimpleNamespace(python_exit_status=False), read=lambda: False, multiprocessing=None)
 
+    it = None  # the iterator that was made last
+
     def budget(self):
-        """Is a trimmer's."""
+        """Is a trimmer's and a collector's, as is requests."""
+
+    requests = budget
 
     def made(self):
         """Returns an iterator that was made while the hook was off, with a recycler that has nothing to do."""
@@ -63,13 +67,25 @@ class Patch(unittest.TestCase):
         it = self.kind("loader", 1, x=2)
         patch._off = False
         it._rsswarden = recycle.Recycler(self.side, 1, None, None)
+        self.it = it
         return it
 
+    def again(self):
+        """Has everything be looked at again."""
+        patch._off = False
+        self.process.rest = self.process.next = 0.0
+        self.process.version = -1
+        if self.it is not None:
+            self.it._rsswarden.rest = 0.0
+
     def each(self, name, entry, want, *faults):
-        """Calls an entry with each of faults, functions as (owner, name), raising in turn; it returns want(), and the hook is off."""
+        """Calls an entry as it is, and with each of faults, functions as (owner, name), raising in turn: it returns want each time, and then the hook is off."""
+        self.again()
+        self.assertEqual(entry(), want)
+        self.assertFalse(patch._off, name)
         for owner, of in faults:
             with self.subTest("%s: %s raises" % (name, of)):
-                patch._off = False
+                self.again()
                 was = getattr(owner, of)
                 setattr(owner, of, hook.fails)
                 try:
@@ -83,11 +99,14 @@ class Patch(unittest.TestCase):
         self.each("fetch", fetch, ("batch", [3, 4]), (patch, "_before_fetch"), (patch, "_look"), (patch, "_here"))
         self.side.budget = 9
         self.each("with a budget", fetch, ("batch", [3, 4]), (patch, "_over"), (patch, "_watch"), (self, "budget"))
-        self.process.growth = types.SimpleNamespace(batches=5, due=0, look=None)
+        self.process.growth = types.SimpleNamespace(batches=5, due=0, look=lambda: None)
         self.each("a worker's", fetch, ("batch", [3, 4]), (self.process.growth, "look"))
 
     def test_an_iterator_is_made(self):
         kind = self.kind
+        for owner, of in ((patch.sharing, "warn"), (patch.copies.Start, "of"), (iterators, "made")):
+            self.addCleanup(setattr, owner, of, vars(owner)[of])
+            setattr(owner, of, lambda *given: None)
         for owner, of in ((patch, "_before_init"), (patch, "_made"), (patch, "_load"), (patch.sharing, "warn"), (patch.copies.Start, "of"), (iterators, "made")):
             made = []
             self.each("made", lambda: made.append(kind("loader", 1, x=2)) or made[-1].did, [("init", "loader", (1,), {"x": 2})], (owner, of))

@@ -13,6 +13,7 @@ class Pool:
     """As multiprocessing's: the limit is set as it is made and read when it starts workers."""
 
     _ctx = types.SimpleNamespace(get_start_method=lambda: "fork")
+    _initializer, _initargs = None, ()
 
     def __init__(self, limit=None):
         self._maxtasksperchild = limit
