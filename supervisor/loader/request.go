@@ -62,7 +62,7 @@ type ctlRecycle struct {
 type settings struct {
 	V      int       `json:"v"`
 	NoFile int       `json:"nofile"` // what the soft RLIMIT_NOFILE may be raised to; 0: it is left
-	Forks  bool      `json:"forks"`  // workers of a forked ProcessPoolExecutor are recycled
+	Forks  bool      `json:"forks"`  // pool workers are recycled where that may hang their pool
 	Left   rss.Bytes `json:"left"`   // of the memory limits for each trainer; 0: it is not known
 }
 
@@ -92,7 +92,8 @@ func (c *Control) SetPrivate(on bool) error {
 // SetForAll says how far a process may raise its soft RLIMIT_NOFILE for itself and
 // the workers it spawns, where its data set takes more descriptors than that; 0: not
 // at all. The hard limit and 65,536 bound it too. forks says that workers of a
-// ProcessPoolExecutor that forks are recycled, though it then forks beside its threads.
+// ProcessPoolExecutor that forks are recycled, though it then forks beside its threads, and
+// those whose initializer hands something out.
 func (c *Control) SetForAll(noFile int, forks bool) error {
 	c.forAll.NoFile, c.forAll.Forks = max(noFile, 0), forks
 	return c.writeForAll()

@@ -118,7 +118,9 @@ def _pool(pool, module):
     """Returns kind, start method and why workers have to stay, of a multiprocessing.Pool."""
     if isinstance(pool, module.ThreadPool):
         return None
-    why = "Hugging Face datasets gives up when a worker of its pool ends; use a smaller writer_batch_size" if pool.__dict__.get("_rsswarden_by") == "datasets." else None
+    why = None
+    if pool.__dict__.get("_rsswarden_by") == "datasets.":
+        why = "Hugging Face datasets gives up when a worker of its pool ends; use a smaller writer_batch_size"
     return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why or _handout(pool)
 
 
@@ -136,8 +138,8 @@ def _executor(executor, module):
 
 def _handout(pool):
     """Returns why a pool's initializer may fail or wait in one worker more than the pool began with, or None."""
-    initializer = pool._initializer
-    known = list(pool._initargs or ())
+    initializer = getattr(pool, "_initializer", None)
+    known = list(getattr(pool, "_initargs", None) or ())
     while isinstance(initializer, functools.partial):
         known += list(initializer.args) + list(initializer.keywords.values())
         initializer = initializer.func
