@@ -5,11 +5,12 @@
 
 train.py with pinned memory and persistent workers over an LMDB, ddp.py by torchrun on
 two ranks, and frameworks.py for each framework that is installed. While it trains under rsswarden, its workers are recycled every 2 s and
-trimmed, and it is asked for a checkpoint. Printed are the records a second and the
+trimmed, and it is asked for a checkpoint; as "revive" they are killed instead, and replaced
+by --revive any. Printed are the records a second and the
 checksum of each run, what was recycled, pinned and shared memory, and what
 `rsswarden doctor` and `rsswarden report` say.
 
-Exit status: 0 if each checksum is as bare and workers were recycled; 1 if not; 77 where
+Exit status: 0 if each checksum is as bare and workers were recycled, or replaced; 1 if not; 77 where
 there is no GPU, or no torch with CUDA, or no lmdb: the reason is printed. --device cpu
 tries all this without a GPU.
 """
@@ -17,7 +18,9 @@ import argparse
 import collections
 import json
 import os
+import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -84,10 +87,28 @@ def environment(out):
         return None  # it ended meanwhile
 
 
+def kill_worker(out):
+    """Kills a worker of the trainer whose output the file is; returns how many."""
+    with open(out) as f:
+        trainer = re.search(r"pid (\d+), \d+ workers", f.read()).group(1)
+    try:
+        with open("/proc/%s/cmdline" % trainer) as f:
+            line = f.read()
+        below = tree(int(trainer))[1:]
+        for pid in random.sample(below, len(below)):
+            with open("/proc/%d/cmdline" % pid) as f:
+                if f.read() == line:  # forked, no helper of torch's
+                    os.kill(pid, signal.SIGKILL)
+                    return 1
+    except (OSError, ValueError):
+        pass  # it ended meanwhile
+    return 0
+
+
 class Run:
     """A training: its checksum, its records a second, and what was seen of it."""
 
-    def __init__(self, command, rsswarden=None, checkpoint=False):
+    def __init__(self, command, rsswarden=None, checkpoint=False, kill=False):
         self.asked = collections.Counter()
         self.pinned = self.shared = 0
         self.threads = set()
@@ -95,10 +116,10 @@ class Run:
             events, out = os.path.join(place, "events"), os.path.join(place, "out")
             if rsswarden:
                 command = [rsswarden, "run", "--events", events, "--limit", "90%", "--checkpoint-signal", "USR2",
-                           "--"] + command
+                           "--revive", "any", "--"] + command
             with open(out, "w") as f:
                 process = subprocess.Popen(command, stdout=f, stderr=subprocess.STDOUT)
-            self.watch(process, out, rsswarden, checkpoint)
+            self.watch(process, out, rsswarden, checkpoint, kill)
             self.status = process.wait()
             with open(out) as f:
                 self.text = f.read()
@@ -111,7 +132,7 @@ class Run:
         rates = [float(n) for n in re.findall(r" ([0-9.]+) records/s", self.text)]
         self.rate = statistics.median(rates) if rates else 0
 
-    def watch(self, process, out, rsswarden, checkpoint):
+    def watch(self, process, out, rsswarden, checkpoint, kill):
         """Looks at the processes, and asks for something every 2 s once it trains, until it ends."""
         due, turn = time.monotonic() + EVERY, 0
         while process.poll() is None:
@@ -123,6 +144,9 @@ class Run:
             trainer = environment(out) if rsswarden and time.monotonic() >= due else None
             if trainer is not None:
                 due, turn = time.monotonic() + EVERY, turn + 1
+                if kill:
+                    self.asked["killed"] += kill_worker(out)
+                    continue
                 for verb in ["recycle"] + ["trim"] * (turn == 2) + ["checkpoint"] * (checkpoint and turn == 3):
                     done = subprocess.run([rsswarden, verb], env=trainer, stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT, text=True)
@@ -131,25 +155,25 @@ class Run:
                         self.asked["because of: " + done.stdout.strip()] += 1
             time.sleep(0.1)
 
-    def recycled(self):
-        return sum(e.get("event") == "loader" and e.get("what") == "recycled" for e in self.events)
+    def said(self, what):
+        return sum(e.get("event") == "loader" and e.get("what") == what for e in self.events)
 
 
-def compare(name, command, rsswarden, checkpoint):
+def compare(name, command, rsswarden, checkpoint, kill):
     """Runs a training bare and wrapped, and on a GPU bare again; returns whether it is as bare."""
     bare = Run(command)
     if bare.status == SKIPPED:
         print("%s: %s" % (name, bare.text.strip()))
         return True
-    runs = {"bare": bare, "wrapped": Run(command, rsswarden, checkpoint)}
+    runs = {"bare": bare, "wrapped": Run(command, rsswarden, checkpoint, kill)}
     if "cuda" in command:  # how fast it is on a processor that others share says nothing
         runs["bare again"] = Run(command)
     wrapped = runs["wrapped"]
-    good = bare.checksum is not None and bare.checksum == wrapped.checksum and wrapped.recycled() > 0
+    good = bare.checksum is not None and bare.checksum == wrapped.checksum and wrapped.said("revived" if kill else "recycled") > 0
     print("%s: %s" % (name, "as bare" if good else "NOT AS BARE"))
     for label, run in runs.items():
         print("  %-10s status %d, checksum %s, %.0f records/s" % (label, run.status, run.checksum, run.rate))
-    print("  workers recycled %d times" % wrapped.recycled())
+    print("  workers recycled %d times, replaced where they died %d times" % (wrapped.said("recycled"), wrapped.said("revived")))
     for what, n in sorted(wrapped.asked.items()):
         print("  asked: %d x %s" % (n, what))
     print("  most in one process: VmPin %d KiB, RssShmem %d KiB; pin thread: %s"
@@ -168,7 +192,7 @@ def main():
     p.add_argument("--records", type=int, default=4000)
     p.add_argument("--epochs", type=int, default=8)
     p.add_argument("--step-ms", type=float, default=20)
-    p.add_argument("--only", metavar="NAME,...", default="train,torchrun,accelerate,transformers,lightning", help="which trainings [%(default)s]")
+    p.add_argument("--only", metavar="NAME,...", default="train,revive,torchrun,accelerate,transformers,lightning", help="which trainings [%(default)s]")
     args = p.parse_args()
     lacks = missing(args.device)
     if lacks:
@@ -181,7 +205,7 @@ def main():
         train = [sys.executable, "-W", "ignore", os.path.join(HERE, "train.py")] + common + ["--workers", "4", "--persistent"]
         torchrun = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2"]
         ranks = torchrun + [os.path.join(HERE, "ddp.py")] + common + ["--workers", "2"]
-        commands = {"train": train, "torchrun": ranks}
+        commands = {"train": train, "revive": train, "torchrun": ranks}
         for framework in "accelerate", "transformers", "lightning":
             commands[framework] = [sys.executable, "-W", "ignore", os.path.join(HERE, "frameworks.py"), framework] + common
         # Debian builds torch without what its torchrun needs.
@@ -192,7 +216,7 @@ def main():
         good = True
         for name in args.only.split(","):
             if name in commands:
-                good = compare(name, commands[name], rsswarden, name == "torchrun") and good
+                good = compare(name, commands[name], rsswarden, name == "torchrun", name == "revive") and good
     print("\n$ rsswarden doctor %s" % sys.executable, flush=True)
     subprocess.run([rsswarden, "doctor", "--timeout", "60s", sys.executable])
     return 0 if good else 1

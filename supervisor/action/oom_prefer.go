@@ -19,9 +19,9 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// With --oom-prefer workers the kernel's OOM killer chooses a loader worker first. A trainer
-// that loses a worker raises an error and can still write a checkpoint. Slurm calls the job
-// OUT_OF_MEMORY in either case.
+// With --oom-prefer workers, and where dead workers are replaced (--revive), the kernel's OOM
+// killer chooses a loader worker first. A trainer that loses one for good raises an error and
+// can still write a checkpoint. Slurm calls the job OUT_OF_MEMORY in either case.
 //
 // Raising oom_score_adj needs no privilege, and cannot be undone without one. So it is
 // raised for workers alone, and only where a cgroup limits what they use: elsewhere the
@@ -40,7 +40,11 @@ type OOMPrefer struct {
 
 // Raise does so where a cgroup limits the workers.
 func (a *OOMPrefer) Raise() {
-	if !a.Settings.OOMPrefer || a.Settings.DryRun {
+	if a.Settings.DryRun {
+		return
+	}
+	reviving := a.reviving()
+	if !a.Settings.OOMPrefer && len(reviving) == 0 {
 		return
 	}
 	level := a.LeafLimit()
@@ -51,7 +55,7 @@ func (a *OOMPrefer) Raise() {
 	raised, before := 0, 0
 	for i := range a.View.Sample.Procs {
 		p := &a.View.Sample.Procs[i]
-		if !p.Role.IsWorker() || p.State == 'Z' {
+		if !p.Role.IsWorker() || p.State == 'Z' || !a.Settings.OOMPrefer && !reviving[p.ID.PID] {
 			continue
 		}
 		now[p.ID] = true
@@ -75,13 +79,26 @@ func (a *OOMPrefer) Raise() {
 		})
 	}
 	a.asked = now
-	if raised > 0 && a.Tell.Once("cure", "oom-prefer") {
+	if raised > 0 && a.Settings.OOMPrefer && a.Tell.Once("cure", "oom-prefer") {
 		text := fmt.Sprintf("--oom-prefer: workers are killed first (oom_score_adj %d, was %d)", preferred, before)
 		if dir := a.killedWhole(level.Level); dir != "" {
 			text += fmt.Sprintf("; but memory.oom.group in %s kills all at once", (&event.Limit{LimitSource: dir}).Place())
 		}
 		a.Tell.Info(text)
 	}
+}
+
+// reviving are the workers whose place another takes where they die.
+func (a *OOMPrefer) reviving() map[int]bool {
+	pids := map[int]bool{}
+	for _, t := range a.Workers.Trainers() {
+		for _, d := range t.Loaders {
+			for _, pid := range d.Workers {
+				pids[pid] = d.Revives
+			}
+		}
+	}
+	return pids
 }
 
 // notRaised tells that a score could not be raised, once for each cause: a worker

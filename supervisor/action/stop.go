@@ -76,25 +76,40 @@ func (a stopping) toStop(step string) ([]rss.ProcID, error) {
 // endLeft has what outlives a command that a stop of ours has ended go too: a shell and
 // some launchers die of TERM and do not pass it on, and a retry of the job would have the
 // old training beside the new one. Each gets TERM, as scancel(1) would send it,
-// but for loader workers, which end with their trainer: that may be saving a checkpoint.
+// but for loader workers, which end with their trainer: that may be saving a checkpoint. One
+// whose trainer has ended gets KILL: it may wait until then to write to a pipe that nobody
+// reads (PyTorch 1.13, where a batch is larger than the pipe).
 // Where several ranks run, and in a job, Slurm ends what is left. It returns which got it.
 func (a stopping) endLeft() (ended []rss.ProcID) {
 	if a.Pop.IsJob() || a.Ranks.Several() {
 		return nil
 	}
 	var left []*rss.Proc
+	killed := 0
 	for i := range a.View.Sample.Procs {
 		p := &a.View.Sample.Procs[i]
-		if p.ID == a.Pop.Command || p.Role.IsWorker() || !living(p) || a.Kill(p.ID, syscall.SIGTERM) != nil {
+		signal := syscall.SIGTERM
+		if p.Role.IsWorker() {
+			trainer := a.View.Sample.Find(p.Parent)
+			if trainer != nil && trainer.ID != a.Pop.Command && a.Kill(trainer.ID, 0) == nil || p.Role != rss.RoleWorker {
+				continue
+			}
+			signal = syscall.SIGKILL
+		}
+		if p.ID == a.Pop.Command || !living(p) || a.Kill(p.ID, signal) != nil {
 			continue // most have ended with the command
 		}
-		left = append(left, p)
+		if ended = append(ended, p.ID); signal == syscall.SIGKILL {
+			killed++
+		} else {
+			left = append(left, p)
+		}
+	}
+	if killed > 0 {
+		a.Tell.Say(a.Now(), "stop", fmt.Sprintf("SIGKILL to %s left without a trainer", text.Count(killed, "worker")))
 	}
 	if len(left) == 0 {
-		return nil
-	}
-	for _, p := range left {
-		ended = append(ended, p.ID)
+		return ended
 	}
 	line := fmt.Sprintf("SIGTERM to %s left by the command: %d (%s)", text.Count(len(left), "process"), left[0].ID.PID, text.Cut(text.Plain(left[0].Comm), 16))
 	if len(left) > 1 {

@@ -108,6 +108,7 @@ const (
 	LoaderStarted   Loader = "started"   // its replacement was started
 	LoaderSwapped   Loader = "swapped"   // the replacement took over, the old worker hands out what it has
 	LoaderRecycled  Loader = "recycled"  // a worker was replaced and has ended
+	LoaderRevived   Loader = "revived"   // a worker had died, another was started in its place and does its unfinished batches again; the reason says how it ended
 	LoaderTrimmed   Loader = "trimmed"   // a process gave its mapped pages back
 	LoaderCollected Loader = "collected" // a process ran gc.collect and malloc_trim
 	LoaderPickling  Loader = "pickling"  // a data set is about to be sent to workers that are not forked; each tensor in it costs a mapping or a descriptor
@@ -138,6 +139,17 @@ type Mode string
 const (
 	Swap  Mode = "swap"
 	Drain Mode = "drain"
+)
+
+// Revive says whose work is done again where it dies, among the workers of loaders over
+// map-style data sets.
+type Revive string
+
+// The choices.
+const (
+	ReviveOff Revive = "off"
+	ReviveOOM Revive = "oom" // of those that die by SIGKILL while the kernel counts an OOM kill on the node
+	ReviveAny Revive = "any"
 )
 
 // Elements counts what arrays have in a JSON text, and the objects: that is what decoding

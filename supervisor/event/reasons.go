@@ -21,6 +21,7 @@ const (
 	ReasonResend      Reason = "would hold the trainer to send the data set again"
 	ReasonDeferred    Reason = "put off to the loader's next epoch"
 	ReasonTask        Reason = "put off to the end of the worker's task"
+	ReasonRestarted   Reason = "restarted with another" // a worker that lived, with one that died and may hold a lock of theirs
 	ReasonForkRefused Reason = "fork refused"
 	ReasonNotCaught   Reason = "the process does not catch this signal"
 	ReasonNoTrainer   Reason = "no trainer" // an agent of ranks alone is there, which no signal may meet

@@ -17,6 +17,9 @@ type Saved struct {
 	Dropped     rss.Bytes `json:"worker_trims_dropped_bytes,omitempty"`
 	// Recycled counts workers that were replaced, by rules, by hand, or between two epochs.
 	Recycled int `json:"recycled,omitempty"`
+	// Revived counts workers that had died and were replaced, without those that were
+	// restarted together with one.
+	Revived int `json:"revived,omitempty"`
 	// Helped counts actions that freed memory the job needed.
 	Helped int `json:"helped,omitempty"`
 }
@@ -138,6 +141,8 @@ func (s *Ledger) Said(l *LoaderSaid) {
 	case l.What == LoaderTrimmed && l.Count > 0 && l.Reason != TrimRequested:
 		s.WorkerTrims += l.Count
 		s.Dropped += l.Freed
+	case l.What == LoaderRevived && Reason(l.Reason) != ReasonRestarted:
+		s.Revived++
 	case l.What == LoaderRecycled && Reason(l.Reason).PutOff():
 		s.Recycled++ // no action waited for it
 		s.of(ActionRecycle, l.Time).Paused += l.Paused
@@ -165,7 +170,7 @@ func (s *Saved) Add(o *Saved) {
 		}
 	}
 	s.WorkerTrims, s.Dropped = s.WorkerTrims+o.WorkerTrims, s.Dropped+o.Dropped
-	s.Recycled, s.Helped = s.Recycled+o.Recycled, s.Helped+o.Helped
+	s.Recycled, s.Revived, s.Helped = s.Recycled+o.Recycled, s.Revived+o.Revived, s.Helped+o.Helped
 }
 
 // Paused is how long trainers stood still for all of it, in seconds.

@@ -71,6 +71,7 @@ type DataLoader struct {
 	Why        string
 	Helper     int   // PID of the process that forks replacements in place of the trainer, else 0
 	Workers    []int // PIDs by worker id
+	Revives    bool  // another is started where one dies, by --revive
 	Starting   int   // PID of a replacement that is not in use yet, else 0
 	Leaving    []int // PIDs of workers that have been replaced and still live
 	Asked      []int // PIDs of a pool's workers that are to end after their tasks

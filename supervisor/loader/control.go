@@ -44,7 +44,7 @@ type Control struct {
 
 	budget  rss.Bytes
 	private bool
-	forAll  settings // what SetForAll and SetLeft wrote; V is 0 before they did
+	forAll  settings // what SetForAll, SetRevive and SetLeft wrote; V is 0 before they did
 	lastID  uint64
 	pending map[uint64]*request
 

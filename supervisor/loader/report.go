@@ -46,7 +46,7 @@ type Said struct {
 	Last bool
 	// Trainer owns the loader it is about.
 	Trainer rss.ProcID
-	// New is the PID of the replacement, with started, swapped and recycled.
+	// New is the PID of the replacement, with started, swapped, recycled and revived.
 	New int
 	// Mode is the way the worker was replaced, with accepted and recycled.
 	Mode event.Mode
@@ -145,7 +145,8 @@ type iterator struct {
 	CUDA       bool        `json:"cuda"`
 	Registered string      `json:"registered"`
 	Helper     int         `json:"helper"` // PID of the fork helper, 0 for none
-	Born       uint64      `json:"born"`   // start time of a pool's worker in clock ticks since boot
+	Revives    bool        `json:"revives"`
+	Born       uint64      `json:"born"` // start time of a pool's worker in clock ticks since boot
 }
 
 func parseLine(data []byte) (line, error) {
@@ -157,7 +158,7 @@ func parseLine(data []byte) (line, error) {
 		return l, fmt.Errorf("%w: %v", errMalformed, err)
 	}
 	switch l.What {
-	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled,
+	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled, event.LoaderRevived,
 		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown, Private, PoolWorker:
 		l.Sharing = nil
 	case event.LoaderPickling, event.LoaderRaised:

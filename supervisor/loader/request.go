@@ -63,6 +63,7 @@ type settings struct {
 	V      int       `json:"v"`
 	NoFile int       `json:"nofile"` // what the soft RLIMIT_NOFILE may be raised to; 0: it is left
 	Forks  bool      `json:"forks"`  // pool workers are recycled where that may hang their pool
+	Revive int       `json:"revive"` // whose work is done again where it dies: 1 [event.ReviveOOM], 2 [event.ReviveAny]
 	Left   rss.Bytes `json:"left"`   // of the memory limits for each trainer; 0: it is not known
 }
 
@@ -96,6 +97,12 @@ func (c *Control) SetPrivate(on bool) error {
 // those whose initializer hands something out.
 func (c *Control) SetForAll(noFile int, forks bool) error {
 	c.forAll.NoFile, c.forAll.Forks = max(noFile, 0), forks
+	return c.writeForAll()
+}
+
+// SetRevive says which workers are replaced where they die, of loaders that begin later.
+func (c *Control) SetRevive(which event.Revive) error {
+	c.forAll.Revive = map[event.Revive]int{event.ReviveOOM: 1, event.ReviveAny: 2}[which]
 	return c.writeForAll()
 }
 

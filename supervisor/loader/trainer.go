@@ -44,7 +44,7 @@ func (t *trainer) apply(l *line) {
 			t.loaders[l.N] = &Loader{
 				N: l.N, Kind: l.Kind, Persistent: l.Persistent, NumWorkers: l.NumWorkers, Start: l.Start,
 				CanRecycle: l.CanRecycle, Why: l.Why, Workers: slices.Clone(l.Workers), Unforked: l.unforked(),
-				Helper: l.Helper,
+				Helper: l.Helper, Revives: l.Revives,
 			}
 		}
 		return
@@ -86,6 +86,9 @@ func (t *trainer) apply(l *line) {
 		if len(d.Leaving) < maxWorkers && !slices.Contains(d.Leaving, l.Worker) {
 			d.Leaving = append(d.Leaving, l.Worker)
 		}
+	case event.LoaderRevived:
+		replaceWorker(d, l.Worker, l.New)
+		delete(t.own, l.Worker)
 	case event.LoaderRecycled:
 		replaceWorker(d, l.Worker, l.New)
 		delete(t.own, l.Worker)

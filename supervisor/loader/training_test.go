@@ -221,6 +221,7 @@ type trainOptions struct {
 	bare   bool                    // without the hook
 	forks  bool                    // --loader all
 	hook   func(dir string) string // gives another directory in place of the hook
+	before func(*Control) error    // is called before it starts
 }
 
 // train starts a training. Without a hook it has no Control.
@@ -245,6 +246,9 @@ func train(t testing.TB, o trainOptions) *training {
 		wardentest.NoError(t, err)
 		wardentest.NoError(t, tr.ctl.SetForAll(0, o.forks))
 		t.Cleanup(tr.ctl.Close)
+		if o.before != nil {
+			wardentest.NoError(t, o.before(tr.ctl))
+		}
 		if o.hook != nil {
 			env = setEnv(env, "PYTHONPATH", o.hook(p.Hook))
 		}

@@ -48,6 +48,9 @@ func (o *Observer) OpenLoaders(dir string) (err error) {
 	if s.NoFile > 0 || s.Forks {
 		err = errors.Join(err, o.Loader.SetForAll(s.NoFile, s.Forks))
 	}
+	if s.Revives() {
+		err = errors.Join(err, o.Loader.SetRevive(s.Revive))
+	}
 	return err
 }
 
@@ -107,6 +110,11 @@ func (o *Observer) heard(now time.Duration, v *view.View, s *loader.Said, news *
 		}
 	case event.LoaderRecycled:
 		o.Workers.Replaced(s.Worker, s.New)
+	case event.LoaderRevived:
+		o.Workers.Replaced(s.Worker, s.New)
+		if event.Reason(s.Reason) != event.ReasonRestarted {
+			news.Add(view.Line{Kind: "dead worker line", Text: phrase.Revived(&s.LoaderSaid)})
+		}
 	case event.LoaderHello, event.LoaderIter:
 		o.refused(s.PID, news)
 	case event.LoaderPickling:

@@ -303,6 +303,12 @@ func Outcome(d *event.Decision, o *event.Outcome, procs int) string {
 	return line
 }
 
+// Revived says that a dead worker was replaced: "worker 4711 died (SIGKILL), another does its
+// 2 unfinished batches again".
+func Revived(s *event.LoaderSaid) string {
+	return fmt.Sprintf("worker %d died (%s), another does its %s again", s.Worker, text.Plain(s.Reason), text.Count(s.Count, "unfinished batch"))
+}
+
 func freed(b rss.Bytes) string {
 	if b == 0 {
 		return "nothing"

@@ -287,6 +287,9 @@ func deedWords(b *analysis.Brief) string {
 	if s.Recycled > 0 {
 		parts = append(parts, values.Count(s.Recycled, "worker")+" recycled")
 	}
+	if s.Revived > 0 {
+		parts = append(parts, values.Count(s.Revived, "dead worker")+" replaced")
+	}
 	for i := range s.Actions {
 		if r := s.Actions[i].Action.Row(); !r.Trims && !r.Single && !r.Ends { // the headline has the end
 			add(s.Actions[i].Worked, cmp.Or(r.Thing, string(s.Actions[i].Action)))

@@ -76,11 +76,18 @@ type Workers struct {
 	TrimPrivate bool `json:"trim_private,omitempty"`
 	// OOMPrefer has the kernel's OOM killer choose workers first.
 	OOMPrefer bool `json:"oom_prefer,omitempty"`
+	// Revive says whose work is done again where loader workers die.
+	Revive event.Revive `json:"revive,omitempty"`
 	// NoFile is up to how many descriptors the loader hook may raise RLIMIT_NOFILE of a
 	// process that will need them, 0 for none.
 	NoFile       int    `json:"nofile,omitempty"`
 	WorkerSignal int    `json:"worker_signal,omitempty"`
 	WorkerMatch  string `json:"worker_match,omitempty"`
+}
+
+// Revives says that dead workers are to be replaced.
+func (w *Policy) Revives() bool {
+	return (w.Revive == event.ReviveOOM || w.Revive == event.ReviveAny) && !w.DryRun
 }
 
 // Requeue is how a job is put back into the queue.

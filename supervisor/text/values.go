@@ -62,7 +62,7 @@ func Count(n int, one string) string {
 }
 
 func plural(one string) string {
-	if strings.HasSuffix(one, "s") {
+	if strings.HasSuffix(one, "s") || strings.HasSuffix(one, "ch") {
 		one += "e"
 	}
 	return one + "s"

@@ -153,6 +153,23 @@ class Leaky(Records):
         return super().__getitem__(index)
 
 
+class Heavy(Records):
+    """Adds bytes to each record, which go through the pipe themselves: a batch is several times larger than that."""
+
+    def __getitem__(self, index):
+        return (*super().__getitem__(index), bytes([index % 251]) * 22000)
+
+
+class Hoard(Records):
+    """Leaks 2 MiB a record."""
+
+    kept = []
+
+    def __getitem__(self, index):
+        self.kept.append(b"x" * (2 << 20))
+        return super().__getitem__(index)
+
+
 class Named(Records):
     """Gives the names of files that live as long as the worker does, every other one late."""
 
@@ -190,7 +207,7 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 KINDS = {"mmap": Records, "plain": Plain, "memmap": Memmap, "h5py": H5, "lmdb": Lmdb, "nested": Nested,
-         "leaky": Leaky, "named": Named, "threaded": Threaded, "stream": Records}
+         "heavy": Heavy, "hoard": Hoard, "leaky": Leaky, "named": Named, "threaded": Threaded, "stream": Records}
 
 
 def shared():

@@ -14,7 +14,9 @@ import multiprocessing
 import os
 import queue
 import random
+import signal
 import sys
+import threading
 import time
 import warnings
 
@@ -77,7 +79,13 @@ def dallies(worker_id):
         time.sleep(2)
 
 
-INITS = {"": None, "started": started, "birth": birth_fails, "raise": raises, "hang": hangs, "dally": dallies}
+def preferred(worker_id):
+    """Has the kernel's OOM killer take workers first."""
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+INITS = {"preferred": preferred, "": None, "started": started, "birth": birth_fails, "raise": raises, "hang": hangs, "dally": dallies}
 
 
 class Feed:
@@ -135,6 +143,8 @@ class Feed:
             self.got += self.batch
             return True
         self.wrong += int((torch.from_numpy(self.sums)[records] != sums).sum())
+        if names and isinstance(names[0][0], bytes):
+            self.wrong += sum(text != bytes([i % 251]) * 22000 for i, text in zip(records.tolist(), names.pop()))
         for name in zip(*[column.tolist() for column in names[0]]) if names else ():
             self.wrong += not os.path.exists("".join(map(chr, name)))
         records = records.tolist()
@@ -173,6 +183,35 @@ class Feed:
         self.loader = None
 
 
+class Killer(threading.Thread):
+    """Kills workers: after every so many batches one, at a random moment."""
+
+    def __init__(self, feeds, count, every):
+        super().__init__(daemon=True)
+        self.feeds, self.count, self.every, self.came = feeds, count, every, 0
+        self.due, self.random, self.killed = threading.Event(), random.Random(), 0
+        self.start()
+
+    def batch(self):
+        self.came += 1
+        if self.came % self.every == 0:
+            self.due.set()
+
+    def run(self):
+        while self.killed < self.count:
+            self.due.wait()
+            self.due.clear()
+            time.sleep(self.random.random() * 0.02)
+            feed = self.random.choice(self.feeds)
+            workers = list(getattr(getattr(feed.loader, "iterator", feed.batches), "_workers", ()))
+            try:
+                if workers:
+                    os.kill(self.random.choice(workers).pid, signal.SIGKILL)
+                    self.killed += 1
+            except ProcessLookupError:
+                pass  # its loader has ended
+
+
 def run(a):
     torch.manual_seed(11)
     random.seed(12)
@@ -182,12 +221,13 @@ def run(a):
     if a.sharing:
         torch.multiprocessing.set_sharing_strategy(a.sharing)
     feeds = [Feed(a, 7 + n) for n in range(2 if a.pair else 1)]
+    killer = Killer(feeds, a.kills, a.every)
     say("ready", pid=os.getpid())
 
     waits, spent, batches = [], 0.0, 0
     first_fds, fds = None, 0
     epoch = 0
-    while epoch < a.epochs or (a.until and not os.path.exists(a.until)):
+    while epoch < a.epochs or killer.is_alive() or (a.until and not os.path.exists(a.until)):
         if a.main_reads and epoch:
             for feed in feeds:
                 feed.dataset[epoch % len(feed.dataset)]
@@ -200,6 +240,7 @@ def run(a):
             if not all([feed.next(batch) for feed in feeds]):
                 break
             waits.append(time.perf_counter() - began)
+            killer.batch()
             if a.step:
                 time.sleep(a.step)
             if a.inner and batch % a.inner == a.inner - 1:
@@ -296,6 +337,8 @@ def main():
     p.add_argument("--init", default="", choices=sorted(INITS))
     p.add_argument("--patience", type=float, default=0.0, help="seconds that the hook waits for a replacement")
     p.add_argument("--told", type=float, default=0.0, help="seconds that it waits for a worker that was told to end")
+    p.add_argument("--kills", type=int, default=0, help="of workers, by SIGKILL")
+    p.add_argument("--every", type=int, default=8, help="batches between two of them")
     p.add_argument("--unpicklable", action="store_true", help="what the dataset holds after an epoch cannot be pickled")
     p.add_argument("--context", default=FORK, type=lambda name: name or None, help="empty for Python's own")
     p.add_argument("--preload", nargs="*", default=[], help="modules that the fork server imports before it starts a worker")

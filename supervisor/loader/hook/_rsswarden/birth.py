@@ -202,7 +202,8 @@ def arguments(filled, own, value):
 def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
     """Starts a worker as the iterator's constructor does, and has it make a file once it is up.
 
-    Returns its process, its index queue and the file, which ready_file names after its PID.
+    Returns its process, its index queue and the file, which ready_file names after its PID;
+    without ready_file there is none.
     """
     index_queue = context.Queue()
     index_queue.cancel_join_thread()
@@ -215,19 +216,24 @@ def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
     process.daemon = True
     try:
         process.start()
-        ready = ready_file(process.pid)
-        put(index_queue, Probe(ready))
+        ready = None
+        if ready_file is not None:
+            ready = ready_file(process.pid)
+            put(index_queue, Probe(ready))
     except BaseException:
         if process.pid is not None:
             process.kill()
         index_queue.close()
         raise
-    started(iterator, process)
+    started(iterator, process, index_queue)
     return process, index_queue, ready
 
 
-def started(iterator, process):
-    """Does for a new replacement what torch does for its workers at the interpreter's end."""
+def started(iterator, process, index_queue):
+    """Does for a new replacement what torch does for its workers at the interpreter's end, and has what it is given kept."""
+    life = vars(iterator).get("_rsswarden_revive")
+    if life is not None:
+        life.record(index_queue)
     cleanup = getattr(type(iterator), "_clean_up_worker", None)
     if cleanup is not None and iterator._persistent_workers and iterator._pin_memory:
         atexit.register(_at_exit, cleanup, weakref.ref(process))

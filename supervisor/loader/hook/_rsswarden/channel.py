@@ -57,7 +57,8 @@ def setting(name):
 
     nofile is how far the soft RLIMIT_NOFILE may be raised, forks is 1 where an
     executor may fork beside its threads, left how many bytes are left for each
-    trainer below the memory limits. They are in a file of their own: a child of
+    trainer below the memory limits, revive is 1 where workers that the OOM killer takes
+    are replaced, 2 where any that dies is. They are in a file of their own: a child of
     multiprocessing says hello no sooner than it owns a loader, too late for a ctl file.
     """
     try:

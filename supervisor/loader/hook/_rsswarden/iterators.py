@@ -6,7 +6,7 @@ wrappers and guards holds here.
 import os
 import time
 
-from _rsswarden import channel, epoch, iterable, patch, recycle
+from _rsswarden import channel, epoch, iterable, patch, recycle, revive
 
 
 def wrap(iterator_class):
@@ -23,17 +23,26 @@ def wrap(iterator_class):
         return got
 
     def _reset(self, loader, first_iter=False):
-        if not first_iter and self._dataset_kind == 0:
+        life = None
+        if first_iter:
+            if not patch._off:
+                patch._guarded(revive.begin, self, patch._torch)
+        elif self._dataset_kind == 0:
             _take_in(self)
             if not patch._guarded(_settle, self):
                 patch._guarded(epoch.close_up, self)
-        elif not first_iter:
+            life = patch._guarded(revive.resume, self)
+        else:
             renewal = patch._guarded(_renewal, self, loader)
             if renewal is not None:
                 renewal.run(self)
                 patch._guarded(_renewed, self, renewal)
                 return None
-        return original_reset(self, loader, first_iter)
+        try:
+            return original_reset(self, loader, first_iter)
+        finally:
+            if life is not None:
+                life.resuming, life.resumed = False, 0
 
     iterator_class._next_data = patch._Before(iterator_class._next_data, _poll)
     iterator_class._try_get_data = _try_get_data
@@ -139,6 +148,7 @@ def _introduce(iterator, loader, start, kind_of_recycler, parts, kind, begin):
     started = {"start": "fork"} if start is None else start.fields(recycler.pids, patch._torch)
     process.side.say("iter", n=recycler.number, kind=kind, num_workers=recycler.workers,
                      persistent=bool(loader.persistent_workers), workers=list(recycler.pids),
+                     revives="_rsswarden_revive" in vars(iterator),
                      can_recycle=recycler.why is None, why=recycler.why or "", trial=trial or "", key=patch._torch.key or "",
                      helper=recycler.helper.pid if recycler.helper is not None else 0, **started)
 

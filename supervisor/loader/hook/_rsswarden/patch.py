@@ -28,8 +28,8 @@ _torchdata = None  # its parts, once an iterator of its was made
 
 def _load():
     """Imports the rest of the hook, in 10 ms: for a process that loads, and not for each that imports torch."""
-    global collect, copies, epoch, growth, iterators, recycle, sharing, trim
-    from _rsswarden import collect, copies, epoch, growth, iterators, recycle, sharing, trim
+    global collect, copies, epoch, growth, iterators, recycle, revive, sharing, trim
+    from _rsswarden import collect, copies, epoch, growth, iterators, recycle, revive, sharing, trim
 
 
 class _Torch:
@@ -413,4 +413,6 @@ def _ending(iterator):
     recycler = _recycler(iterator)
     if recycler is None or getattr(iterator, "_shutdown", False) or _torch.utils.python_exit_status is not False:
         return None
+    if "_rsswarden_revive" in iterator.__dict__:
+        _guarded(revive.end, iterator, recycler.context)
     return epoch.Ending(recycler, iterator)

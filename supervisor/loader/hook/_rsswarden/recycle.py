@@ -195,7 +195,7 @@ class Recycler:
         if task.new is None:
             return False
         task.asked, task.new_queue, task.ready = None, asked.queue, asked.ready
-        birth.started(iterator, task.new)
+        birth.started(iterator, task.new, task.new_queue)
         self._started(task, task.starting + time.perf_counter() - began)
         return True
 
