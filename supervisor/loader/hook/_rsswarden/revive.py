@@ -504,7 +504,7 @@ def oom_kills():
 def begin(iterator, torch_parts):
     """Has a new iterator go on where a worker dies, where that was asked for. Its workers are there, and have no work."""
     mode = channel.setting("revive")
-    if mode not in (_OOM, _ANY) or iterator._dataset_kind != 0 or torch_parts.untried() is not None \
+    if mode not in (_OOM, _ANY) or iterator._dataset_kind != 0 or not torch_parts.known \
             or type(iterator) is not torch_parts._dataloader._MultiProcessingDataLoaderIter:
         return
     if all(_has(iterator, name) for name in _RESTS_ON) and hasattr(torch_parts.utils.signal_handling, "_error_if_any_worker_fails"):

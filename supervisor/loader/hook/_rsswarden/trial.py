@@ -4,7 +4,7 @@ usage: trial.py REQUEST
 
 REQUEST is a file untried.KEY that the hook wrote, whose sys.path is taken. This plays the
 watcher and the trainer in one: it loads numbers, has workers replaced in both ways,
-leaves an epoch early, kills a replacement and workers, and looks at every batch. The last line that
+leaves an epoch early, kills a replacement, and looks at every batch. The last line that
 it prints is a verdict: "ok", or "refused" with what went wrong, or "failed" where
 nothing can be said, such as for want of memory. How long anything takes is no part of it.
 """
@@ -219,30 +219,6 @@ def _until_killed(iterator, watcher):
             break
 
 
-def revived(torch, patch, watcher):
-    """Kills workers of a loader that goes on without them, where it does with this torch."""
-    from _rsswarden import channel
-
-    setting, channel.setting = channel.setting, {"revive": 2}.get
-    try:
-        loader = torch.utils.data.DataLoader(range(_RECORDS), batch_size=_BATCH, num_workers=2, multiprocessing_context="fork",
-                                             collate_fn=list, persistent_workers=True)
-        for _ in range(2):
-            iterator, came = iter(loader), []
-            if "_rsswarden_revive" not in vars(iterator):
-                return 0
-            for number, batch in enumerate(iterator):
-                came += batch
-                if number % 80 == 40:
-                    os.kill(iterator._workers[number // 80].pid, signal.SIGKILL)
-            hold(came == list(range(_RECORDS)), "without a worker that died, batches were lost, doubled or out of order")
-    except RuntimeError as error:
-        raise Wrong("a worker that died was not replaced: %s" % error)
-    finally:
-        channel.setting = setting
-    return 4
-
-
 def attempt(request, directory):
     """Returns how many workers were replaced."""
     arm(directory)
@@ -266,7 +242,6 @@ def attempt(request, directory):
         if patch._torch.key != request["key"]:
             raise Failed("it found another torch, %s in %s" % (torch.__version__, torch.__file__))
     count += killed(torch, patch, watcher)
-    count += revived(torch, patch, watcher)
     for said in watcher.said():
         hold(said["what"] != "off", "the hook turned itself off: %s", said.get("why"))
     return count

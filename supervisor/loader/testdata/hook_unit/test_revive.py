@@ -222,8 +222,7 @@ class Torch:
         self.filled = {"index_queue": ("own", ""), "results": ("is", "_worker_result_queue"), "done": ("is", "_workers_done_event"),
                        "kind": ("is", "_kind"), "worker_id": ("own", ""), "base_seed": ("own", "")}
 
-    def untried(self):
-        return None
+    known = True
 
     def part(self, name):
         return types.SimpleNamespace(_ResumeIteration=Resume)
