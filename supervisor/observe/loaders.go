@@ -169,6 +169,10 @@ func (o *Observer) SetBudget(v *view.View, ladder Ladder) (*Budget, error) {
 	return &Budget{each, n}, o.Loader.SetBudget(each)
 }
 
+// bySum is what part of what is left below a sum of RSS counts as left: a process that is
+// forked from a trainer counts there as much as the trainer, from the start.
+const bySum = 4
+
 // SetLeft writes how much memory is left for each trainer below the limits for which workers
 // are recycled: what replaces them may take some of it.
 func (o *Observer) SetLeft(v *view.View, ladder Ladder) error {
@@ -179,7 +183,11 @@ func (o *Observer) SetLeft(v *view.View, ladder Ladder) error {
 	for i := range v.Limits {
 		l := &v.Limits[i]
 		if _, ok := ladder.Rung(event.ActionRecycle, l); ok {
-			left, known = min(left, l.Limit.Sub(max(l.Used, l.UsedMax))), true
+			room := l.Limit.Sub(max(l.Used, l.UsedMax))
+			if l.Accounting == event.AccountingRSS || l.Accounting == event.AccountingNoShared {
+				room /= bySum
+			}
+			left, known = min(left, room), true
 		}
 	}
 	if !known {
