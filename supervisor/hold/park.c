@@ -299,7 +299,11 @@ static void parked(void) {
 		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, POLLIN, 0}};
 		uint64_t until = p->ended ? end : retry, now = hold_now();
 		int left = until == 0 ? -1 : until > now ? (int)((until - now) / 1000000) + 1 : 0;
-		int wake = poll(f, 3, left) < 0 && errno != EINTR;
+		int failed = poll(f, 3, left) < 0 ? errno : 0, wake = failed != 0 && failed != EINTR;
+		if (failed != 0) { // for good, maybe: what it would show is tried, without spinning
+			f[1].revents = POLLIN;
+			nanosleep(&(struct timespec){0, 10000000}, NULL);
+		}
 		if (retry != 0 && hold_now() >= retry) wake = 1;
 		if (f[1].revents != 0) {
 			p->read = hold_now();
@@ -321,7 +325,7 @@ static void parked(void) {
 				if (p->watcher > 0 && p->link >= 0) kill(p->watcher, SIGKILL);
 				gone();
 			}
-			nanosleep(&(struct timespec){0, 10000000}, NULL); // what fails for good must not spin
+			nanosleep(&(struct timespec){0, 10000000}, NULL);
 			if (!p->ended) forward();
 			children(1);
 			hear(1);

@@ -39,6 +39,7 @@ var leftOut = map[string]string{
 	"sigaltstack":             "the runtime ends the process (runtime.sigaltstack)",
 	"fcntl 1+":                "the runtime ends the process (runtime.checkfds)",
 	"nanosleep 1+":            "a pause that ends at once, always: the runtime's own loops spin",
+	"openat2 EAGAIN 1+":       "os.Root opens again, in the watcher of a parked holder, which executes no program",
 	"rt_sigpending ENOMEM 1+": "the watcher of a parked holder, which executes no program, looks again at once",
 	"read EAGAIN 1":           "os.File waits until the file can be read",
 	"read EAGAIN 1+":          "os.File waits until the file can be read",
