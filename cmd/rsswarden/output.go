@@ -168,3 +168,11 @@ func (p process) line(format, level, said, hint string) string {
 	}
 	return string(text.JSON(b)) + "\n"
 }
+
+// mute keeps the fork of a parked holder from saying anything: the holder says it, where
+// there is anything to say before the command runs.
+func (p *process) mute() {
+	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
+		os.Stdout, os.Stderr, p.stdout, p.stderr = null, null, null, null
+	}
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss/procfile"
@@ -17,14 +16,6 @@ type asWatcher struct {
 }
 
 func (*asWatcher) Error() string { return "the command runs" }
-
-// mute keeps the fork of a parked holder from saying anything: the holder says it, where
-// there is anything to say before the command runs.
-func (p *process) mute() {
-	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
-		os.Stdout, os.Stderr, p.stdout, p.stderr = null, null, null, null
-	}
-}
 
 // resume is a parked holder that has woken up. It ends as the command ends.
 func resume(p process) int {
