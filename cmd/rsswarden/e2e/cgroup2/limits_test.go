@@ -318,7 +318,8 @@ func stalls(t *testing.T) {
 	for _, uid := range []int{0, user} {
 		r := start(t, job, uid)
 		r.eat(rss.MiB)
-		wait(r, event.NameSample, "a look", func(*event.Sample) bool { return true })
+		// It is asked after two seconds; samples are a second apart.
+		wardentest.Until(t, "four samples", func() bool { return len(r.events(event.NameSample)) >= 4 })
 		if got, want := asksForStalls(t), uid == 0 || !older(kernel, [2]int{6, 1}); got != want {
 			t.Errorf("user %d: /proc/pressure/memory is asked: %v, want %v", uid, got, want)
 		}

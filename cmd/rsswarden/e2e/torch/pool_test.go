@@ -157,7 +157,7 @@ func TestPoolOwnerIsSpared(t *testing.T) {
 func TestPythonPools(t *testing.T) {
 	t.Parallel()
 	wardentest.NeedPython(t)
-	job := []string{python, wardentest.Path(t, "examples/pools/tokens.py"), "--tasks", "600", "--ms", "10", "--pool"}
+	job := []string{python, wardentest.Path(t, "examples/pools/tokens.py"), "--tasks", "1500", "--ms", "10", "--pool"}
 	for _, c := range []struct {
 		pool     string
 		recycled bool
@@ -176,7 +176,7 @@ func TestPythonPools(t *testing.T) {
 			cmd.Env = wardentest.Env("HOME=" + dir)
 			out, stderr, err := wardentest.Run(cmd)
 			wardentest.NoError(t, err)
-			wardentest.Says(t, out, "600 tasks")
+			wardentest.Says(t, out, "1500 tasks")
 			wardentest.Says(t, stderr, c.says)
 			n := 0
 			for _, e := range wardentest.Events(t, events)[event.NameLoader] {

@@ -364,7 +364,7 @@ func TestDoctorTriesTorchForAll(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(program, append(append([]string{"doctor", "--json", "--timeout", "2m"}, args...), "--", python)...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "RSSWARDEN_LIMIT=20G", "PYTHONPATH="+site, "TMPDIR="+own, "HOME="+own, "XDG_STATE_HOME="+own)
+		cmd.Env = append(os.Environ(), "RSSWARDEN_LIMIT=2000G", "PYTHONPATH="+site, "TMPDIR="+own, "HOME="+own, "XDG_STATE_HOME="+own)
 		if uid == 0 {
 			cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir(), "HOME="+t.TempDir())
 		}
