@@ -384,7 +384,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"rss/proctree os.ReadDir":            1, // our own descriptors
 		"slurm os.ReadDir":                   1, // steps of a job, which root alone makes
 		"supervisor/hold io.ReadAll":         1, // from the process that started us
-		"supervisor/hold os.ReadDir":         2, // our own descriptors and threads
+		"supervisor/hold os.ReadDir":         3, // our own descriptors and threads
 		"supervisor/node os.ReadDir":         1, // a directory that we alone may write
 		"supervisor/limit os.ReadDir":        2, // steps of our job and their tasks
 		"supervisor/loader os.ReadFile":      1, // a directory that root and we alone may write
