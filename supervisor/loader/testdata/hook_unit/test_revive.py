@@ -322,7 +322,7 @@ class Ends(Case):
                 came.append(index)
         self.assertIn(len(came), range(27, 31))  # the batch before may be done and not have been sent
         self.assertEqual(came, list(range(len(came))))
-        self.assertIn(len(self.revived()), (2, 3))
+        self.assertIn(len(self.revived()), range(2, 9))  # all are, where a lock seems to be held
 
     def test_a_death_that_is_no_oom_kill_is_torchs(self):
         revive.oom_kills, kept = lambda: 7, revive.oom_kills
@@ -356,7 +356,8 @@ class Ends(Case):
     def test_a_failure_of_ours_is_torchs_error(self):
         iterator = self.start()
         next(iterator)
-        iterator.__dict__["_rsswarden_revive"]._replace = hook.fails
+        revival = iterator.__dict__["_rsswarden_revive"]
+        revival._replace = revival._again = hook.fails  # all are started again where a lock seems to be held
         with self.assertRaisesRegex(RuntimeError, "exited unexpectedly"):
             os.kill(iterator._workers[0].pid, signal.SIGKILL)
             for _ in iterator:
