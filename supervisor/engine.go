@@ -16,9 +16,11 @@ package supervisor
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/action"
 	"github.com/rsswarden/rsswarden/supervisor/attach"
@@ -123,8 +125,12 @@ const (
 )
 
 // listenAfter is when the kernel is asked to tell of changes. Until then there are looks alone,
-// at [settings.Run].Interval; another rank, or a loader, has it asked at once.
-const listenAfter = 2 * time.Second
+// as often as where it cannot be asked; another rank, a loader, or a process as large as
+// listenFrom has it asked at once: none that has imported PyTorch is smaller.
+const (
+	listenAfter = 2 * time.Second
+	listenFrom  = 64 * rss.MiB
+)
 
 // listen has the bell ring for what the kernel tells. Where that fails, it is looked for.
 func (e *engine) listen() {
@@ -144,7 +150,7 @@ const sameWake = counts.Tolerance
 // paced is what the pace is decided by.
 func (e *engine) paced(now time.Duration) *cadence.Input {
 	in := e.pace.Input(now, e.view, e.acts)
-	in.Unheard = e.observe.Loader != nil && !e.observe.Hears
+	in.Unheard = e.observe.Loader != nil && (!e.observe.Hears || e.bell.Quiet())
 	if f := e.acts.InFlight(); f != nil {
 		in.Flight = now - f.Began
 	}
@@ -349,6 +355,9 @@ func (e *engine) full() {
 	e.pace.Again()
 	e.poll(false)
 	e.read()
+	if e.bell.Quiet() && slices.ContainsFunc(e.view.Sample.Procs, func(p rss.Proc) bool { return p.RSS >= listenFrom }) {
+		e.listen()
+	}
 	e.step()
 	e.observe.PSS.Hurry(e.acts.Ladder.Uncertain(e.view.Limits) || e.acts.InFlight() != nil)
 	e.tell.Tell(e.now(), e.observe.Warnings())
