@@ -87,7 +87,7 @@ type engine struct {
 	acts *action.Set
 	oom  *action.OOMPrefer
 
-	woken bool // the holder was told to wake up
+	unparked bool // the holder was told to become the Go holder, if it is parked
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -438,10 +438,10 @@ func (e *engine) step() {
 func (e *engine) wakeHolder() {
 	for i := range e.view.Limits {
 		l := &e.view.Limits[i]
-		if e.woken || !l.Name.Memory() || l.Limit == 0 || l.Ratio() < wakeAt {
+		if e.unparked || !l.Name.Memory() || l.Limit == 0 || l.Ratio() < wakeAt {
 			continue
 		}
-		e.woken = true
+		e.unparked = true
 		if err := e.Link.Wake(); err != nil {
 			e.fault("holder", err)
 		}
