@@ -63,7 +63,7 @@ type Holder interface {
 	Subreaper(on bool) error
 	Override(status int) error
 	Unstick() error
-	Wake() error
+	Prepare() error
 	Start(cmd *exec.Cmd) error
 	// Trim asks for one piece to be given back; a message answers.
 	Trim(hold.TrimRequest) error
@@ -87,7 +87,7 @@ type engine struct {
 	acts *action.Set
 	oom  *action.OOMPrefer
 
-	unparked bool // the holder was told to become the Go holder, if it is parked
+	prepared bool // what is needed near a limit was taken
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -364,7 +364,7 @@ func (e *engine) full() {
 	e.tell.Look(e.looked())
 	e.acts.Requests.GoOn()
 	e.oom.Raise()
-	e.wakeHolder()
+	e.prepare()
 	e.tell.Findings.Tell(e.now(), e.observe.Diagnose(e.now(), sameWake, e.view), e.view.Binding())
 	e.tell.SHMUsers(e.now(), e.observe.SHMUsers.Told())
 	e.tell.Tell(e.now(), e.observe.CheckHook())
@@ -433,23 +433,22 @@ func (e *engine) step() {
 	}
 }
 
-// wakeHolder has a parked holder wake up while there is room for it: it takes some MiB, and is
-// needed for signals, and for trims that trace.
-func (e *engine) wakeHolder() {
+// prepare takes what is needed near a limit on memory or on tasks while there is room for it.
+func (e *engine) prepare() {
 	for i := range e.view.Limits {
 		l := &e.view.Limits[i]
-		if e.unparked || !l.Name.Memory() || l.Limit == 0 || l.Ratio() < wakeAt {
+		if e.prepared || !l.Name.Memory() && l.Name != event.LimitTasks || l.Limit == 0 || l.Ratio() < prepareAt {
 			continue
 		}
-		e.unparked = true
-		if err := e.Link.Wake(); err != nil {
+		e.prepared = true
+		if err := e.Link.Prepare(); err != nil {
 			e.fault("holder", err)
 		}
 	}
 }
 
-// wakeAt is the share of a limit at which that is done, below the first rung of the defaults.
-const wakeAt = 0.75
+// prepareAt is the share of a limit at which that is done, below the first rung of the defaults.
+const prepareAt = 0.75
 
 // looked is the last look, as package tell takes it.
 func (e *engine) looked() *tell.Look {

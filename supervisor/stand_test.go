@@ -97,7 +97,7 @@ func (h *fakeHolder) Trim(r hold.TrimRequest) error {
 	return nil
 }
 
-func (h *fakeHolder) Wake() error { return nil }
+func (h *fakeHolder) Prepare() error { return nil }
 
 func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 

@@ -92,8 +92,8 @@ func (p *Process) Override(int) error { return nil }
 // Unstick does nothing: nothing waits for us.
 func (p *Process) Unstick() error { return nil }
 
-// Wake does nothing: there is no holder.
-func (p *Process) Wake() error { return nil }
+// Prepare does nothing: there is no holder, and nobody waits for us.
+func (p *Process) Prepare() error { return nil }
 
 // Trim fails: who attaches is not the holder, and nothing is traced.
 func (p *Process) Trim(hold.TrimRequest) error {

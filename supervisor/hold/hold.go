@@ -381,11 +381,15 @@ func (l *logger) flush() {
 const (
 	// holderThreads: with GOMAXPROCS 2 it has no use for more.
 	holderThreads = 6
-	// watcherThreads has one for each goroutine that may be in a system call while
-	// the others are: the link and the stalls at all times, the loop, stderr, events,
-	// record, its flush, textfile, an alert's start, and what is read on the side. On
-	// a machine under load each of them stays there for milliseconds.
-	watcherThreads = 10
+	// watcherThreads is for the link, the loop and two of those that read and write beside it.
+	watcherThreads = 4
+	// scarceThreads has one for each goroutine that may be in a system call while
+	// the others are: the link at all times, the loop, stderr, events, record, its
+	// flush, textfile, an alert's start, and what is read on the side. On a machine
+	// under load each of them stays there for milliseconds.
+	scarceThreads = 10
+	// plentyOfTasks may be started beside ours before a limit on tasks is met.
+	plentyOfTasks = 1000
 )
 
 // makeThreads has the runtime create n threads and leaves them to it: each

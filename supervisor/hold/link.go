@@ -76,7 +76,11 @@ func OpenLink() (*Link, error) {
 
 func (l *Link) open() {
 	l.score = oomScore(l.begin.Holder)
-	makeThreads(watcherThreads)
+	if roomForTasks(plentyOfTasks) {
+		makeThreads(watcherThreads)
+	} else {
+		makeThreads(scarceThreads)
+	}
 	go l.serve()
 	l.maskThreads()
 }
@@ -155,8 +159,15 @@ func (l *Link) Override(status int) error {
 	return l.send(&message{kind: kindOverride, a: int32(status)})
 }
 
-// Wake has a parked holder become the Go holder now: later there may be no memory for that.
-func (l *Link) Wake() error { return l.send(&message{kind: kindWake}) }
+// Prepare takes what this watcher and its holder may need later, and may not get then: it has
+// a parked holder become the Go holder, and starts the threads that may be needed at once.
+func (l *Link) Prepare() error {
+	if roomForTasks(2 * scarceThreads) {
+		makeThreads(scarceThreads)
+		l.maskThreads()
+	}
+	return l.send(&message{kind: kindWake})
+}
 
 func (l *Link) send(m *message) error {
 	var b [messageSize]byte

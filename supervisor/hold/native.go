@@ -32,6 +32,9 @@ func bit(sig int) signalSet { return 1 << (sig - 1) }
 
 func (s signalSet) has(sig int) bool { return s&bit(sig) != 0 }
 
+// roomForTasks says that the kernel's figures allow n more; whatever is in doubt does not.
+func roomForTasks(n int) bool { return C.hold_tasks(C.int(n)) != 0 }
+
 func active() bool { return C.hold_early.active != 0 }
 
 // given returns the signals that the user had ignored and blocked.

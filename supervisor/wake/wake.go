@@ -168,8 +168,12 @@ func (b *Bell) Stalls(why Cause, proc string) error {
 	}
 	name := filepath.Join(proc, "pressure", "memory")
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	var told trigger
 	if err == nil {
-		if _, err = unix.Write(fd, []byte(stallTrigger)); err != nil {
+		if _, err = unix.Write(fd, []byte(stallTrigger)); err == nil {
+			told, err = newTrigger(fd)
+		}
+		if err != nil {
 			unix.Close(fd)
 		}
 	}
@@ -181,17 +185,49 @@ func (b *Bell) Stalls(why Cause, proc string) error {
 	}
 	go func() {
 		defer unix.Close(fd)
-		for {
+		defer told.Close()
+		for told.wait() {
 			fault.Point("stalled")
-			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
-			switch _, err := unix.Poll(p, -1); {
-			case err == unix.EINTR:
-				continue
-			case err != nil || p[0].Revents&unix.POLLPRI == 0:
-				return // POLLERR: the trigger is gone
-			}
 			b.Ring(why)
 		}
 	}()
 	return nil
+}
+
+// trigger is an instance of epoll with a pressure trigger in it. The runtime's poller asks for
+// no EPOLLPRI, which is all that a trigger has to say; for the instance it can wait, without
+// a thread of ours.
+type trigger struct{ *os.File }
+
+func newTrigger(fd int) (trigger, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return trigger{}, err
+	}
+	err = errors.Join(unix.SetNonblock(epoll, true), unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLPRI}))
+	file := os.NewFile(uintptr(epoll), "stalls") // which must not block by now
+	if err != nil {
+		file.Close()
+		return trigger{}, err
+	}
+	return trigger{file}, nil
+}
+
+// wait returns once the trigger has fired, false where it never will again. The kernel tells
+// it once, and may tell the runtime's poller: to be woken is to be told.
+func (t trigger) wait() bool {
+	conn, err := t.SyscallConn()
+	if err != nil {
+		return false
+	}
+	alive, woken := true, false
+	err = conn.Read(func(epoll uintptr) bool {
+		var events [1]unix.EpollEvent
+		n, err := unix.EpollWait(int(epoll), events[:], 0)
+		alive = err == unix.EINTR || err == nil && (n == 0 || events[0].Events&unix.EPOLLERR == 0)
+		told := woken || n > 0 || !alive
+		woken = true
+		return told
+	})
+	return err == nil && alive
 }
