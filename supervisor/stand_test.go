@@ -611,6 +611,7 @@ func (r *rankStand) startsToFollow() <-chan bool {
 func (s *stand) waits() (leads bool) {
 	s.openFollowing(s.holder.begin)
 	timer := time.NewTimer(s.sleep(s.pause(s.now())))
+	defer func() { s.due = 0 }() // outside the loop time that passes is no gap
 	for !s.node.Leads() {
 		if s.turn(timer) {
 			return false

@@ -121,7 +121,10 @@ func Shutdown() (failed error) {
 }
 
 // slots are the files of which a process with clusters has locked one, until they are gone.
-var slots = []string{"/run/rsswarden-slurmtest.1.lock", "/run/rsswarden-slurmtest.2.lock"}
+var slots = []string{
+	"/run/rsswarden-slurmtest.1.lock", "/run/rsswarden-slurmtest.2.lock",
+	"/run/rsswarden-slurmtest.3.lock", "/run/rsswarden-slurmtest.4.lock",
+}
 
 // slot is the lock of this process, which its clusters share: a process that asked for a
 // second one could wait for another that does the same.

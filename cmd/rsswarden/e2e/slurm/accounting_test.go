@@ -169,7 +169,6 @@ func carriages() []carriage {
 // TestAccountings asks `rsswarden limits` in a job of each accounting, and runs
 // jobs that grow bare and wrapped, side by side.
 func TestAccountings(t *testing.T) {
-	t.Parallel()
 	accountingsOn(t, "", slurmtest.Modes)
 }
 

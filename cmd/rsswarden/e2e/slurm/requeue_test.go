@@ -80,9 +80,10 @@ func carriedOn(run *slurmtest.JobRun, got slurmtest.Result) (told string, err er
 // TestRequeue: a job that asked for too little gets more, and goes on from its
 // checkpoint. Slurm lets a requeued job wait for half a minute: those of a cluster
 // wait together.
-func TestRequeue(t *testing.T) { t.Parallel(); requeueOn(t, "", slurmtest.Cgroup, slurmtest.Linux) }
+func TestRequeue(t *testing.T) { requeueOn(t, "", slurmtest.Cgroup, slurmtest.Linux) }
 
 func requeueOn(t *testing.T, suite debian.Suite, modes ...slurmtest.Mode) {
+	t.Parallel()
 	type job struct{ name, front, options, then string }
 	jobs := map[slurmtest.Mode][]job{
 		slurmtest.Cgroup: {

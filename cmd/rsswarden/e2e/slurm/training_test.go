@@ -104,7 +104,8 @@ func TestSlurmLinux(t *testing.T) {
 	s := trainStand(t, slurmtest.Linux)
 	for _, shape := range []string{"--persistent", "--endless"} {
 		t.Run(shape, func(t *testing.T) {
-			options := []string{shape, "--workers", "4", "--epochs", "4"}
+			// At no pace of its own it is the machine's speed that is tested, see isolated.
+			options := []string{shape, "--workers", "4", "--epochs", "4", "--step-ms", strconv.Itoa(wardentest.Few(0, 10))}
 			want := s.reference(t, options...)
 			if bare := s.Submit(t, s.script("", options...), memory(3000, 2000)).Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
 				t.Errorf("bare: %s %d:%d, want FAILED 0:9: the test proves nothing", bare.State, bare.ExitCode, bare.Signal)
@@ -307,6 +308,7 @@ var modes2411 = []slurmtest.Mode{slurmtest.Linux, slurmtest.CgroupKill, slurmtes
 func TestSlurm2411(t *testing.T) { accountingsOn(t, debian.Trixie, modes2411) }
 
 func accountingsOn(t *testing.T, suite debian.Suite, modes []slurmtest.Mode) {
+	t.Parallel()
 	for kind, inCgroups := range map[string]bool{"outside": false, "in cgroups": true} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel() // each kind has a cluster of its own
@@ -336,6 +338,7 @@ var newerTrainings = []struct {
 func TestSlurm2411Torch26(t *testing.T) { trainingsOn(t, debian.Trixie) }
 
 func trainingsOn(t *testing.T, suite debian.Suite) {
+	t.Parallel()
 	for _, c := range newerTrainings[:wardentest.Few(len(newerTrainings), 1)] {
 		t.Run(string(c.mode), func(t *testing.T) {
 			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: suite, CPUs: 4, RealMemory: 20000})
@@ -364,6 +367,7 @@ func TestSlurmSidRequeue(t *testing.T) { requeueOn(t, debian.Sid, slurmtest.Linu
 // pages back completes beside another step. For one that leaks, the summary names Slurm,
 // and it completes with the memory that is advised.
 func TestSlurmJobSum(t *testing.T) {
+	t.Parallel()
 	s := trainStandOn(t, slurmtest.Linux, slurmtest.Options{Suite: debian.Sid, CPUs: 4, RealMemory: 20000, Conf: "SlurmdTimeout=6"})
 	grow := python + " " + s.Install(t, "testdata/jobs/growslowly.py")
 	// The second step runs until the first ends, which ends the job.
@@ -412,6 +416,7 @@ func TestSlurmJobSum(t *testing.T) {
 // TestPools has jobs whose pools of workers keep something of each task: Slurm or the kernel
 // kills them bare, and wrapped they end with the same results.
 func TestPools(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
 		for _, pool := range []string{"Pool --start fork", "ProcessPoolExecutor --start spawn"} {
 			t.Run(fmt.Sprintf("%v/%s", mode, strings.Fields(pool)[0]), func(t *testing.T) {

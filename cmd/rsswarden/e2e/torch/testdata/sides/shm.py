@@ -16,7 +16,7 @@ class Slow(torch.utils.data.Dataset):
         return 400
 
     def __getitem__(self, i):
-        time.sleep(0.1)
+        time.sleep(0.3)  # full after two seconds: the watcher looks every second
         return torch.zeros(2 << 20)
 
 
