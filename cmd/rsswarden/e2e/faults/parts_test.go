@@ -52,7 +52,7 @@ func (b *broken) run(t *testing.T) {
 	}()
 	r.Hold(164)
 	wardentest.Until(t, "the first rung told", func() bool { return r.told.has("firing 80%") })
-	wardentest.Until(t, "a record", func() bool { l, _ := r.left(); return len(l.Runs) == 1 })
+	wardentest.Until(t, "a record of it", func() bool { l, _ := r.left(); return len(l.Runs) == 1 && l.Runs[0].Decisions == 1 })
 	b.harm(r)
 	r.Hold(188)
 	if !b.silent && !b.blind && !b.unsure {
