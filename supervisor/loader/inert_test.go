@@ -461,7 +461,7 @@ func faultsOf(t *testing.T) []fault {
 		}
 		list = append(list, fault{"raise", name}, fault{"slow", name})
 		for _, prefix := range []string{"recycle.Recycler._take_over", "recycle.Recycler._tell", "recycle.Recycler._drain",
-			"recycle.Recycler._refill", "recycle.Recycler._begin", "recycle.Recycler.reap", "epoch.settle", "epoch.Ending.__init__"} {
+			"recycle.Recycler._refill", "recycle.Recycler._begin", "recycle.Recycler.reap", "epoch.settle", "epoch.reopen", "epoch.Ending.__init__"} {
 			for k := 1; name == prefix && k < statements; k++ {
 				list = append(list, fault{fmt.Sprintf("raise:%d", k), name})
 			}

@@ -352,6 +352,26 @@ func TestReplacementFails(t *testing.T) {
 	})
 }
 
+// TestDrainOverEpochs: the next epoch begins while a worker that drains has no replacement yet.
+func TestDrainOverEpochs(t *testing.T) {
+	t.Parallel()
+	torchtest.EachCase(t, []string{"", "--helper --pin", "--workers 2"}, nil, func(t *testing.T, s *stand, args string) {
+		tr := train(t, trainOptions{on: s, args: "--workers 3 --part 400 --init dally " + args,
+			before: func(c *Control) error { return c.SetLeft(rss.TiB) }})
+		tr.until("an epoch", func() bool { return tr.seen() > 0 })
+		seen := tr.seen()
+		said := tr.ask(tr.some()[1], event.Drain)
+		if epochs := tr.seen() - seen; said.What != event.LoaderRecycled || epochs < 2 || said.Paused > 1 {
+			t.Errorf("%d epochs, %+v", epochs, said)
+		}
+		tr.moreEpochs(1)
+		if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
+			t.Errorf("%+v", r)
+		}
+		tr.notOff()
+	})
+}
+
 // TestLoaderEndsFirst lets go of a loader whose replacement has not come up: no
 // process is left of it, and no file.
 func TestLoaderEndsFirst(t *testing.T) {

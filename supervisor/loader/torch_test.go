@@ -304,7 +304,7 @@ func TestForkHelperPause(t *testing.T) {
 			slices.Sort(pauses)
 			t.Logf("%d GiB: %d recycled, trainer paused %.1f ms (least), %.1f (median), %.1f (most)", size, len(pauses), pauses[0], pauses[len(pauses)/2], pauses[len(pauses)-1])
 			if l := tr.ctl.Trainers()[0].Loaders[0]; helper == 0 || l.Helper != helper || pauses[len(pauses)/2] > 5 {
-				t.Errorf("%+v, said %+v", l, tr.said)
+				t.Errorf("helper %d, %+v", helper, l)
 			}
 			tr.right()
 		}

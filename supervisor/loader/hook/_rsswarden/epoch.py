@@ -5,34 +5,30 @@ their places still deliver; one that has been replaced is not among them, so
 patch takes its batches in first: old ones must not meet new indices. Where the
 iterator ends, torch is given all workers that live, to end them as its own.
 """
+import itertools
 import time
 
 from _rsswarden import birth, recycle
 
 
 def settle(recycler, iterator):
-    """Brings every place to one working worker, or closes it up, before a new epoch."""
+    """Closes up every place without a working worker before a new epoch: torch waits for the worker in each.
+
+    That of a worker that drains is opened again once torch has begun the epoch, see reopen.
+    """
     recycler.began = time.perf_counter()
     task = recycler.task
     try:
         recycler.reap(iterator)
-        if task is not None and task.mode == "drain" and task.told:
-            # torch waits for the worker in each place. This ends where the old one does not, or the new one does not come up.
-            while recycler.task is not None:
-                recycler.step(iterator)
-                time.sleep(0.002)
-        elif task is not None and task.mode == "drain":
+        if task is not None and task.mode == "drain" and not task.told:
             recycler.task = None
             recycler.todo.insert(0, (task.number, task.old.pid, task.mode))
             recycler.unskip(iterator)
     finally:
         task = recycler.task
-        if task is not None and task.told:
-            recycler.answered(iterator, wait=True)
+        if task is not None and task.told and not task.closed:
             recycler.empty.add(task.worker_id)
-            recycler.task = None
-            if task.new is not None:
-                recycler.drop(task)
+            task.closed = True
         for worker_id in sorted(recycler.empty, reverse=True):
             _close(iterator, worker_id)
         recycler.empty.clear()
@@ -43,6 +39,29 @@ def close_up(iterator):
     for worker_id in reversed(range(len(iterator._workers))):
         if not iterator._workers_status[worker_id]:
             _close(iterator, worker_id)
+    recycler = vars(iterator).get("_rsswarden")
+    if recycler is not None and recycler.task is not None and recycler.task.told:
+        recycler.task.closed = True
+
+
+def reopen(recycler, iterator):
+    """Opens the place of a worker that drains, which is given nothing yet; says whether there was one."""
+    task = recycler.task
+    if task is None or not task.closed:
+        return False
+    place, count = task.worker_id, iterator._num_workers + 1
+    workers, queues, status = iterator._workers[:], iterator._index_queues[:], iterator._workers_status[:]
+    workers.insert(place, task.old)
+    queues.insert(place, task.old_queue)
+    status.insert(place, False)
+    infos = {number: (info[0] + (info[0] >= place),) + info[1:] for number, info in iterator._task_info.items()}
+    if hasattr(iterator, "_workers_num_tasks"):  # newer than torch 2.6
+        iterator._workers_num_tasks.insert(place, 0)
+    # At once, or not at all.
+    (iterator._workers, iterator._index_queues, iterator._workers_status, iterator._num_workers, iterator._task_info,
+     iterator._worker_queue_idx_cycle, task.closed) = workers, queues, status, count, infos, itertools.cycle(range(count)), False
+    recycler.skip(iterator, place)
+    return True
 
 
 def _close(iterator, worker_id):

@@ -39,10 +39,14 @@ def wrap(iterator_class):
                 patch._guarded(_renewed, self, renewal)
                 return None
         try:
-            return original_reset(self, loader, first_iter)
+            got = original_reset(self, loader, first_iter)
         finally:
             if life is not None:
                 life.resuming, life.resumed = False, 0
+        if not first_iter and patch._guarded(_reopen, self):
+            for _ in range(self._prefetch_factor):  # what torch would have given to the worker that drains
+                self._try_put_index()
+        return got
 
     iterator_class._next_data = patch._Before(iterator_class._next_data, _poll)
     iterator_class._try_get_data = _try_get_data
@@ -215,6 +219,11 @@ def _replaced(iterator):
     recycler.began = time.perf_counter()
     recycler.reap(iterator)
     return any(not task.told for task in recycler.leaving)
+
+
+def _reopen(iterator):
+    recycler = patch._recycler(iterator)
+    return recycler is not None and epoch.reopen(recycler, iterator)
 
 
 def _settle(iterator):

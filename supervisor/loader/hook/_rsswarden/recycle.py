@@ -33,6 +33,7 @@ class Task:
         self.old_queue = None
         self.owed = set()  # indices of batches that the old worker was given and the program has not got
         self.told = 0.0  # when the old worker was told to end
+        self.closed = False  # the worker's place is closed while torch begins an epoch
         self.pressed = 0  # how often it was made to
         self.ended = 0.0  # when it was first seen to have ended
         self.new, self.new_queue, self.ready = None, None, None
@@ -130,12 +131,16 @@ class Recycler:
         if task.mode == "drain":
             self.task = task
             self.unskip(iterator)
-            whole = iterator._worker_queue_idx_cycle
-            self.cycles = whole, _skip(whole, worker_id)
-            iterator._worker_queue_idx_cycle = self.cycles[1]
+            self.skip(iterator, worker_id)
             self.step(iterator)
         elif self._start(iterator, task):
             self.task = task
+
+    def skip(self, iterator, worker_id):
+        """Has torch give a worker nothing more."""
+        whole = iterator._worker_queue_idx_cycle
+        self.cycles = whole, _skip(whole, worker_id)
+        iterator._worker_queue_idx_cycle = self.cycles[1]
 
     def unskip(self, iterator):
         """Gives torch its cycle back. A new epoch may have begun another."""
@@ -216,6 +221,8 @@ class Recycler:
                 self.unhelp(birth.Refused("little memory is left"))
 
     def step(self, iterator):
+        if self.task.closed:
+            return  # opening its place failed: it stays as it is
         if self.task.mode == "drain":
             self._drain(iterator)
         else:

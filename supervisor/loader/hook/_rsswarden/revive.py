@@ -26,7 +26,7 @@ import time
 import weakref
 from multiprocessing import reduction
 
-from _rsswarden import birth, channel, guard, patch
+from _rsswarden import birth, channel, epoch, guard, patch
 
 _OOM, _ANY = 1, 2  # of channel.setting: whose work is done again
 TRIES = 3  # workers that may die over one batch, or without a batch between them
@@ -380,6 +380,7 @@ class Life:
     def _again(self, iterator, recycler, dead):
         """Ends all workers and starts them again, with another pipe and another event."""
         began = time.perf_counter()
+        epoch.reopen(recycler, iterator)
         signals = self.torch.utils.signal_handling
         signals._remove_worker_pids(id(iterator))
         iterator._worker_pids_set = False

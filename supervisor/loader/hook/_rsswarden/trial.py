@@ -166,7 +166,8 @@ def one(torch, patch, watcher, options, modes):
                 if said is not None:
                     gone.add(said["worker"])
                     done += 1
-            if number > 3 and not watcher.waits and (first or number % 40 == 0) and done < wanted:
+            # 190 is near the end: the next epoch begins while a worker drains.
+            if number > 3 and not watcher.waits and (first or number % 38 == 0) and done < wanted:
                 watcher.ask(iterator._workers[done % len(iterator._workers)].pid, modes[done % len(modes)])
                 first = False
             if epoch == 1 and number > 40:

@@ -1,3 +1,4 @@
+import itertools
 import types
 import unittest
 
@@ -7,7 +8,8 @@ from _rsswarden import epoch, recycle
 
 def iterator(status):
     return types.SimpleNamespace(_workers=list("abcdef"[:len(status)]), _index_queues=list(range(len(status))),
-                                 _workers_status=list(status), _num_workers=len(status))
+                                 _workers_status=list(status), _num_workers=len(status), _task_info={},
+                                 _worker_queue_idx_cycle=itertools.cycle(range(len(status))))
 
 
 class Recycler(recycle.Recycler):
@@ -42,24 +44,35 @@ class Settle(unittest.TestCase):
         epoch.settle(r, it)
         self.assertEqual((r.task, r.todo, r.unskipped, it._num_workers), (None, [(3, 9, "drain")], 1, 2))
 
-    def test_one_that_was_told_is_waited_for(self):
-        r, it = Recycler(task(told=1.0)), iterator([True, False])
+    def test_the_place_of_one_that_was_told_is_closed_while_the_epoch_begins(self):
+        for fails in (False, True):
+            told = task(told=1.0, old_queue="q")
+            r, it = Recycler(told), iterator([True, False, True])
+            if fails:
+                r.reap = hook.fails
+                with self.assertRaises(hook.Fault):  # for the guard around it
+                    epoch.settle(r, it)
+            else:
+                epoch.settle(r, it)
+            self.assertEqual((it._workers, it._num_workers), (["a", "c"], 2))
+            r.step(it)  # does nothing until it is open
+            it._task_info, it._workers_num_tasks = {0: (0,), 1: (1,), 2: (0, "data")}, [2, 1]
+            self.assertTrue(epoch.reopen(r, it))
+            self.assertEqual((it._workers, it._index_queues, it._workers_status, it._num_workers, it._workers_num_tasks),
+                             (["a", told.old, "c"], [0, "q", 2], [True, False, True], 3, [2, 0, 1]))
+            self.assertEqual(it._task_info, {0: (0,), 1: (2,), 2: (0, "data")})
+            self.assertEqual([next(it._worker_queue_idx_cycle) for _ in range(4)], [0, 2, 0, 2])
+            self.assertFalse(epoch.reopen(r, it))
 
-        def step(iterator):
-            r.steps += 1
-            if r.steps == 3:
-                iterator._workers_status[1], r.task = True, None
-
-        r.step, r.steps = step, 0
+    def test_it_is_closed_once(self):
+        r, it = Recycler(task(told=1.0)), iterator([True, False, True])
         epoch.settle(r, it)
-        self.assertEqual((r.steps, it._num_workers), (3, 2))
-
-    def test_where_that_raises_the_place_is_closed_up_and_what_was_begun_dropped(self):
-        told = task(told=1.0, new="new")
-        r, it = Recycler(told, step=hook.fails), iterator([True, False, True])
-        with self.assertRaises(hook.Fault):  # for the guard around it
-            epoch.settle(r, it)
-        self.assertEqual((it._workers, r.task, r.dropped), (["a", "c"], None, [told]))
+        epoch.settle(r, it)  # the first was not opened
+        self.assertEqual(it._workers, ["a", "c"])
+        it = iterator([True, False, True])
+        it._rsswarden, r.task.closed = r, False
+        epoch.close_up(it)
+        self.assertTrue(r.task.closed)
 
 
 class Ending(unittest.TestCase):

@@ -123,7 +123,7 @@ class Patch(unittest.TestCase):
 
     def test_an_epoch_begins(self):
         it = self.made()
-        self.each("map", lambda: it._reset("loader"), "reset", (patch, "_recycler"), (iterators, "_replaced"), (iterators, "_settle"), (epoch, "settle"))
+        self.each("map", lambda: it._reset("loader"), "reset", (patch, "_recycler"), (iterators, "_replaced"), (iterators, "_settle"), (epoch, "settle"), (iterators, "_reopen"), (epoch, "reopen"))
         it._dataset_kind = 1
         self.each("iterable", lambda: it._reset("loader"), "reset", (patch, "_recycler"), (iterators, "_renewal"), (iterators, "_poll"))
         self.assertEqual(set(it.did[1:]), {("reset", "loader", False)})

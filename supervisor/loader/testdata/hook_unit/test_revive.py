@@ -14,7 +14,7 @@ import weakref
 import hook
 
 channel = sys.modules.setdefault("_rsswarden.channel", __import__("_rsswarden.channel", fromlist=["channel"]))
-from _rsswarden import patch, recycle, revive
+from _rsswarden import epoch, patch, recycle, revive
 
 FORK = multiprocessing.get_context("fork")
 COUNT = 120
@@ -392,6 +392,21 @@ class Ends(Case):
         os.kill(iterator._workers[1].pid, signal.SIGKILL)
         iterator._workers[1].join()
         iterator._reset(False)
+        self.assertEqual((list(iterator), self.errors), (list(range(COUNT)), []))
+        iterator.close()
+
+    def test_a_death_as_an_epoch_begins_while_another_worker_drains(self):
+        iterator = self.start()
+        self.assertEqual(list(iterator), list(range(COUNT)))
+        recycler, old = iterator._rsswarden, iterator._workers[0]
+        recycler.task = recycle.Task(1, 0, old, "drain")
+        recycler.task.told, recycler.task.old_queue, iterator._workers_status[0] = 1.0, iterator._index_queues[0], False
+        for process in (old, iterator._workers[1]):
+            process.kill()
+            process.join()
+        epoch.settle(recycler, iterator)
+        iterator._reset(False)
+        self.assertEqual((recycler.task, iterator._num_workers, len({w.pid for w in iterator._workers} - {old.pid})), (None, 3, 3))
         self.assertEqual((list(iterator), self.errors), (list(range(COUNT)), []))
         iterator.close()
 
