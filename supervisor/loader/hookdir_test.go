@@ -210,11 +210,15 @@ func TestSweepHooks(t *testing.T) {
 }
 
 // TestHookUnit runs the hook's own tests of its modules, testdata/hook_unit, which need no
-// torch, on each Python that the hook acts in.
+// torch, on this machine's Python, the oldest that the hook acts in and the newest, and with
+// RSSWARDEN_ENDURANCE on each.
 func TestHookUnit(t *testing.T) {
 	t.Parallel()
 	args := []string{"-B", "-W", "error", "-m", "unittest", "discover", "-s", script(t, "hook_unit")}
-	for _, py := range torchtest.Interpreters(t, torchtest.Interpreter.Armed) {
+	for i, py := range torchtest.Interpreters(t, torchtest.Interpreter.Armed) {
+		if i > 0 && py.AtLeast(3, 9) && wardentest.Few(1, 0) == 0 {
+			continue
+		}
 		t.Run(py.Name, func(t *testing.T) {
 			t.Parallel()
 			py.Run(t, cleanEnv(), args...)
@@ -276,6 +280,7 @@ assert all(ord(c) < 128 for c in text), "not ASCII"
 // TestLoad: however the module that the hook waits for is imported, the program
 // sees what it sees bare, and the hook says hello where it should.
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	loads := readLoads(t)
 	for n, py := range torchtest.Interpreters(t, func(i torchtest.Interpreter) bool { return i.AtLeast(3, 8) }) {
 		t.Run(py.Name, func(t *testing.T) {

@@ -164,6 +164,7 @@ var ways = []way{
 // TestInertInEveryPython: no Python of the job tells that it runs under the
 // hook, but for what inert.md lists.
 func TestInertInEveryPython(t *testing.T) {
+	t.Parallel()
 	all := torchtest.Interpreters(t, anyPython)
 	start, noSite := torchtest.Inert(t, "From the start"), torchtest.Inert(t, "site is not run")
 	for n, py := range all {
@@ -224,6 +225,7 @@ var usual = map[string]bool{"sets": true, "lacks_itself": true, "raises": true, 
 // TestOtherSiteCustomize: another sitecustomize or usercustomize, one of testdata/sites, runs
 // as without us, wherever it is.
 func TestOtherSiteCustomize(t *testing.T) {
+	t.Parallel()
 	all := torchtest.Interpreters(t, anyPython)
 	list := torchtest.Inert(t, "From the start")
 	sites, err := filepath.Glob("testdata/sites/*.py")
@@ -291,6 +293,7 @@ func TestOtherSiteCustomize(t *testing.T) {
 // TestPrefixes: a venv, and an installation of its own as conda makes them, each
 // with its own sitecustomize, and PYTHONHOME.
 func TestPrefixes(t *testing.T) {
+	t.Parallel()
 	all := torchtest.Interpreters(t, anyPython)
 	list := torchtest.Inert(t, "From the start")
 	made := 0

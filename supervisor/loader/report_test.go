@@ -375,6 +375,7 @@ func TestContents(t *testing.T) {
 
 // TestUnforked has workers of each start method tell what they cost.
 func TestUnforked(t *testing.T) {
+	t.Parallel()
 	const mib = 100
 	for _, c := range []struct {
 		name, args string

@@ -191,6 +191,7 @@ func TestMutants(t *testing.T) {
 // and of mutants that only a trial can tell. None is found good that is not: with those
 // that are, workers of a training are replaced.
 func TestTrial(t *testing.T) {
+	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		t.Parallel()
 		t.Run("as it is", func(t *testing.T) {
@@ -430,6 +431,7 @@ func TestKeptVerdict(t *testing.T) {
 // TestUntriedTorch: nothing is recycled with a torch whose text is not known until a
 // trial went well; the request before it is refused, and not those after it.
 func TestUntriedTorch(t *testing.T) {
+	t.Parallel()
 	torchtest.EachCase(t, []bool{true, false}, nil, func(t *testing.T, s *stand, good bool) {
 		site := mutate(t, s, mutants()[5])
 		tr := train(t, trainOptions{on: s, args: "--workers 2 --part 800", env: []string{"PYTHONPATH=" + site}})
