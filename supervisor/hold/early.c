@@ -82,7 +82,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 		if (raw_sigaction(s, NULL, &a) == 0 && (void *)a.handler == (void *)SIG_IGN) e->ignored |= RAW_BIT(s);
 	}
 	// The five that a thread raises by a fault of its own cannot wait.
-	uint64_t all = ~(RAW_BIT(SIGSEGV) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP));
+	uint64_t all = ~HOLD_FAULTS;
 	raw_sigmask(SIG_BLOCK, &all, &e->blocked);
 	syscall(SYS_rt_sigpending, &e->pending, sizeof e->pending);
 	struct rlimit r;
@@ -98,7 +98,8 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 #ifdef __GLIBC__
 	hold_room(argv);
 	raw_sigmask(SIG_BLOCK, &all, NULL); // glibc's first thread opens one of its own
-	if (getenv("RSSWARDEN_PARK") != NULL) hold_park(argv, envp);
+	const char *park = getenv("RSSWARDEN_PARK");
+	if (park == NULL || strcmp(park, "0") != 0) hold_park(argv, envp);
 	hide(envp);
 #endif
 }

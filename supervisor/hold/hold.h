@@ -64,7 +64,7 @@ struct hold_message {
 	int32_t a, b, c;
 	uint64_t set, trim[6];
 };
-enum { HOLD_EXIT = 2, HOLD_DRAIN = 4, HOLD_DRAINED, HOLD_PENDING, HOLD_SUBREAPER, HOLD_OVERRIDE };
+enum { HOLD_EXIT = 2, HOLD_SIGNAL, HOLD_DRAIN, HOLD_DRAINED, HOLD_PENDING, HOLD_SUBREAPER, HOLD_OVERRIDE };
 
 // hold_parked is the state of a parked holder, for the Go program that takes over.
 enum { HOLD_FORKED = 1, HOLD_WOKEN, HOLD_TRIAL, HOLD_KEEP = 4 };
@@ -81,6 +81,7 @@ struct hold_parked {
 	int ended, code, status; // of the command: si_code, si_status
 	int told, override;  // the watcher knows; exit status that it asked for, or -1
 	uint64_t early, began; // as in hold_child
+	uint64_t draining;   // signals of which the watcher was asked to take its copy
 	struct hold_batch batch; // of signals that were read
 	uint64_t read;       // when, CLOCK_MONOTONIC, ns
 	char *setup;
@@ -102,9 +103,14 @@ struct hold_answer {
 	int32_t pid, left_out;
 };
 
+// HOLD_FAULTS are the signals that a thread raises by a fault of its own.
+#define HOLD_FAULTS (RAW_BIT(SIGSEGV) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP))
+
 enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
 
 void hold_park(char **argv, char **envp);
+int hold_pass(void);                    // forwards the batch; whether some of it is left
+void hold_pass_all(void);               // forwards what is left
 char **hold_command(char **argv, int *quiet); // where in argv the command of "run" begins, or NULL
 const char *hold_missing(void);         // why there can be nothing of ours beside the command, or NULL
 _Noreturn void hold_in_place(char **command, int quiet, const char *why); // executes it in place of this process

@@ -183,26 +183,6 @@ static void leave(void) {
 	default_chld(0);
 }
 
-// forward passes signals on without asking the witness, as lastResort does: there is no
-// room to wake.
-static void forward(void) {
-	const uint64_t terminal = RAW_BIT(SIGINT) | RAW_BIT(SIGQUIT) | RAW_BIT(SIGTSTP) | RAW_BIT(SIGTTIN) | RAW_BIT(SIGTTOU) | RAW_BIT(SIGWINCH);
-	const uint64_t own = RAW_BIT(SIGXCPU) | RAW_BIT(SIGXFSZ) | RAW_BIT(SIGVTALRM) | RAW_BIT(SIGPROF) | RAW_BIT(SIGCHLD);
-	for (int i = 0; i < p->batch.size / (int)sizeof p->batch.info[0]; i++) {
-		struct signalfd_siginfo *si = &p->batch.info[i];
-		pid_t from = (pid_t)si->ssi_pid;
-		if (si->ssi_code > 0 && (terminal | own) & RAW_BIT(si->ssi_signo)) continue;
-		if (from != 0 && (from == p->holder || from == p->watcher || from == p->pid)) continue;
-		hold_forward(p->pidfd, p->pid, (int)si->ssi_signo, si->ssi_code, from, si->ssi_uid, si->ssi_ptr);
-	}
-	p->batch.size = 0;
-	siginfo_t si;
-	memset(&si, 0, sizeof si);
-	if (waitid(P_PID, (id_t)p->pid, &si, WSTOPPED | WNOWAIT | WNOHANG) == 0 && si.si_pid == p->pid && si.si_code == CLD_STOPPED &&
-		(si.si_status == SIGTSTP || si.si_status == SIGTTIN || si.si_status == SIGTTOU))
-		hold_stop(si.si_status, p->pid);
-}
-
 // children looks at all that have ended. It says that one is left for the Go holder.
 static int children(int lose) {
 	siginfo_t si;
@@ -252,8 +232,10 @@ static int hear(int lose) {
 		} else if (m.kind == HOLD_OVERRIDE) {
 			p->override = m.a & 0xff;
 		} else if (m.kind == HOLD_PENDING && (own & m.set) == 0) {
-			send_message(HOLD_DRAIN, -1, 0, m.set); // they were for it alone
-		} else if (m.kind != HOLD_DRAINED) {
+			if (send_message(HOLD_DRAIN, -1, 0, m.set)) p->draining |= m.set; // they were for it alone
+		} else if (m.kind == HOLD_DRAINED) {
+			p->draining &= ~m.set;
+		} else {
 			taken = 0;
 		}
 		if (!taken && !lose && !p->ended) return 1;
@@ -309,10 +291,7 @@ static void parked(void) {
 			p->read = hold_now();
 			hold_read(p->signals, &p->batch);
 			if (p->batch.size < 0 && errno != EAGAIN) wake = 1;
-			int n = p->batch.size / (int)sizeof p->batch.info[0], ours = 0;
-			for (int i = 0; i < n; i++)
-				if (p->batch.info[i].ssi_signo == SIGCHLD && p->batch.info[i].ssi_code > 0) ours++;
-			if (n > ours && !p->ended) wake = 1;
+			if (!p->ended && hold_pass()) wake = 1;
 		}
 		// A signal comes before the command's end, as in the Go holder.
 		if (!wake) wake = children(0) | hear(0);
@@ -326,7 +305,7 @@ static void parked(void) {
 				gone();
 			}
 			nanosleep(&(struct timespec){0, 10000000}, NULL);
-			if (!p->ended) forward();
+			if (!p->ended) hold_pass_all();
 			children(1);
 			hear(1);
 		}
@@ -339,7 +318,7 @@ static void parked(void) {
 // without having done anything.
 void hold_park(char **argv, char **envp) {
 	static const size_t size = (size_t)1 << 20;
-	const uint64_t all = ~UINT64_C(0);
+	const uint64_t all = ~UINT64_C(0), faults = HOLD_FAULTS & ~hold_early.blocked;
 	int pair[2], pipes[2];
 	struct hold_child c = {0};
 	int quiet = 0;
@@ -349,6 +328,7 @@ void hold_park(char **argv, char **envp) {
 	struct hold_verdict *v = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (v == MAP_FAILED) return;
 	default_chld(1); // ignored, no child could be waited for
+	raw_sigmask(SIG_BLOCK, &faults, NULL); // sent by a process they can wait; a real one ends us all the same
 	p->holder = getpid(), p->parent = getppid();
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) goto undo;
 	p->link = move_up(pair[0]);
@@ -367,6 +347,7 @@ void hold_park(char **argv, char **envp) {
 		as_watcher(argv);
 		hold_dispositions(0);
 		hold_catch(HOLD_HANDLER_WATCHER, -1);
+		raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 		return;
 	}
 	if (p->watcher < 0) goto undo_pair;
@@ -397,10 +378,12 @@ void hold_park(char **argv, char **envp) {
 	parked();
 	if (p->role != HOLD_TRIAL) p->role = HOLD_WOKEN;
 	hold_catch(p->role == HOLD_TRIAL ? HOLD_HANDLER_WATCHER : HOLD_HANDLER_HOLDER, p->wake);
+	raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 	return;
 undo_pair:
 	if (pair[1] >= 0) close(pair[1]);
 undo:
 	munmap(v, size);
 	leave();
+	raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 }

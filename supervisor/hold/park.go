@@ -184,6 +184,7 @@ func Resume(o Options) Status {
 		unix.SetNonblock(h.watcher.link, true)
 		if h.watcher.pid != 0 {
 			h.witness.open(h.watcher.pid)
+			h.witness.draining(signalSet(p.draining))
 		} else if p.ended == 0 {
 			h.watcher.again() // it died where there was no room to wake up
 		}

@@ -14,19 +14,25 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
-// TestParked: what a holder promises holds for one that is parked, asleep and woken up.
-func TestParked(t *testing.T) {
-	t.Setenv("RSSWARDEN_PARK", "1")
+// TestNotParked: what the other tests show of a parked holder holds for the Go holder too, which
+// RSSWARDEN_PARK=0 asks for.
+func TestNotParked(t *testing.T) {
+	t.Setenv("RSSWARDEN_PARK", "0")
 	for name, test := range map[string]func(*testing.T){
 		"every signal once": TestEverySignalOnce,
 		"a reserved signal": TestReservedSignals,
+		"queued signals":    TestRealTimeSignalsQueue,
 		"a group's signal":  TestGroupSignalOnce,
 		"group and holder":  TestGroupAndHolderAtOnce,
+		"holder and group":  TestHolderAndGroupAtOnce,
+		"used evidence":     TestReportOfUsedEvidence,
+		"a mute watcher":    TestMuteWatcher,
+		"while it starts":   TestSignalWhileStarting,
 		"a pending signal":  TestPendingBeforeStart,
 		"the terminal":      TestTerminalSignalsOnce,
 		"stops":             TestStopThroughHolder,
 		"a watcher's files": TestWatcherDescriptors,
-		"no room to wake":   TestPidsMax,
+		"no room for tasks": TestPidsMax,
 		"no room at all":    TestNoRoomForTwo,
 		"another status":    TestOverride,
 		"orphans":           TestSubreaper,
@@ -38,10 +44,9 @@ func TestParked(t *testing.T) {
 // threads are those of a process.
 func threads(t *testing.T, pid int) string { return wardentest.StatusLine(t, pid, "Threads") }
 
-// TestParkedSleeps: it has one thread and ends as its command until something is asked of it,
-// and no signal is lost or doubled while it wakes up.
+// TestParkedSleeps: it has one thread and ends as its command until more is asked of it than to
+// pass signals on, and no signal is lost or doubled while it wakes up.
 func TestParkedSleeps(t *testing.T) {
-	t.Setenv("RSSWARDEN_PARK", "1")
 	for status := range 3 {
 		if s := runStatus(t, run(t, held(config{Watch: "good", Log: filepath.Join(t.TempDir(), "log")}, probe, "exit", fmt.Sprint(status))...)); s.ExitStatus() != status {
 			t.Errorf("%v for %d", s, status)
@@ -52,20 +57,29 @@ func TestParkedSleeps(t *testing.T) {
 	if line := wardentest.ReadFile(t, fmt.Sprintf("/proc/%d/cmdline", k.watcher)); !strings.HasPrefix(string(line), "rss-watcher\x00watch\x00") {
 		t.Errorf("pkill -f meets the watcher as %q", line)
 	}
-	const n = 300
-	for range n {
-		kill(t, k.holder, 40) // queues
-		kill(t, k.holder, int(unix.SIGTERM))
+	for _, wakes := range []bool{false, true} {
+		n, queued, term := 300, k.count(40), k.count(int(unix.SIGTERM))
+		if wakes {
+			kill(t, k.holder, int(unix.SIGCONT)) // job control is the Go holder's
+		}
+		for range n {
+			kill(t, k.holder, 40)
+			kill(t, k.holder, int(unix.SIGTERM))
+		}
+		kill(t, k.holder, 41)
+		k.comes(t, 41, map[bool]int{false: 1, true: 2}[wakes])
+		if queued, term = k.count(40)-queued, k.count(int(unix.SIGTERM))-term; queued != n || term == 0 || term > n {
+			t.Errorf("wakes %v: %d of %d queued signals, %d SIGTERM", wakes, queued, n, term)
+		}
+		if one := threads(t, k.holder) == "1"; one == wakes {
+			t.Errorf("wakes %v, one thread %v", wakes, one)
+		}
 	}
-	kill(t, k.holder, 41)
-	k.comes(t, 41, 1)
-	if got, term := k.count(40), k.count(int(unix.SIGTERM)); got != n || term == 0 || term > n {
-		t.Errorf("%d of %d queued signals, %d SIGTERM", got, n, term)
-	}
-	if threads(t, k.holder) == "1" {
-		t.Error("signals did not wake it")
-	}
+	k.comes(t, int(unix.SIGCONT), 1)
 	k.end(t)
+	if log := wardentest.Read(k.log); !strings.Contains(log, "signal 41 forwarded true") {
+		t.Errorf("the watcher was not told: %s", log)
+	}
 	k = startCounted(t, config{Watch: "good"})
 	kill(t, k.watcher, 9)
 	until(t, "a second watcher", func() bool { return strings.Contains(wardentest.Read(k.log), "attempt 2") })
@@ -75,7 +89,6 @@ func TestParkedSleeps(t *testing.T) {
 // TestParkedStartFails: where the fork that was to give the verdict dies the command runs
 // unwatched; where it gives none, under the Go holder.
 func TestParkedStartFails(t *testing.T) {
-	t.Setenv("RSSWARDEN_PARK", "1")
 	for want, argv := range map[string][]string{
 		"runs unwatched: its start failed": {self, "run", "--", "sh", "-c", "exit 7"}, // "--" is no config: it panics
 		"":                                 held(config{}, "sh", "-c", "exit 7"),

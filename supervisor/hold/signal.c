@@ -8,7 +8,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -17,11 +16,9 @@
 #define SYS_pidfd_send_signal 424
 #endif
 
-#define BITS_FAULT (RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGSEGV))
-
 // What a watcher leaves open in its threads: faults, the profiler's clock and
 // the two signals of glibc.
-static const uint64_t watcher_open = BITS_FAULT | RAW_BIT(SIGPROF) | RAW_BIT(32) | RAW_BIT(33);
+static const uint64_t watcher_open = HOLD_FAULTS | RAW_BIT(SIGPROF) | RAW_BIT(32) | RAW_BIT(33);
 
 static struct raw_action before[65];
 static int handler_fd = -1;
@@ -37,13 +34,18 @@ uint64_t hold_now(void) {
 // of_runtime: a fault, a profiling tick, a preemption, glibc's setxid. These
 // stay with the handler that was there.
 static int of_runtime(int sig, const siginfo_t *si) {
-	if (si->si_code > 0) return (BITS_FAULT & RAW_BIT(sig)) != 0 || sig == SIGPROF;
+	if (si->si_code > 0) return (HOLD_FAULTS & RAW_BIT(sig)) != 0 || sig == SIGPROF;
 	return si->si_code == SI_TKILL && si->si_pid == self;
 }
 
 static void chain(int sig, siginfo_t *si, void *context) {
 	void *was = (void *)before[sig].handler;
-	if (was != (void *)SIG_DFL && was != (void *)SIG_IGN) before[sig].handler(sig, si, context);
+	if (was != (void *)SIG_DFL && was != (void *)SIG_IGN) {
+		before[sig].handler(sig, si, context);
+	} else if (HOLD_FAULTS & RAW_BIT(sig)) { // before there is a runtime: it is to end us
+		struct raw_action a = {0};
+		raw_sigaction(sig, &a, NULL);
+	}
 }
 
 // The Go runtime takes many signals out of every thread's mask, whatever it
@@ -104,7 +106,7 @@ int __wrap_sigaction(int sig, const struct sigaction *set, struct sigaction *old
 	return 0;
 }
 
-// hold_catch leaves out faults, which none of its handlers would end, and what glibc keeps.
+// hold_catch leaves out what glibc keeps.
 void hold_catch(int mode, int fd) {
 	struct sigaction a;
 	memset(&a, 0, sizeof a);
@@ -114,7 +116,7 @@ void hold_catch(int mode, int fd) {
 	handler_fd = fd;
 	self = getpid();
 	for (int s = 1; s <= 64; s++) {
-		if ((BITS_FAULT | RAW_BIT(SIGKILL) | RAW_BIT(SIGSTOP) | RAW_BIT(32) | RAW_BIT(33)) & RAW_BIT(s)) continue;
+		if ((RAW_BIT(SIGKILL) | RAW_BIT(SIGSTOP) | RAW_BIT(32) | RAW_BIT(33)) & RAW_BIT(s)) continue;
 		if (raw_sigaction(s, NULL, &before[s]) == 0 && __real_sigaction(s, &a, NULL) == 0) caught |= RAW_BIT(s);
 	}
 }

@@ -106,6 +106,16 @@ func (w *witness) sent() {
 	w.drain = 0
 }
 
+// draining are those that a parked holder has asked for.
+func (w *witness) draining(set signalSet) {
+	w.used = set
+	for s := 1; s <= 64; s++ {
+		if set.has(s) {
+			w.asked[s] = -1 // see hear in park.c
+		}
+	}
+}
+
 // drained: the watcher took one copy of each. What it has pending from now on
 // is evidence again. An answer to an earlier request frees nothing that a later
 // one is under way for.

@@ -312,6 +312,9 @@ func (c *twin) run(t *testing.T, prefix string) twinResult {
 		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C.UTF-8", "TERM=dumb", "HOME=" + home,
 		"XDG_STATE_HOME=" + filepath.Join(home, "state"), "TWIN=" + self, "TMPDIR=" + top,
 	}
+	if park, ok := os.LookupEnv("RSSWARDEN_PARK"); ok {
+		cmd.Env = append(cmd.Env, "RSSWARDEN_PARK="+park)
+	}
 	// Files, not pipes: what a script leaves running may keep them.
 	out, errs := create(t, filepath.Join(top, "out")), create(t, filepath.Join(top, "err"))
 	cmd.Stdout, cmd.Stderr = out, errs
