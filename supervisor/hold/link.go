@@ -153,6 +153,9 @@ func subreaper(on bool) error {
 // WatcherNames are the names (comm) that a watcher has from its exec on.
 var WatcherNames = []string{"exe", watcherName}
 
+// ForkNames are those of a parked holder's forks.
+var ForkNames = WatcherNames[1:]
+
 // Override has the holder exit with status when the command ends, however it
 // ends.
 func (l *Link) Override(status int) error {

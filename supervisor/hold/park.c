@@ -259,9 +259,12 @@ static int room(void) {
 	siginfo_t si;
 	struct timespec pause = {0, 200000};
 	if (p->setup == NULL || hold_refused(1) != NULL) return 0;
+	char name[16] = "";
+	prctl(PR_GET_NAME, name);
+	prctl(PR_SET_NAME, "rss-watcher"); // from its first moment: it is no orphan of the command's
 	pid_t pid = fork();
+	if (pid != 0) prctl(PR_SET_NAME, name);
 	if (pid == 0) {
-		prctl(PR_SET_NAME, "rss-watcher"); // as what is ours
 		if (hold_missing() != NULL) _exit(1);
 		p->role = HOLD_TRIAL;
 		return 1;

@@ -79,8 +79,11 @@ func TestSubreaper(t *testing.T) {
 	dir := t.TempDir()
 	for _, on := range []bool{false, true} {
 		file, log := filepath.Join(dir, fmt.Sprint("orphans", on)), filepath.Join(dir, fmt.Sprint("log", on))
-		cmd := run(t, held(config{Watch: "good", Log: log, Subreaper: on}, "sh", "-c",
-			fmt.Sprintf("until grep -qs begin %s; do sleep 0.01; done; exec %s orphans 50 %s", log, probe, file))...)
+		ready := fmt.Sprintf("until grep -qs begin %s; do sleep 0.01; done", log)
+		if on {
+			ready = probe + " adopted $PPID"
+		}
+		cmd := run(t, held(config{Watch: "good", Log: log, Subreaper: on}, "sh", "-c", fmt.Sprintf("%s; exec %s orphans 50 %s", ready, probe, file))...)
 		wardentest.NoError(t, cmd.Start())
 		until(t, "all orphans", func() bool { return strings.Count(wardentest.Read(file), "orphan ") == 50 })
 		var command int

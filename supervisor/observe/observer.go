@@ -90,7 +90,7 @@ func New(opt Options) *Observer {
 		opt: opt,
 		Pop: population.New(population.Options{
 			Proc: opt.Proc, Tree: proctree.New(opt.Proc), Command: opt.Command, Followed: opt.Job,
-			Holder: opt.Holder, Self: opt.Self, Names: hold.WatcherNames,
+			Holder: opt.Holder, Self: opt.Self, Names: hold.WatcherNames, Forks: hold.ForkNames,
 		}),
 		Counts:   &counts.Counts{},
 		Workers:  workers.New(workers.Options{Proc: opt.Proc, From: from, EnvDir: loader.EnvDir, IsHook: loader.IsHook}),

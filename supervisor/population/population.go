@@ -27,6 +27,8 @@ type Options struct {
 	Self     int // our PID
 	// Names are what the kernel calls the watchers of other ranks.
 	Names []string
+	// Forks are what it calls the forks of our own holder, which are no orphans of the command's.
+	Forks []string
 }
 
 // Rank is a rank of a job on this node that has a holder.
@@ -150,7 +152,7 @@ func (p *Population) Read() ([]rss.Proc, rss.Gaps, error) {
 	p.Update()
 	if p.Holder != 0 {
 		// A watcher of another rank may have been started again since that told who it is.
-		adopters := []proctree.Adopter{{PID: p.Holder, Root: p.Command, Own: p.Self}}
+		adopters := []proctree.Adopter{{PID: p.Holder, Root: p.Command, Own: p.Self, Names: p.Forks}}
 		for _, r := range p.others {
 			adopters = append(adopters, proctree.Adopter{PID: r.Holder, Root: r.Command, Own: r.Watcher, Names: p.Names})
 		}

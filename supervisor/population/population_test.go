@@ -123,7 +123,7 @@ func TestRanks(t *testing.T) {
 	for _, q := range [][2]int{{20, 1}, {21, 20}, {40, 1}, {41, 40}, {42, 41}, {49, 40}} {
 		n.put(q[0], q[1], "python", fmt.Sprintf(v1, "46", "0"))
 	}
-	p := New(Options{Proc: n.Proc, Tree: proctree.New(n.Proc), Command: procID(21), Holder: 20, Self: 29, Names: []string{"rss-watcher"}})
+	p := New(Options{Proc: n.Proc, Tree: proctree.New(n.Proc), Command: procID(21), Holder: 20, Self: 29, Names: []string{"rss-watcher"}, Forks: []string{"rss-watcher"}})
 	p.Name = "46"
 	if s := p.sample(t); len(s.Procs) != 1 {
 		t.Errorf("alone: %d", len(s.Procs))
@@ -132,6 +132,7 @@ func TestRanks(t *testing.T) {
 	p.SetRanks(Rank{Command: procID(21), Step: "0"}, []Rank{other, other})
 	n.put(60, 40, "orphan", "0::/\n")
 	n.put(61, 40, "rss-watcher", "0::/\n")
+	n.put(62, 20, "rss-watcher", "0::/\n")
 	if s := p.sample(t); len(s.Procs) != 4 || s.Procs[0].ID.PID != 21 || !slices.Equal(p.Tasks(), []rss.ProcID{procID(21), procID(41)}) || p.Target("") != "job 46 on this node" {
 		t.Errorf("%d are watched, tasks %v, of %s", len(s.Procs), p.Tasks(), p.Target(""))
 	}

@@ -163,6 +163,26 @@ static int orphans(int n, const char *file) {
 	for (;;) pause();
 }
 
+// adopted PID: makes one after the other until that process adopts them.
+static int adopted(pid_t by) {
+	pid_t now = 0;
+	int fd[2];
+	if (pipe(fd) < 0) return 1;
+	while (now != by) {
+		pid_t p = fork();
+		if (p == 0) {
+			pid_t me = getpid();
+			if (fork() != 0) _exit(0);
+			while (getppid() == me) usleep(1000);
+			pid_t parent = getppid();
+			_exit(write(fd[1], &parent, sizeof parent) < 0);
+		}
+		waitpid(p, NULL, 0);
+		if (read(fd[0], &now, sizeof now) < 0) return 1;
+	}
+	return 0;
+}
+
 // given DISPOSITION... -- COMMAND: i=N ignores signal N, b=N blocks it, p=N sends it
 // to itself at the end, c=N
 // closes descriptor N, u=N the umask, n=N nice, s=N timer slack, d=N parent
@@ -252,6 +272,7 @@ int main(int argc, char **argv, char **envp) {
 	if (argc >= 3 && strcmp(argv[1], "exit") == 0) return atoi(argv[2]);
 	if (argc >= 3 && strcmp(argv[1], "twin") == 0) return twin(argv[2], envp);
 	if (argc >= 4 && strcmp(argv[1], "orphans") == 0) return orphans(atoi(argv[2]), argv[3]);
+	if (argc >= 3 && strcmp(argv[1], "adopted") == 0) return adopted(atoi(argv[2]));
 	if (argc >= 4 && strcmp(argv[1], "mapped") == 0) return mapped(argv[2], argv[3]);
 	if (argc >= 3 && strcmp(argv[1], "given") == 0) return given(argv + 2);
 	return 95;
