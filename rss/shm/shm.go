@@ -340,14 +340,15 @@ func Usage(proc string, pid int) (s Space, err error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return s, err
 	}
-	for {
-		if err = unix.Fstatfs(fd, &fs); err == nil {
-			return space(&fs, uint64(st.Dev), above), nil
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return s, err
+	for range 10 { // a filter may refuse with EINTR for good
+		if err = unix.Fstatfs(fd, &fs); !errors.Is(err, unix.EINTR) {
+			break
 		}
 	}
+	if err != nil {
+		return s, err
+	}
+	return space(&fs, uint64(st.Dev), above), nil
 }
 
 // space is what statfs says, in bytes.

@@ -30,6 +30,7 @@ static struct hold_parked *const p = &hold_parked;
 enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, STREAMS = 64 };
 
 static int streams[STREAMS], nstreams, null = -1;
+static unsigned moved; // counts what was read or taken
 
 // move_up moves a descriptor above those that the user may have closed.
 static int move_up(int fd) {
@@ -107,14 +108,14 @@ static int took(pid_t pid, siginfo_t *si) {
 	memset(si, 0, sizeof *si);
 	if (waitid(P_PID, (id_t)pid, si, WEXITED | WNOHANG | WNOWAIT) == 0) {
 		if (si->si_pid != pid || si->si_code >= CLD_TRAPPED) return 0;
-		if (waitid(P_PID, (id_t)pid, si, WEXITED | WNOHANG) == 0) return 1;
+		if (waitid(P_PID, (id_t)pid, si, WEXITED | WNOHANG) == 0) return moved++, 1;
 	}
 	int status;
 	if (errno == ECHILD || wait4(pid, &status, WNOHANG, NULL) != pid || WIFSTOPPED(status)) return 0;
 	si->si_pid = pid;
 	si->si_code = WIFEXITED(status) ? CLD_EXITED : CLD_KILLED;
 	si->si_status = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
-	return 1;
+	return moved++, 1;
 }
 
 static void take_watcher(void) {
@@ -221,7 +222,7 @@ static int hear(int lose) {
 		if (n == 0) {
 			if (!p->ended && !lose) return 1;
 			shut(&p->link);
-			return 0;
+			return moved++, 0;
 		}
 		uint64_t own = 0;
 		syscall(SYS_rt_sigpending, &own, sizeof own);
@@ -239,7 +240,8 @@ static int hear(int lose) {
 			taken = 0;
 		}
 		if (!taken && !lose && !p->ended) return 1;
-		recv(p->link, &m, sizeof m, MSG_DONTWAIT);
+		if (recv(p->link, &m, sizeof m, MSG_DONTWAIT) < 0) return 0;
+		moved++;
 	}
 	return 0;
 }
@@ -285,14 +287,13 @@ static void parked(void) {
 		uint64_t until = p->ended ? end : retry, now = hold_now();
 		int left = until == 0 ? -1 : until > now ? (int)((until - now) / 1000000) + 1 : 0;
 		int failed = poll(f, 3, left) < 0 ? errno : 0, wake = failed != 0 && failed != EINTR;
-		if (failed != 0) { // for good, maybe: what it would show is tried, without spinning
-			f[1].revents = POLLIN;
-			nanosleep(&(struct timespec){0, 10000000}, NULL);
-		}
+		unsigned before = moved;
+		if (failed != 0) f[1].revents = POLLIN; // for good, maybe: what it would show is tried
 		if (retry != 0 && hold_now() >= retry) wake = 1;
 		if (f[1].revents != 0) {
 			p->read = hold_now();
 			hold_read(p->signals, &p->batch);
+			moved += p->batch.size > 0;
 			if (p->batch.size < 0 && errno != EAGAIN) wake = 1;
 			if (!p->ended && hold_pass()) wake = 1;
 		}
@@ -307,11 +308,11 @@ static void parked(void) {
 				if (p->watcher > 0 && p->link >= 0) kill(p->watcher, SIGKILL);
 				gone();
 			}
-			nanosleep(&(struct timespec){0, 10000000}, NULL);
 			if (!p->ended) hold_pass_all();
 			children(1);
 			hear(1);
 		}
+		if (wake || moved == before) nanosleep(&(struct timespec){0, 10000000}, NULL); // never spin
 		p->batch.size = 0;
 	}
 }
