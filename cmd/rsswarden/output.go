@@ -169,10 +169,14 @@ func (p process) line(format, level, said, hint string) string {
 	return string(text.JSON(b)) + "\n"
 }
 
+// streams are kept: a file that is collected is closed, and its number is given to another.
+var streams = []*os.File{os.Stdin, os.Stdout, os.Stderr}
+
 // mute keeps the fork of a parked holder from saying anything: the holder says it, where
 // there is anything to say before the command runs.
 func (p *process) mute() {
 	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
+		streams = append(streams, null)
 		os.Stdout, os.Stderr, p.stdout, p.stderr = null, null, null, null
 	}
 }

@@ -162,12 +162,15 @@ func end(st hold.Status, s *settings.Settings) {
 
 func tidy(s *settings.Settings) {
 	fault.Point("tidy")
+	removeRunDir(s)
+	removeTextfile(s.Textfile) // the watcher may have been killed
+}
+
+// removeRunDir may fail: what is left is small, and the next run sweeps it.
+func removeRunDir(s *settings.Settings) {
 	if s.Dir != "" {
-		// The watcher may have been killed; what it left behind is small, and
-		// the next run sweeps it where this fails.
 		_ = loader.Remove(s.Dir)
 	}
-	removeTextfile(s.Textfile)
 }
 
 // leftTextfile is how long a file of metrics may take to be removed.

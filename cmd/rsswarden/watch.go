@@ -70,6 +70,9 @@ func watchOver(p process, link *hold.Link, s settings.Settings) int {
 		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
 	})
 	closeLog(500 * time.Millisecond)
+	if hold.Forked() && link.Ended() {
+		removeRunDir(&s) // a holder that has not woken up does not
+	}
 	releaseDescriptors(append(inherited(s.Events), 2, int(os.Stderr.Fd())))
 	_ = link.Close() // the holder sees the end of this process as well
 	return exitOK

@@ -266,10 +266,14 @@ func isStream(fd int) bool {
 	return t == unix.S_IFIFO || t == unix.S_IFSOCK
 }
 
+// kept are files that are not used: one that is collected is closed.
+var kept []*os.File
+
 // safeStderr replaces os.Stderr by a copy. The runtime kills a process whose
 // write to descriptors 1 or 2 fails with EPIPE.
 func safeStderr() {
 	if fd, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 10); err == nil {
+		kept = append(kept, os.Stderr)
 		os.Stderr = os.NewFile(uintptr(fd), "/dev/stderr")
 	}
 }

@@ -116,6 +116,7 @@ const char *hold_missing(void);         // why there can be nothing of ours besi
 _Noreturn void hold_in_place(char **command, int quiet, const char *why); // executes it in place of this process
 void hold_catch(int mode, int fd);      // hold_install before there is a Go runtime
 void hold_room(char **argv);            // no room for us beside the command: executes it and does not return
+int hold_reserve(void);                 // makes the threads that a Go runtime begins with
 int hold_tasks(int n);                 // the kernel's figures say that n more tasks can be made
 const char *hold_refused(int always);        // what a seccomp filter refuses to the Go runtime, or NULL
 void hold_address(void);                // no room for Go: says so and ends the process

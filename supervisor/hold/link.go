@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ type Link struct {
 	closing  sync.Once
 	starts   sync.Mutex
 	score    string // oom_score_adj of the holder, and so of the command
+	ended    atomic.Bool
 
 	masked map[int]bool // its threads that have been told to block their signals
 	parted bool         // the last look found the holder stopped, and the command not
@@ -121,6 +123,9 @@ func waitFor(fd int, events int16, end time.Time) bool {
 }
 
 func (l *Link) Begin() Begin { return l.begin }
+
+// Ended says that the holder has told of the command's end.
+func (l *Link) Ended() bool { return l.ended.Load() }
 
 // Messages yields what the holder says, in its order. Gone is the last.
 func (l *Link) Messages() <-chan Message { return l.messages }
@@ -362,6 +367,7 @@ func (l *Link) receive(buf []byte) (taken signalSet, ok bool) {
 			l.drain(m.set, m.a)
 			taken |= m.set
 		case kindExit:
+			l.ended.Store(true)
 			l.put(Exit{Code: int(m.a), Signal: int(m.b)}, exitRoom)
 		case kindTrimmed:
 			l.put(trimAnswer(&m), trimRoom)

@@ -272,7 +272,7 @@ static int room(void) {
 		return 1;
 	}
 	for (int n = 0; pid > 0 && n < 10000; n++, nanosleep(&pause, NULL))
-		if (took(pid, &si)) return si.si_code == CLD_EXITED && si.si_status == 0;
+		if (took(pid, &si)) return si.si_code == CLD_EXITED && si.si_status == 0 && hold_reserve();
 	if (pid > 0) kill(pid, SIGKILL);
 	return 0;
 }

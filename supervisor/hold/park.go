@@ -1,7 +1,7 @@
 package hold
 
 /*
-#cgo LDFLAGS: -Wl,--wrap=sigaction
+#cgo LDFLAGS: -Wl,--wrap=sigaction -Wl,--wrap=pthread_create
 #include "hold.h"
 */
 import "C"

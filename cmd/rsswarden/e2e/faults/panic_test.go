@@ -57,12 +57,22 @@ func TestHolderPanics(t *testing.T) {
 		"holder-starter": "cannot start watcher: internal error: asked for by RSSWARDEN_FAULT at watcher.go:",
 		"holder-log":     "",
 		"tidy":           "",
+		// One that was parked until now.
+		"holder woken":        "the holder failed; the command runs on, its signals",
+		"holder-signal woken": "the holder failed;",
 	} {
 		for _, end := range []string{"exit", "signal"} {
 			t.Run(part+" "+end, func(t *testing.T) {
 				t.Parallel()
 				cmd := exec.Command(faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
+				part, woken := strings.CutSuffix(part, " woken")
+				if strings.HasPrefix(part, "holder") && !woken {
+					cmd.Env = []string{"RSSWARDEN_PARK=0"}
+				}
 				c, _ := startCount(t, cmd, "panic-in:"+part)
+				if woken {
+					wardentest.NoError(t, cmd.Process.Signal(syscall.SIGCONT)) // job control wakes it
+				}
 				for i := range 3 {
 					wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 					if !c.Lines.Scan() || c.Lines.Text() != "got" {
@@ -102,6 +112,7 @@ func TestHolderFaults(t *testing.T) {
 	for _, sig := range []string{"clear", "USR1", "TERM"} {
 		t.Run("death signal "+sig, func(t *testing.T) {
 			cmd := exec.Command("/usr/bin/setpriv", "--pdeathsig", sig, faulty, "run", "--limit", "1000M", "--", "/usr/bin/python3", "-c", countSignals)
+			cmd.Env = []string{"RSSWARDEN_PARK=0"}
 			c, pid := startCount(t, cmd, "bus-in:holder-signal")
 			wardentest.Until(t, "a watcher", func() bool { return len(wardentest.Watchers(cmd.Process.Pid)) == 1 })
 			watcher := wardentest.Watchers(cmd.Process.Pid)[0]
