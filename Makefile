@@ -43,7 +43,8 @@ test: ## every test, with a real Slurm and a real PyTorch where they can be had
 	@.ci/setup test
 	@.ci/test
 
-# RSSWARDEN_HUNT_BIN=DIR tries the programs of an older release, for example.
+# RSSWARDEN_HUNT_BIN=DIR tries the programs of an older release, for example, RSSWARDEN_PARK=0 the
+# holder that is not parked.
 hunt: ## as root: bare beside wrapped, system calls that fail, attacks by another user; ten minutes
 	@.ci/setup test
 	@cd cmd/rsswarden/hunt && RSSWARDEN_HUNT=1 go test -count=1 -timeout 30m
@@ -93,6 +94,8 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run SaveRate ./supervisor && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run KilledAtAnyMoment ./supervisor/record/store && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run Churn ./cmd/rsswardend && \
+	RSSWARDEN_PARK=0 RSSWARDEN_HUNT=1 go test -count=1 -timeout 30m -run 'Twin|Inject' ./cmd/rsswarden/hunt && \
+	go test -asan -count=1 -timeout 30m -skip 'NoRoom|Twin|NoAllocation' ./supervisor/hold && \
 	FUZZTIME=$${FUZZTIME:-30m} .ci/fuzz; \
 	} 2>&1 | tee endurance.log
 
