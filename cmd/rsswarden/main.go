@@ -54,6 +54,10 @@ func runProgram(p process) int {
 			return printWords(p, commands(p))
 		}
 	}
+	known := []*cli.Command{runCommand(p)}
+	if !hold.Forked() { // else a mistake is the holder's to explain
+		known = commands(p)
+	}
 	cli.HelpFlag = nil // each command looks at its own, see command
 	app := &cli.App{
 		Name:            programName,
@@ -69,7 +73,7 @@ func runProgram(p process) int {
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              onUsageError,
 		Flags:                     []cli.Flag{helpFlag(), &cli.BoolFlag{Name: "version", Aliases: []string{"V"}, Usage: "print the version"}},
-		Commands:                  commands(p),
+		Commands:                  known,
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
 			switch first := c.Args().First(); {
