@@ -95,6 +95,7 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run KilledAtAnyMoment ./supervisor/record/store && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -v -run Churn ./cmd/rsswardend && \
 	RSSWARDEN_PARK=0 RSSWARDEN_HUNT=1 go test -count=1 -timeout 30m -run 'Twin|Inject' ./cmd/rsswarden/hunt && \
+	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 30m -run CommandInC ./cmd/rsswarden && \
 	go test -asan -count=1 -timeout 30m -skip 'NoRoom|Twin|NoAllocation' ./supervisor/hold && \
 	FUZZTIME=$${FUZZTIME:-30m} .ci/fuzz; \
 	} 2>&1 | tee endurance.log

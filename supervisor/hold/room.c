@@ -116,32 +116,6 @@ const char *hold_missing(void) {
 	return NULL;
 }
 
-// alone says whether an option of "run" takes no value. One that is not known
-// is thought to take one.
-static int alone(const char *name) {
-	static const char *const names[] = {"quiet", "dry-run", "trim-private", "alert-comment", "help", "h"};
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (strcmp(name, names[i]) == 0) return 1;
-	return strchr(name, '=') != NULL;
-}
-
-// hold_command returns NULL where there is no command, or help is asked for. It is parsed
-// here because the parser proper is behind the runtime.
-char **hold_command(char **argv, int *quiet) {
-	char **a = argv + 2;
-	for (; *a != NULL && **a == '-' && (*a)[1] != 0; a++) {
-		if (strcmp(*a, "--") == 0) {
-			a++;
-			break;
-		}
-		const char *name = *a + ((*a)[1] == '-' ? 2 : 1);
-		if (strcmp(name, "help") == 0 || strcmp(name, "h") == 0) return NULL;
-		if (strcmp(name, "quiet") == 0) *quiet = 1;
-		if (!alone(name) && *++a == NULL) return NULL;
-	}
-	return *a != NULL ? a : NULL;
-}
-
 _Noreturn void hold_in_place(char **command, int quiet, const char *why) {
 	if (!quiet && getenv("RSSWARDEN_QUIET") == NULL) dprintf(2, "rsswarden: the command runs unwatched: %s\n", why);
 	hold_as_bare();

@@ -132,7 +132,7 @@ func Hurry(pid int) {
 // settings of rsswarden.
 func Env(more ...string) (env []string) {
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "SLURM") && !strings.HasPrefix(v, "RSSWARDEN") {
+		if !strings.HasPrefix(v, "SLURM") && (!strings.HasPrefix(v, "RSSWARDEN") || strings.HasPrefix(v, "RSSWARDEN_PARK=")) {
 			env = append(env, v)
 		}
 	}
