@@ -11,30 +11,32 @@ static int alone(const char *name) {
 	return strchr(name, '=') != NULL;
 }
 
-// on says that an argument is this option and does not turn it off.
-static int on(const char *arg, const char *name) {
+// set takes an argument that is this option, which takes no value but may have one.
+static void set(const char *arg, const char *name, int *value) {
 	static const char *const off[] = {"=0", "=f", "=F", "=false", "=FALSE", "=False"};
 	size_t n = strlen(name);
-	if (strncmp(arg, name, n) != 0 || (arg[n] != 0 && arg[n] != '=')) return 0;
+	if (strncmp(arg, name, n) != 0 || (arg[n] != 0 && arg[n] != '=')) return;
+	*value = 1;
 	for (size_t i = 0; i < sizeof off / sizeof *off; i++)
-		if (strcmp(arg + n, off[i]) == 0) return 0;
-	return 1;
+		if (strcmp(arg + n, off[i]) == 0) *value = 0;
 }
 
 // hold_command returns NULL where there is no command, or help is asked for. It is parsed
 // here because the parser proper is behind the runtime; TestCommandInC compares both.
 char **hold_command(char **argv, int *quiet) {
 	char **a = argv + 2;
-	int help = 0;
+	int help = 0, all = 0;
 	for (; *a != NULL && **a == '-' && (*a)[1] != 0; a++) {
 		if (strcmp(*a, "--") == 0) {
 			a++;
 			break;
 		}
 		const char *name = *a + ((*a)[1] == '-' ? 2 : 1);
-		help |= on(name, "help") || on(name, "h") || on(name, "help-all");
-		*quiet |= on(name, "quiet");
+		set(name, "help", &help);
+		set(name, "h", &help);
+		set(name, "help-all", &all);
+		set(name, "quiet", quiet);
 		if (!alone(name) && *++a == NULL) return NULL;
 	}
-	return *a != NULL && !help ? a : NULL;
+	return *a != NULL && !help && !all ? a : NULL;
 }
