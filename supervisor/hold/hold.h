@@ -79,6 +79,7 @@ struct hold_parked {
 	int nkeep, keep[HOLD_KEEP];
 	int flush, left_out; // ms; it has not our variables
 	int ended, code, status; // of the command: si_code, si_status
+	uint64_t end;        // of the watcher's flush, CLOCK_MONOTONIC, ns, or 0
 	int told, override;  // the watcher knows; exit status that it asked for, or -1
 	uint64_t early, began; // as in hold_child
 	uint64_t draining;   // signals of which the watcher was asked to take its copy

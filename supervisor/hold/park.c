@@ -184,6 +184,12 @@ static void leave(void) {
 	default_chld(0);
 }
 
+// tell tells the watcher of the command's end, once there is room for that behind the signals.
+static void tell(void) {
+	int exited = p->code == CLD_EXITED;
+	if (p->ended && !p->told) p->told = send_message(HOLD_EXIT, exited ? p->status : 0, exited ? 0 : p->status, 0);
+}
+
 // children looks at all that have ended. It says that one is left for the Go holder.
 static int children(int lose) {
 	siginfo_t si;
@@ -192,7 +198,6 @@ static int children(int lose) {
 		if (took(p->pid, &si)) {
 			p->ended = 1, p->code = si.si_code, p->status = si.si_status;
 			if (p->watcher > 0) kill(p->watcher, SIGCONT); // a stopped one is to flush too
-			p->told = send_message(HOLD_EXIT, si.si_code == CLD_EXITED ? si.si_status : 0, si.si_code == CLD_EXITED ? 0 : si.si_status, 0);
 		} else {
 			memset(&si, 0, sizeof si);
 			wake = waitid(P_PID, (id_t)p->pid, &si, WSTOPPED | WNOWAIT | WNOHANG) == 0 && si.si_pid == p->pid && si.si_code == CLD_STOPPED;
@@ -279,12 +284,12 @@ static int room(void) {
 
 // parked sleeps until there is something for the Go holder.
 static void parked(void) {
-	uint64_t end = 0;   // of the watcher's flush
 	uint64_t retry = 0; // there was no room: when to look again
 	for (;;) {
-		if (p->ended && end == 0) end = hold_now() + (uint64_t)p->flush * 1000000;
-		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, POLLIN, 0}};
-		uint64_t until = p->ended ? end : retry, now = hold_now();
+		tell();
+		if (p->ended && p->end == 0) p->end = hold_now() + (uint64_t)p->flush * 1000000;
+		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, p->ended && !p->told ? POLLIN | POLLOUT : POLLIN, 0}};
+		uint64_t until = p->ended ? p->end : retry, now = hold_now();
 		int left = until == 0 ? -1 : until > now ? (int)((until - now) / 1000000) + 1 : 0;
 		int failed = poll(f, 3, left) < 0 ? errno : 0, wake = failed != 0 && failed != EINTR;
 		unsigned before = moved;
@@ -300,11 +305,11 @@ static void parked(void) {
 		// A signal comes before the command's end, as in the Go holder.
 		if (!wake) wake = children(0) | hear(0);
 		if (p->ended && p->link < 0 && p->watcher == 0) gone();
-		if (end != 0 && hold_now() >= end) wake = 1;
+		if (p->end != 0 && hold_now() >= p->end) wake = 1;
 		if (wake && room()) return;
 		if (wake) {
 			retry = hold_now() + (uint64_t)RETRY * 1000000;
-			if (end != 0 && hold_now() >= end) {
+			if (p->end != 0 && hold_now() >= p->end) {
 				if (p->watcher > 0 && p->link >= 0) kill(p->watcher, SIGKILL);
 				gone();
 			}

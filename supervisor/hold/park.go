@@ -195,6 +195,9 @@ func Resume(o Options) Status {
 		if p.ended != 0 {
 			h.finish(int32(p.code), int32(p.status))
 			h.watcher.told = p.told != 0
+			if p.end != 0 {
+				h.deadline = time.Now().Add(time.Duration(int64(p.end) - int64(monotonic())))
+			}
 		}
 		h.readSignals()
 		st = h.loop()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -116,5 +117,23 @@ func TestWarnings(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v\n%s", file, err, out)
 		}
+	}
+}
+
+// TestParkedFlush: a watcher that does not end is waited for once, by C and Go together.
+func TestParkedFlush(t *testing.T) {
+	t.Parallel()
+	const flush = 1500 * time.Millisecond
+	log := filepath.Join(t.TempDir(), "log")
+	cmd := run(t, held(config{Watch: "hang", Log: log, Flush: flush}, "sh", "-c", "until grep -qs begin "+log+"; do sleep 0.05; done; exit 3")...)
+	cmd.Stderr = nil
+	wardentest.NoError(t, cmd.Start())
+	awaitLine(t, log, "exit code 3")
+	told := time.Now()
+	if s := waitStatus(t, cmd); s.ExitStatus() != 3 {
+		t.Errorf("got %v, want 3", s)
+	}
+	if took := time.Since(told); took > 2*flush {
+		t.Errorf("it was waited for %v, want %v", took, flush)
 	}
 }
