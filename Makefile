@@ -7,7 +7,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without the tag the cli package links a Markdown parser, 0.4 ms at each start.
 GOFLAGS_BUILD = -trimpath -tags urfave_cli_no_docs -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build install release demo test hunt gpu check reference bench endurance fuzz clean
+.PHONY: help build install plugin release demo test hunt gpu check reference bench endurance fuzz clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -23,11 +23,19 @@ build: ## bin/rsswarden, bin/rsswardend
 install: build ## PREFIX=/usr/local: programs, manual pages, completions
 	install -D -m 755 bin/rsswarden $(DESTDIR)$(PREFIX)/bin/rsswarden
 	install -D -m 755 bin/rsswardend $(DESTDIR)$(PREFIX)/bin/rsswardend
+	ln -sf rsswarden $(DESTDIR)$(PREFIX)/bin/rsswarden-task
 	@cd $(DESTDIR)$(PREFIX) && mkdir -p share/man/man1 share/man/man8 share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d
 	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden man >share/man/man1/rsswarden.1 && bin/rsswardend man >share/man/man8/rsswardend.8
 	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden completion bash >share/bash-completion/completions/rsswarden
 	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden completion zsh >share/zsh/site-functions/_rsswarden
 	@cd $(DESTDIR)$(PREFIX) && bin/rsswarden completion fish >share/fish/vendor_completions.d/rsswarden.fish
+
+# For the Slurm whose headers are in SLURM_INCLUDE; docs/site.md has the rest.
+SLURM_INCLUDE ?= /usr/include
+PLUGIN        ?= bin/rsswarden_spank.so
+plugin: ## bin/rsswarden_spank.so, the SPANK plugin of a site, for the Slurm of this machine
+	@mkdir -p $(dir $(PLUGIN))
+	$(CC) -shared -fPIC -O2 -Wall -Wextra -Werror -I$(SLURM_INCLUDE) -o $(PLUGIN) slurm/plugin/rsswarden_spank.c
 
 # RELEASE_ARCH=amd64 builds for one alone.
 RELEASE_ARCH ?= amd64 arm64
@@ -86,7 +94,7 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	@set -o pipefail; today=$$(mktemp -d /var/tmp/rsswarden-sid.XXXXXX); trap 'rm -rf "$$today"' EXIT; { \
 	if [ -z "$$RSSWARDEN_SID" ] && RSSWARDEN_SID=$$today/root .ci/root sid; then export RSSWARDEN_SID=$$today/root; fi; \
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -p 1 -timeout 240m -v \
-		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411|SlurmSid|Ranks|Fingerprint' ./cmd/rsswarden/e2e/run ./cmd/rsswarden/e2e/torch ./cmd/rsswarden/e2e/slurm && \
+		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411|SlurmSid|Ranks|Fingerprint' ./cmd/rsswarden/e2e/run ./cmd/rsswarden/e2e/torch ./cmd/rsswarden/e2e/slurm ./cmd/rsswarden/e2e/site && \
 	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor && \
 	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./rss/rsstest && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 240m -v \

@@ -400,6 +400,10 @@ func (e *engine) step() {
 	now := e.now()
 	e.see(e.view.Forecast(e.observe.Forecasts.Of(now, e.view.Limits, e.acts.InFlight() != nil)))
 	e.acts.Ladder.Observe(now, e.view.Limits)
+	if e.Settings.BySite && population.InnerRun(e.view.Sample.Procs, e.observe.Pop.Command.PID) != 0 {
+		e.Settings.Short = false // a run that the user has typed decides and speaks
+		return
+	}
 	in := policy.Input{Now: now, Limits: e.view.Limits, Lead: e.acts.Leads()}
 	in.JobEnd, in.EndUnsure = e.observe.JobEnd(now, e.view, e.acts.Ladder.JobEndAhead())
 	for due := range e.acts.Ladder.Asks(&in) {

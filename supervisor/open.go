@@ -131,6 +131,7 @@ func (e *engine) starts(begin hold.Begin) *tell.Start {
 		return s
 	}
 	s.Outer = population.OuterRun(e.Proc, begin.Holder)
+	s.OuterBySite = s.Outer != 0 && population.BySite(e.Proc, s.Outer)
 	if e.observe.Limits == nil { // another leads
 		return s
 	}

@@ -63,7 +63,7 @@ func placeName(o *Options, holder int) string {
 	s := &o.Settings
 	return node.Name(o.Proc, o.Lookup, holder, []any{
 		s.Version, s.Limit, s.LimitShare, s.Accounting, s.Rules, s.DryRun, s.Interval, s.Loader, s.Forks, s.Trim, s.TrimPrivate,
-		s.OOMPrefer, s.Revive, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace, s.Alerts, s.AlertComment,
+		s.OOMPrefer, s.Revive, s.NoFile, s.WorkerSignal, s.WorkerMatch, s.StopStatus, s.Grace, s.Alerts, s.AlertComment, s.BySite,
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 type logger struct {
 	core  zapcore.Core
 	out   *lossyWriter
-	json  bool
+	how   settings.Log
 	style text.Style
 }
 
@@ -29,22 +29,24 @@ func (l logger) Warn(line string) { l.write(zapcore.WarnLevel, line) }
 
 // Summary writes the end of a run, as one object where the log is JSON.
 func (l logger) Summary(draw func(text.Style) []string, brief any) {
-	if !l.core.Enabled(zapcore.InfoLevel) {
+	if l.how.Quiet && !l.how.Short {
 		return
 	}
-	if l.json {
-		l.write(zapcore.InfoLevel, "ended", zapcore.Field{Key: "summary", Type: zapcore.ReflectType, Interface: brief})
+	lines := draw(l.style)
+	if l.how.LogFormat == "json" && (len(lines) > 0 || !l.how.Short) {
+		entry := zapcore.Entry{Level: zapcore.InfoLevel, Time: time.Now(), Message: "ended"}
+		_ = l.core.Write(entry, []zapcore.Field{{Key: "summary", Type: zapcore.ReflectType, Interface: brief}})
 		return
 	}
-	for _, line := range draw(l.style) {
+	for _, line := range lines {
 		_, _ = l.out.Write([]byte(programName + ": " + line + "\n"))
 	}
 }
 
-func (l logger) write(level zapcore.Level, line string, more ...zapcore.Field) {
+func (l logger) write(level zapcore.Level, line string) {
 	e := zapcore.Entry{Level: level, Time: time.Now(), Message: line}
 	if c := l.core.Check(e, nil); c != nil {
-		c.Write(more...)
+		c.Write()
 	}
 }
 
@@ -73,7 +75,7 @@ func newLog(stderr *os.File, style text.Style, how settings.Log) (logger, func(t
 		}
 	}
 	w := newLossyWriter(stderr)
-	return logger{zapcore.NewCore(encoder, zapcore.AddSync(w), level), w, how.LogFormat == "json", style}, w.close
+	return logger{zapcore.NewCore(encoder, zapcore.AddSync(w), level), w, how, style}, w.close
 }
 
 func linePrefix(t time.Time) string { return programName + ": " + t.Format(time.TimeOnly) }

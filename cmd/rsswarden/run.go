@@ -46,7 +46,9 @@ func runCommand(p process) *cli.Command {
 		defer func() {
 			// hold.Run takes up what fails in it: there is no command yet.
 			if what := recover(); what != nil && c.NArg() > 0 {
-				fmt.Fprint(os.Stderr, p.line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
+				if !hold.BySite() {
+					fmt.Fprint(os.Stderr, p.line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
+				}
 				err = replace(p, c.Args().Slice())
 			}
 		}()
@@ -59,7 +61,13 @@ func runCommand(p process) *cli.Command {
 		}
 		s, err := settingsOf(p, c)
 		if err != nil {
+			if hold.BySite() { // the user typed none of it, but perhaps a variable for another run
+				return replace(p, c.Args().Slice())
+			}
 			return err
+		}
+		if hold.BySite() {
+			s.StartedBySite()
 		}
 		_, inSlurm := slurm.FromEnv(p.lookup)
 		s.Warnings = append(s.Warnings, deadRules(&s, inSlurm)...)

@@ -63,6 +63,7 @@ const (
 	NameAccounting = "accounting"
 	NameRelease    = "release"
 	NameSignals    = "signals"
+	NamePlugin     = "plugin"
 	NamePtrace     = "ptrace"
 	NamePython     = "python"
 	NameRunDir     = "run-dir"

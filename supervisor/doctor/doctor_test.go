@@ -24,7 +24,7 @@ import (
 
 // names are checks that are printed in this order; others may stand between them.
 var names = []string{
-	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameRelease, NameSignals, NamePtrace,
+	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameRelease, NameSignals, NamePlugin, NamePtrace,
 	NamePython, NameRunDir, NameHookDir, NameRecord, NameJournal, NameKernel, NameMaps, NameFDs, NameTasks, NameShm, NameAlert,
 }
 

@@ -60,6 +60,7 @@ static void small_mappings(void) {
 // soft RLIMIT_NOFILE and open /dev/null on closed standard descriptors.
 __attribute__((constructor)) static void note(int argc, char **argv, char **envp) {
 #ifdef __GLIBC__
+	if (argc > 0) hold_task(argc, argv, envp);
 	small_mappings();
 	if (argc < 2) return;
 	// Each thread would reserve 64 MiB of address space or more, which
@@ -96,6 +97,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	prctl(PR_GET_CHILD_SUBREAPER, &e->subreaper);
 	e->active = 1;
 #ifdef __GLIBC__
+	e->site = hold_by_site(envp);
 	hold_room(argv);
 	raw_sigmask(SIG_BLOCK, &all, NULL); // glibc's first thread opens one of its own
 	const char *park = getenv("RSSWARDEN_PARK");

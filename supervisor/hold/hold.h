@@ -19,6 +19,7 @@ struct hold_early {
 	int closed;    // bit n: descriptor n (0, 1, 2) was closed
 	int pdeathsig; // PR_GET_PDEATHSIG
 	int subreaper; // PR_GET_CHILD_SUBREAPER, which exec keeps
+	int site;      // the SPANK plugin of the site started us: see task.c
 };
 extern struct hold_early hold_early;
 
@@ -116,6 +117,8 @@ char **hold_command(char **argv, int *quiet); // where in argv the command of "r
 const char *hold_missing(void);         // why there can be nothing of ours beside the command, or NULL
 _Noreturn void hold_in_place(char **command, int quiet, const char *why); // executes it in place of this process
 void hold_catch(int mode, int fd);      // hold_install before there is a Go runtime
+int hold_by_site(char **envp);
+void hold_task(int argc, char **argv, char **envp);
 void hold_room(char **argv);            // no room for us beside the command: executes it and does not return
 int hold_reserve(void);                 // makes the threads that a Go runtime begins with
 int hold_tasks(int n);                 // the kernel's figures say that n more tasks can be made

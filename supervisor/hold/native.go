@@ -37,6 +37,9 @@ func roomForTasks(n int) bool { return C.hold_tasks(C.int(n)) != 0 }
 
 func active() bool { return C.hold_early.active != 0 }
 
+// BySite says that the SPANK plugin of a site started this run, and not the user.
+func BySite() bool { return C.hold_early.site != 0 }
+
 // given returns the signals that the user had ignored and blocked.
 func given() (ignored, blocked signalSet) {
 	return signalSet(C.hold_early.ignored), signalSet(C.hold_early.blocked)

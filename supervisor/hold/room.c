@@ -117,7 +117,7 @@ const char *hold_missing(void) {
 }
 
 _Noreturn void hold_in_place(char **command, int quiet, const char *why) {
-	if (!quiet && getenv("RSSWARDEN_QUIET") == NULL) dprintf(2, "rsswarden: the command runs unwatched: %s\n", why);
+	if (!quiet && !hold_early.site && getenv("RSSWARDEN_QUIET") == NULL) dprintf(2, "rsswarden: the command runs unwatched: %s\n", why);
 	hold_as_bare();
 	execvp(command[0], command);
 	int err = errno;

@@ -3,6 +3,7 @@
 package population
 
 import (
+	"bytes"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -334,6 +335,34 @@ func OuterRun(proc string, holder int) int {
 		}
 		if i.ID.PID != holder && i.Comm == holderName {
 			return i.ID.PID
+		}
+	}
+	return 0
+}
+
+// BySite says that the SPANK plugin of a site started this `rsswarden run`. A run that is not
+// ours to read is not known to be.
+func BySite(proc string, holder int) bool {
+	env, err := procfile.Read(filepath.Join(proc, strconv.Itoa(holder), "environ"), procfile.Table)
+	return err == nil && bytes.Contains(append([]byte{0}, env...), []byte("\x00RSSWARDEN_BY=site\x00"))
+}
+
+// InnerRun is a `rsswarden run` that the command has become or started, 0 for none.
+func InnerRun(procs []rss.Proc, command int) int {
+	parents := map[int]int{}
+	for i := range procs {
+		parents[procs[i].ID.PID] = procs[i].Parent
+	}
+	for i := range procs {
+		if procs[i].Comm != holderName {
+			continue
+		}
+		pid := procs[i].ID.PID
+		for range procs { // no further than all of them
+			if pid == command {
+				return procs[i].ID.PID
+			}
+			pid = parents[pid]
 		}
 	}
 	return 0

@@ -166,6 +166,25 @@ func TestOuterRun(t *testing.T) {
 	}
 }
 
+// TestInnerRun: a run of the user's is the command itself or below it, not beside it.
+func TestInnerRun(t *testing.T) {
+	procs := func(comm string, parent int) []rss.Proc {
+		return []rss.Proc{
+			{ID: rss.ProcID{PID: 10}, Parent: 1, Comm: "bash"}, {ID: rss.ProcID{PID: 11}, Parent: 10, Comm: "python3"},
+			{ID: rss.ProcID{PID: 12}, Parent: parent, Comm: comm},
+		}
+	}
+	for _, test := range []struct {
+		comm            string
+		parent, command int
+		want            int
+	}{{"rsswarden", 11, 10, 12}, {"rsswarden", 1, 12, 12}, {"rsswarden", 1, 10, 0}, {"rss-watcher", 11, 10, 0}, {"rsswarden", 12, 10, 0}} {
+		if got := InnerRun(procs(test.comm, test.parent), test.command); got != test.want {
+			t.Errorf("%+v: %d", test, got)
+		}
+	}
+}
+
 func TestSrunAndContainers(t *testing.T) {
 	s := &rss.Sample{}
 	for i, comm := range []string{"bash", "srun", "starter-suid", "appinit", "python", "sh", "starter"} {

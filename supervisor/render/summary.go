@@ -35,9 +35,43 @@ func Summary(b *analysis.Brief, style values.Style) []string {
 	if Silent(b) {
 		return nil
 	}
+	return summaryLines(b, style, [][2]string{{"peak", ""}, {"did", didWords(b)}, {"next", NextWords(b)}, {"more", moreWords(b)}})
+}
+
+// Short is the end in three lines of a run that the user did not ask for; nil where nothing was
+// done that the job needed and memory ended nothing.
+func Short(b *analysis.Brief, style values.Style) []string {
+	switch b.Outcome {
+	case event.RunKept, event.RunOOM, event.RunSlurmKill, event.RunStopped, event.RunRequeued, event.RunExhausted:
+	case event.RunTight:
+		if b.Helped != event.HelpedYes {
+			return nil
+		}
+	case event.RunFailed, event.RunKilled:
+		if b.Memory != event.MemoryTight && b.Memory != event.MemoryOver {
+			return nil
+		}
+	default:
+		return nil
+	}
+	what, more := [2]string{"did", deedWords(b)}, moreWords(b)
+	if what[1] == "" {
+		what[0] = "peak"
+	}
+	const off = "--rsswarden=off turns it off"
+	if more == "" {
+		more = off
+	} else if len(more)+len("; ")+len(off) <= leastWidth {
+		more += "; " + off
+	}
+	return summaryLines(b, style, [][2]string{what, {"more", more}})
+}
+
+// summaryLines are the headline and a line for each label with its words.
+func summaryLines(b *analysis.Brief, style values.Style, rows [][2]string) []string {
 	paint := gradePaint[b.Outcome.Grade()]
 	lines := []string{style.Paint(paint, style.Plain(Glyph(b.Outcome)+" "+values.Plain(Ending(b))))}
-	for _, row := range [][2]string{{"peak", ""}, {"did", didWords(b)}, {"next", NextWords(b)}, {"more", moreWords(b)}} {
+	for _, row := range rows {
 		label := fmt.Sprintf("  %-4s ", row[0])
 		switch {
 		case row[0] == "peak":

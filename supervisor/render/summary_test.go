@@ -113,7 +113,18 @@ func TestSummaries(t *testing.T) {
 				}
 				all.WriteString(line + "\n")
 			}
-			if Headline(&b) == "" || (f.Code != 0 || f.Signal != "") && strings.Contains(lines[0], "finished") {
+			lines = Short(&b, values.Style{})
+			if n := len(lines); n != 0 && n != 3 {
+				t.Errorf("%s, %s: %d lines in short", end.name, memory.name, n)
+			}
+			for _, line := range lines {
+				line = programPrefix + line
+				if n := values.Columns(line); n > 80 {
+					t.Errorf("%d columns: %s", n, line)
+				}
+				all.WriteString("by the site: " + line + "\n")
+			}
+			if Headline(&b) == "" || (f.Code != 0 || f.Signal != "") && strings.Contains(Summary(&b, values.Style{})[0], "finished") {
 				t.Errorf("%s, %s: %q", end.name, memory.name, lines)
 			}
 		}

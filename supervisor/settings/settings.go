@@ -130,6 +130,10 @@ type Alerting struct {
 
 // Log is how lines on stderr look.
 type Log struct {
+	// BySite says that the site started the run, and not the user. Short says that of a quiet
+	// run its end is told, where something happened.
+	BySite    bool   `json:"by_site,omitempty"`
+	Short     bool   `json:"short,omitempty"`
 	Quiet     bool   `json:"quiet,omitempty"`
 	LogFormat string `json:"log_format"`      // console, json
 	Color     string `json:"color,omitempty"` // auto, always, never
@@ -161,6 +165,16 @@ func (m TrimMode) Ptrace() bool { return m == TrimAuto || m == TrimPtrace }
 // RulesOfSite says that the rules are those of the site's file, which are for all jobs.
 func (s *Settings) RulesOfSite() bool {
 	return slices.ContainsFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" && strings.HasPrefix(o.Origin, "site") })
+}
+
+// StartedBySite makes these the settings of a run that the user did not ask for: it recycles no
+// worker unless a rule of the site's or the user's says so, and is quiet.
+func (s *Settings) StartedBySite() {
+	i := slices.IndexFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" })
+	if i < 0 || !strings.Contains(s.Origins[i].Value, ":"+string(event.ActionRecycle)) {
+		s.Rules = slices.DeleteFunc(s.Rules, func(r event.Rule) bool { return r.Action == event.ActionRecycle })
+	}
+	s.BySite, s.Short, s.Quiet = true, !s.Quiet, true
 }
 
 // RuleTexts are the rules as people write them.

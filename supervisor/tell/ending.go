@@ -233,7 +233,13 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 		f.Warn(line)
 	}
 	f.delayed.end()
-	f.Lines.Summary(func(style text.Style) []string { return render.Summary(&brief, style) }, &brief)
+	draw := render.Summary
+	if f.set.BySite {
+		draw = render.Short
+	}
+	if f.set.Short || !f.set.BySite {
+		f.Lines.Summary(func(style text.Style) []string { return draw(&brief, style) }, &brief)
+	}
 	var closing sync.WaitGroup
 	closing.Go(f.Alerts.Comment.Last(&out, e.Rank, comment))
 	closing.Go(func() {

@@ -112,11 +112,13 @@ type Start struct {
 	Job, Steps string
 	Cannot     []string
 
-	Rank   int    // of our command
-	Outer  int    // rsswarden run that ours is within, 0 for none
-	Parent string // the program that started the holder, where no other leads
-	Slurm  slurm.Job
-	Batch  bool // … and whether it is in one
+	Rank  int // of our command
+	Outer int // rsswarden run that ours is within, 0 for none
+	// OuterBySite says that the site started that one, which gives way to ours.
+	OuterBySite bool
+	Parent      string // the program that started the holder, where no other leads
+	Slurm       slurm.Job
+	Batch       bool // … and whether it is in one
 }
 
 // Start writes the start event and the first lines. Where another rank leads, that one tells
@@ -138,7 +140,7 @@ func (f *Fan) Start(s *Start, v *view.View) {
 	if s.Attempt > 1 {
 		f.Warn(fmt.Sprintf("the watcher had ended and was restarted (attempt %d); the command ran on", s.Attempt))
 	}
-	if s.Outer != 0 && (!f.Sum.Led || s.Rank <= 0) { // of several ranks one says it
+	if s.Outer != 0 && !s.OuterBySite && (!f.Sum.Led || s.Rank <= 0) { // of several ranks one says it
 		f.Warn(phrase.Nested(s.Outer, f.set.Dir != ""))
 	}
 	if f.Sum.Led {

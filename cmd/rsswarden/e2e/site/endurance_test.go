@@ -1,0 +1,48 @@
+//go:build endurance
+
+package site
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// TestEnduranceSteps: a thousand steps of one second take as long with the plugin as without it,
+// to within 2 %. Eight with it and eight without take turns.
+func TestEnduranceSteps(t *testing.T) {
+	s := newSite(t, "")
+	const most = 0.02
+	took := map[string]time.Duration{}
+	for i := range 2 * wardentest.Times(125) {
+		mode := []string{"on", "off", "off", "on"}[i%4]
+		began := time.Now()
+		var steps sync.WaitGroup
+		for range 8 {
+			steps.Go(func() {
+				if got := s.Srun(t, "--mem=200", "--rsswarden="+mode, "sleep", "1"); got.Code != 0 || got.Stdout+got.Stderr != "" {
+					t.Errorf("%s: %+v", mode, got)
+				}
+			})
+		}
+		steps.Wait()
+		took[mode] += time.Since(began)
+	}
+	ratio := took["on"].Seconds()/took["off"].Seconds() - 1
+	t.Logf("with the plugin %v, without %v: %+.2f %%", took["on"], took["off"], 100*ratio)
+	if ratio > most {
+		t.Errorf("%.1f %% longer, want at most %.0f", 100*ratio, 100*most)
+	}
+}
+
+// TestEnduranceManyTasks: a step that has no room for 64 watchers ends well.
+func TestEnduranceManyTasks(t *testing.T) {
+	s := newSite(t, "")
+	s.plugstack(t, "optional "+s.so+" bin="+s.bin)
+	got := s.Srun(t, "-N1", "-n64", "-O", "--mem=1000", "sleep", "5")
+	if got.Code != 0 || got.Stderr != "" {
+		t.Errorf("%+v", got)
+	}
+}

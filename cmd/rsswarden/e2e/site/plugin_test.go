@@ -1,0 +1,306 @@
+// Package site runs jobs of users who typed nothing: the SPANK plugin wraps their tasks.
+package site
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
+	"github.com/rsswarden/rsswarden/slurm/slurmtest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary}, slurmtest.Shutdown))
+}
+
+// site is a cluster with the plugin.
+type site struct {
+	*slurmtest.Cluster
+	bin string // rsswarden, with the link rsswarden-task beside it
+	so  string // the plugin
+}
+
+// options of a cluster whose salloc starts its shell as a step.
+var options = slurmtest.Options{Nodes: 2, CPUs: 32, RealMemory: 45000, Conf: "LaunchParameters=use_interactive_step"}
+
+// newSite starts a Slurm of this machine's, or of a suite, with the plugin built for it. No
+// step is too small to be wrapped.
+func newSite(t *testing.T, suite debian.Suite) *site {
+	t.Helper()
+	o := options
+	o.Suite = suite
+	s := &site{Cluster: slurmtest.Start(t, slurmtest.Linux, o)}
+	s.bin = s.Install(t, binary)
+	if err := os.Symlink("rsswarden", s.bin+"-task"); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	s.so = filepath.Join(filepath.Dir(s.Conf()), "rsswarden_spank.so")
+	build(t, suite, s.so)
+	s.plugstack(t, "optional "+s.so+" bin="+s.bin+" minmem=0")
+	return s
+}
+
+// build compiles the plugin for the Slurm of a suite.
+func build(t *testing.T, suite debian.Suite, to string) {
+	t.Helper()
+	include := "/usr/include"
+	if suite != "" {
+		include = debian.Need(t, suite).Path(include)
+	}
+	if _, err := os.Stat(include + "/slurm/spank.h"); err != nil {
+		t.Skip("needs the headers of Slurm: ", err)
+	}
+	if _, errs, err := wardentest.Output("make", "-s", "-C", "../../../..", "plugin", "SLURM_INCLUDE="+include, "PLUGIN="+to); err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+}
+
+// plugstack writes plugstack.conf, which each command and step of Slurm reads again.
+func (s *site) plugstack(t *testing.T, line string) {
+	t.Helper()
+	wardentest.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(s.Conf()), "plugstack.conf"), []byte(line+"\n"), 0o644))
+}
+
+// parent says who started the shell that reads it.
+const parent = `read parent </proc/$PPID/comm; echo "by $parent"`
+
+// by splits the lines "by NAME" off a text.
+func by(text string) (names []string, rest string) {
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(line, "by "); ok {
+			names = append(names, strings.TrimSpace(name))
+		} else {
+			rest += line
+		}
+	}
+	return names, rest
+}
+
+// wrapped says that all of some tasks, and at least one, were started by rsswarden.
+func wrapped(names []string) bool {
+	for _, name := range names {
+		if name != "rsswarden" {
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// equal runs a command with and without rsswarden, and wants the same of both.
+func (s *site) equal(t *testing.T, tasks int, args ...string) {
+	t.Helper()
+	with := s.Srun(t, append([]string{"--mem=200", "--rsswarden=on"}, args...)...)
+	bare := s.Srun(t, append([]string{"--mem=200", "--rsswarden=off"}, args...)...)
+	names, out := by(with.Stdout)
+	bareNames, bareOut := by(bare.Stdout)
+	if len(bareNames) != len(names) || wrapped(bareNames) || wrapped(names) != (tasks > 0) || tasks > 0 && len(names) != tasks {
+		t.Errorf("children of %q, bare of %q, want %d wrapped", names, bareNames, tasks)
+	}
+	if errs := unnumbered(with.Stderr); out != bareOut || with.Code != bare.Code || errs != unnumbered(bare.Stderr) {
+		t.Errorf("status %d\n%s%s\nbare %d\n%s%s", with.Code, out, with.Stderr, bare.Code, bareOut, bare.Stderr)
+	}
+}
+
+// unnumbered is what srun and slurmstepd say, without what differs between two steps.
+func unnumbered(errs string) string {
+	var rest []string
+	for line := range strings.Lines(errs) {
+		if !strings.Contains(line, "queued and waiting") && !strings.Contains(line, "has been allocated") {
+			line = strings.ReplaceAll(line, " (core dumped)", "") // the holder leaves no core
+			rest = append(rest, differs.ReplaceAllString(line, ""))
+		}
+	}
+	slices.Sort(rest)
+	return strings.Join(rest, "")
+}
+
+// differs are times, nodes and numbers of jobs.
+var differs = regexp.MustCompile(`\[?[0-9-]+T[0-9:.]+\]?|\brw\w+|[0-9]+\.[0-9]+`)
+
+func TestPlugin(t *testing.T) {
+	s := newSite(t, "")
+	t.Run("same as bare", func(t *testing.T) { s.rows(t, false) })
+	t.Run("jobs", s.jobs)
+	t.Run("terminal", s.terminals)
+	t.Run("left bare", s.leftBare)
+}
+
+// TestPluginSid has what differs between releases of Slurm: how a command is replaced.
+func TestPluginSid(t *testing.T) {
+	s := newSite(t, debian.Sid)
+	t.Run("same as bare", func(t *testing.T) { s.rows(t, true) })
+	t.Run("left bare", s.leftBare)
+}
+
+// rows are steps that see and do what they would without the plugin.
+func (s *site) rows(t *testing.T, short bool) {
+	prolog := s.Install(t, "testdata/prolog.sh")
+	told := s.Install(t, "testdata/parent.sh")
+	copies := filepath.Join(s.Dir(), "copies")
+	wardentest.NoError(t, os.MkdirAll(copies, 0o755))
+	wardentest.NoError(t, os.Chown(copies, s.UID(), 0))
+	pmi := s.Install(t, "testdata/pmi.py")
+	multi := filepath.Join(s.Dir(), "multi.conf")
+	wardentest.NoError(t, os.WriteFile(multi, []byte("0-1 sh -c '"+parent+"; echo task'\n"), 0o644))
+	plain := filepath.Join(s.Dir(), "not-executable")
+	wardentest.NoError(t, os.WriteFile(plain, nil, 0o644))
+	sh := func(script string, args ...string) []string { return append([]string{"sh", "-c", script}, args...) }
+	for _, row := range []struct {
+		name  string
+		tasks int // that are wrapped
+		all   bool
+		args  []string
+	}{
+		{"arguments", 1, true, sh(parent+`; for a in "$0" "$@"; do echo "[$a]"; done`, "zero", "two words", "", "--", "-n5", `"`)},
+		{"status", 1, true, sh(parent + "; echo said >&2; exit 7")},
+		{"signal", 1, true, sh(parent + "; kill -TERM $$")},
+		{"fault", 1, false, sh(parent + "; ulimit -c 0; kill -SEGV $$")},
+		{"input", 1, true, sh(parent + "; cat; wc -c </dev/null")},
+		{"process", 1, false, sh(parent + "; ulimit -a; ulimit -Ha; umask; pwd; ls /proc/$$/fd; grep -E '^(Sig|Shd)(Blk|Ign|Cgt)' /proc/$$/status; echo $TMPDIR")},
+		{"environment", 1, true, sh(parent + "; env | grep -v -e ^RSSWARDEN_DIR= -e ^PYTHONPATH= | cut -d= -f1 | sort")},
+		{"task prolog", 1, true, append([]string{"--task-prolog=" + prolog}, sh(parent+`; echo "$FROM_PROLOG"`)...)},
+		{"two nodes", 4, false, append([]string{"-N2", "-n4"}, sh(parent+"; echo task")...)},
+		{"PMI", 2, false, []string{"-N2", "-n2", "--mpi=pmi2", wardentest.Python, pmi}},
+		{"broadcast file", 1, true, []string{"--bcast=" + filepath.Join(s.Dir(), "copy"), told}},
+		{"broadcast directory", 0, true, []string{"--bcast=" + copies + "/", told}},
+		{"not found", 0, true, []string{"no-such-command"}},
+		{"not executable", 0, false, []string{plain}},
+		{"multi-prog", 0, true, []string{"-n2", "--multi-prog", multi}},
+	} {
+		if short && !row.all {
+			continue
+		}
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s.equal(t, row.tasks, row.args...)
+		})
+	}
+}
+
+// script prints who started the shell of a job, and then those of its steps.
+const script = parent + `; srun --mem=0 sh -c '` + parent + `'`
+
+// jobs are batch jobs, and steps within them.
+func (s *site) jobs(t *testing.T) {
+	const python = "#!/usr/bin/python3\nimport os\nprint('by', open(f'/proc/{os.getppid()}/comm').read().strip())\n"
+	for _, row := range []struct {
+		name, script string
+		by           string
+		args         []string
+	}{
+		{"batch and step", script, "rsswarden rsswarden", nil},
+		{"off in the script", "#!/bin/bash\n#SBATCH --rsswarden=off\n" + script, "slurmstepd slurmstepd", nil},
+		{"on again for a step", "#!/bin/bash\n#SBATCH --rsswarden=off\n" + strings.Replace(script, "srun", "srun --rsswarden=on", 1), "slurmstepd rsswarden", nil},
+		{"RSSWARDEN=off", "#!/bin/bash\n" + script, "slurmstepd slurmstepd", []string{"--export=ALL,RSSWARDEN=off"}},
+		{"python", python, "rsswarden", nil},
+		{"array", "#!/bin/bash\n" + parent, "rsswarden", []string{"--array=4"}},
+		{"unset", "#!/bin/bash\n" + parent + "; exec env -i sh -c 'echo unset'", "rsswarden", nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			got := s.Submit(t, row.script, append([]string{"--mem=300"}, row.args...)...).Wait(t)
+			if names, _ := by(got.Stdout); got.State != "COMPLETED" || strings.Join(names, " ") != row.by || got.Stderr != "" {
+				t.Errorf("%s, children of %q\n%s%s", got.State, names, got.Stdout, got.Stderr)
+			}
+		})
+	}
+	t.Run("het", func(t *testing.T) {
+		t.Parallel()
+		one := []string{"--mem=200", "-n1", "sh", "-c", parent}
+		got := s.Srun(t, append(append(append([]string{}, one...), ":"), one...)...)
+		if names, _ := by(got.Stdout); len(names) != 2 || !wrapped(names) {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("signals", func(t *testing.T) {
+		t.Parallel()
+		for _, mode := range []string{"on", "off"} {
+			run := s.Submit(t, `for s in TERM USR1 USR2; do trap "echo $s" $s; done; echo ready; while :; do sleep 0.1; done`, "--mem=200", "--rsswarden="+mode)
+			seen := func(text string) func(slurmtest.Result) bool {
+				return func(r slurmtest.Result) bool { return r.Over() || strings.Contains(r.Stdout, text) }
+			}
+			run.Until(t, time.Minute, seen("ready"))
+			s.Cancel(t, "-b", "-s", "USR1", run.ID)
+			run.Until(t, time.Minute, seen("USR1"))
+			s.Cancel(t, "-f", "-s", "USR2", run.ID)
+			run.Until(t, time.Minute, seen("USR2"))
+			s.Cancel(t, "-b", "-s", "KILL", run.ID)
+			if got := run.Wait(t); got.Stdout != "ready\nUSR1\nUSR2\n" || got.Signal != 9 {
+				t.Errorf("%s: %s %q %s", mode, got.State, got.Stdout, got.Stderr)
+			}
+		}
+	})
+}
+
+// terminals are shells that a person types into.
+func (s *site) terminals(t *testing.T) {
+	for name, argv := range map[string][]string{"pty": {"srun", "--pty"}, "interactive": {"salloc"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append(argv[1:len(argv):len(argv)], "--mem=200")
+			if argv[0] == "srun" {
+				args = append(args, "bash", "--norc", "--noprofile", "-i")
+			}
+			on := wardentest.OnTerminal(t, s.Command(t.Context(), argv[0], args...))
+			on.Send("PS1='> '; read parent </proc/$PPID/comm; tty=$(tty); echo by-$parent ${tty%[0-9]*}; sleep 1000\n")
+			on.Await("by-rsswarden /dev/pts/")
+			on.Send("\x03")
+			on.Send("echo status-$?; exit 5\n")
+			if how, shown := on.Ended(); how != "exit 5" || !strings.Contains(shown, "status-130") {
+				t.Errorf("%s\n%s", how, shown)
+			}
+		})
+	}
+}
+
+// leftBare are steps that something is missing for, with what the log of slurmd says.
+func (s *site) leftBare(t *testing.T) {
+	part := filepath.Join(s.Dir(), "part")
+	program := wardentest.ReadFile(t, s.bin)
+	wardentest.NoError(t, os.WriteFile(part, program[:len(program)/2], 0o755))
+	wardentest.NoError(t, os.WriteFile(part+"-task", program[:len(program)/2], 0o755))
+	wardentest.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "broken.so"), []byte("no plugin"), 0o755))
+	defer s.plugstack(t, "")
+	const runs, bare = true, false
+	for _, row := range []struct {
+		name, line, srun string
+		wrapped          bool
+		log              string // of slurmd
+	}{
+		{"off", "default=off", "", bare, ""},
+		{"on where off is the default", "default=off", "--rsswarden=on", runs, ""},
+		{"steps", "steps=batch", "", bare, ""},
+		{"tasks", "maxtasks=1", "-n2", bare, "there are more than maxtasks tasks"},
+		{"memory", "minmem=1024", "", bare, "there is less than minmem"},
+		{"container", "", "--export=ALL,SLURM_CONTAINER_ID=one", bare, "it is in a container"},
+		{"no number", "minmem=much", "", runs, "minmem=much in plugstack.conf is no number"},
+		{"option that is not known", "minimum=3", "", runs, "minimum=3 in plugstack.conf is not known"},
+		{"missing", "bin=/nowhere/rsswarden", "", bare, "bin=/nowhere/rsswarden is no file that can be executed"},
+		{"truncated", "bin=" + part, "", bare, "bin=" + part + " is not a whole ELF program"},
+	} {
+		before := len(s.Log("slurmd"))
+		s.plugstack(t, "optional "+s.so+" bin="+s.bin+" minmem=0 "+row.line)
+		args := strings.Fields("--mem=200 " + row.srun)
+		got := s.Srun(t, append(args, "sh", "-c", parent)...)
+		names, rest := by(got.Stdout)
+		if got.Code != 0 || len(names) == 0 || wrapped(names) != row.wrapped || rest != "" || got.Stderr != "" {
+			t.Errorf("%s: %+v", row.name, got)
+		}
+		if !strings.Contains(s.Log("slurmd")[before:], row.log) {
+			t.Errorf("%s: the log of slurmd has no %q", row.name, row.log)
+		}
+	}
+	s.plugstack(t, "optional "+s.Dir()+"/broken.so")
+	if got := s.Srun(t, "--mem=200", "sh", "-c", parent); got.Code != 0 || got.Stdout != "by slurmstepd\n" {
+		t.Errorf("with a broken plugin: %+v", got)
+	}
+}

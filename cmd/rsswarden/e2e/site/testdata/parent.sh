@@ -1,0 +1,2 @@
+#!/bin/sh
+read parent </proc/$PPID/comm; echo "by $parent"

@@ -1,0 +1,2 @@
+#!/bin/sh
+echo export FROM_PROLOG=yes
