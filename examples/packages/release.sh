@@ -101,6 +101,7 @@ tree() {
 		build "$1" "$bin"
 	fi
 	install -D -m 755 -t "$to/bin" "$bin/rsswarden" "$bin/rsswardend"
+	ln -s rsswarden "$to/bin/rsswarden-task"
 	install -D -m 644 -t "$to/share/man/man1" "$work/texts/rsswarden.1"
 	install -D -m 644 -t "$to/share/man/man8" "$work/texts/rsswardend.8"
 	gzip -9n "$to/share/man/man1/rsswarden.1" "$to/share/man/man8/rsswardend.8"
@@ -115,6 +116,7 @@ tree() {
 		[ ! -x "$file" ] || mode=755
 		install -D -m $mode "$file" "$to/share/doc/rsswarden/$file"
 	done < <(find docs examples/{integrations,pools,prometheus,sbatch,rsswarden.toml} -type f ! -name '*.go' ! -name '*.pyc' ! -path '*/testdata/*')
+	install -D -m 644 -t "$to/share/doc/rsswarden/slurm/plugin" slurm/plugin/rsswarden_spank.c
 	install -D -m 644 CHANGELOG.md "$to/share/doc/rsswarden/changelog"
 	gzip -9n "$to/share/doc/rsswarden/changelog"
 	mkdir -p "$to/lib/systemd/system"

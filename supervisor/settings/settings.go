@@ -170,10 +170,13 @@ func (s *Settings) RulesOfSite() bool {
 // StartedBySite makes these the settings of a run that the user did not ask for: it recycles no
 // worker unless a rule of the site's or the user's says so, and is quiet.
 func (s *Settings) StartedBySite() {
-	i := slices.IndexFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" })
-	if i < 0 || !strings.Contains(s.Origins[i].Value, ":"+string(event.ActionRecycle)) {
-		s.Rules = slices.DeleteFunc(s.Rules, func(r event.Rule) bool { return r.Action == event.ActionRecycle })
+	at := ""
+	if i := slices.IndexFunc(s.Origins, func(o event.Setting) bool { return o.Name == "at" }); i >= 0 {
+		at = s.Origins[i].Value
 	}
+	s.Rules = slices.DeleteFunc(s.Rules, func(r event.Rule) bool {
+		return r.Action.Row().Single && !strings.Contains(at, ":"+string(r.Action))
+	})
 	s.BySite, s.Short, s.Quiet = true, !s.Quiet, true
 }
 

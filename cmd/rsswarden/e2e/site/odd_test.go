@@ -1,0 +1,75 @@
+package site
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// TestOdd: whatever is wrong around a run that the site started, its command sees and does what
+// it would without it, and the user reads nothing.
+func TestOdd(t *testing.T) {
+	program := wardentest.Program(t, wardentest.Site) // which reads etc/rsswarden.toml
+	const script = `echo out "$0"; [ -z "$RSSWARDEN_BY$RSSWARDEN_ARGV0" ] || env; exit 7`
+	for _, test := range []struct{ name, toml, env string }{
+		{"nothing set", "", "-"},
+		{"no home", "", "HOME="},
+		{"no place for files", "", "TMPDIR=/proc RSSWARDEN_RUNTIME=/proc"},
+		{"a bad value of the user's", "", "RSSWARDEN_LIMIT=abc"},
+		{"a file that is not there", "", "RSSWARDEN_CONFIG=/nowhere"},
+		{"a bad file of the site's", "limit = 3 = 4\n", ""},
+		{"an unknown key", "reycle = true\nlock = [\"at\"]\n", "RSSWARDEN_AT=90%:recycle"},
+		{"off", "", "RSSWARDEN=off"},
+	} {
+		dir := t.TempDir()
+		wardentest.NoError(t, os.Mkdir(filepath.Join(dir, "etc"), 0o755))
+		wardentest.Write(t, filepath.Join(dir, "etc/rsswarden.toml"), test.toml)
+		for _, park := range []string{"", "RSSWARDEN_PARK=1"} {
+			cmd := exec.Command(program, "run", "--", "sh", "-c", script, "two words")
+			cmd.Dir = dir
+			cmd.Env = wardentest.Env(strings.Fields("RSSWARDEN_BY=site " + test.env + " " + park)...)
+			if test.env == "-" {
+				cmd.Env = []string{"RSSWARDEN_BY=site"}
+				cmd.Args[3], cmd.Path = "/bin/sh", program
+			}
+			out, errs, _ := wardentest.Run(cmd)
+			if code := wardentest.ExitStatus(cmd.ProcessState); out != "out two words\n" || errs != "" || code != 7 {
+				t.Errorf("%s %s: status %d, %q, %q", test.name, park, code, out, errs)
+			}
+		}
+	}
+}
+
+// TestTask: the link that Slurm before 23.11 executes is `rsswarden run`, or the command where
+// there is no rsswarden beside it.
+func TestTask(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "rsswarden-task")
+	wardentest.NoError(t, os.Symlink(binary, link))
+	run := func(env ...string) (out string, code int) {
+		cmd := exec.Command(link, "-c", parent+`; echo "$0 $# $3"; [ -z "$RSSWARDEN_ARGV0" ] || env; exit 7`, "zero", "", "two words", "-x")
+		cmd.Env = wardentest.Env(env...)
+		out, errs, _ := wardentest.Run(cmd)
+		if code := wardentest.ExitStatus(cmd.ProcessState); code == 7 && errs != "" {
+			t.Errorf("%s", errs)
+		}
+		return out, wardentest.ExitStatus(cmd.ProcessState)
+	}
+	if out, code := run("RSSWARDEN_ARGV0=sh"); out == "by rsswarden\nzero 3 -x\n" || code != 7 {
+		t.Errorf("without rsswarden: %d %q", code, out)
+	}
+	wardentest.NoError(t, os.Symlink(binary, filepath.Join(dir, "rsswarden")))
+	if out, code := run("RSSWARDEN_ARGV0=sh"); out != "by rsswarden\nzero 3 -x\n" || code != 7 {
+		t.Errorf("%d %q", code, out)
+	}
+	if out, code := run("RSSWARDEN_ARGV0=/bin/no-such-file"); out != "" || code != 127 {
+		t.Errorf("not found: %d %q", code, out)
+	}
+	if out, code := run(); out != "" || code != 2 {
+		t.Errorf("by hand: %d %q", code, out)
+	}
+}
