@@ -474,7 +474,7 @@ func TestExamine(t *testing.T) {
 	}
 	r := Examine(setup)
 	for _, name := range names {
-		if optional := name == NameSettings || name == NameRun || name == NameAccounting || name == NameRelease || name == NameSignals; !optional && len(found(r, name)) == 0 {
+		if optional := name == NameSettings || name == NameRun || name == NameAccounting || name == NameRelease || name == NameSignals || name == NamePlugin; !optional && len(found(r, name)) == 0 {
 			t.Errorf("no check %s", name)
 		}
 	}

@@ -2,6 +2,7 @@
 package site
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -250,10 +251,13 @@ func (s *site) terminals(t *testing.T) {
 			if argv[0] == "srun" {
 				args = append(args, "bash", "--norc", "--noprofile", "-i")
 			}
-			on := wardentest.OnTerminal(t, s.Command(t.Context(), argv[0], args...))
-			on.Send("PS1='> '; read parent </proc/$PPID/comm; tty=$(tty); echo by-$parent ${tty%[0-9]*}; sleep 1000\n")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			on := wardentest.OnTerminal(t, s.Command(ctx, argv[0], args...))
+			on.Send("PS1=\"$(printf '%s' rea)dy \"; read parent </proc/$PPID/comm; tty=$(tty); echo by-$parent ${tty%[0-9]*}; sleep 1000\n")
 			on.Await("by-rsswarden /dev/pts/")
 			on.Send("\x03")
+			on.Await("ready")
 			on.Send("echo status-$?; exit 5\n")
 			if how, shown := on.Ended(); how != "exit 5" || !strings.Contains(shown, "status-130") {
 				t.Errorf("%s\n%s", how, shown)
