@@ -49,7 +49,7 @@ func TestUsersRun(t *testing.T) {
 	s := newSite(t, "")
 	hold := s.Install(t, "testdata/hold.py")
 	for _, exec := range []string{"", "exec "} {
-		got := s.Submit(t, exec+s.bin+" run --limit 200M -- "+wardentest.Python+" "+hold+" 150", "--mem=400").Wait(t)
+		got := s.Submit(t, exec+s.bin+" run --limit 190M -- "+wardentest.Python+" "+hold+" 150", "--mem=400").Wait(t)
 		if got.State != "COMPLETED" || strings.Count(got.Stderr, "! finished, memory was tight") != 1 ||
 			strings.Contains(got.Stderr, "watches this command too") || strings.Contains(got.Stderr, "--rsswarden=off") {
 			t.Errorf("%q: %s\n%s", exec, got.State, got.Stderr)
