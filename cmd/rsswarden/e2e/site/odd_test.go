@@ -28,7 +28,7 @@ func TestOdd(t *testing.T) {
 		dir := t.TempDir()
 		wardentest.NoError(t, os.Mkdir(filepath.Join(dir, "etc"), 0o755))
 		wardentest.Write(t, filepath.Join(dir, "etc/rsswarden.toml"), test.toml)
-		for _, park := range []string{"", "RSSWARDEN_PARK=1"} {
+		for _, park := range []string{"", "RSSWARDEN_PARK=0"} {
 			cmd := exec.Command(program, "run", "--", "sh", "-c", script, "two words")
 			cmd.Dir = dir
 			cmd.Env = wardentest.Env(strings.Fields("RSSWARDEN_BY=site " + test.env + " " + park)...)
