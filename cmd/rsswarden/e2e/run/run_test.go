@@ -522,8 +522,9 @@ func (r lived) otherLimits(t *testing.T) {
 		says    string
 	}{
 		{40 * rss.GiB, func(n int, _ float64) bool { return n == 0 }, []replay.Fate{replay.Lives}, "no trim, and lives"},
-		{650 * rss.MiB, func(n int, first float64) bool { return n > 0 && n <= had && first > began },
-			[]replay.Fate{replay.Lives, replay.Unknown}, "the first trim later"},
+		// Never, where what the run gave back came back no faster than it was given: by the pace of the machine.
+		{650 * rss.MiB, func(n int, first float64) bool { return n <= had && first > began },
+			[]replay.Fate{replay.Lives, replay.Unknown}, "the first trim later, or none"},
 		{350 * rss.MiB, func(n int, first float64) bool { return n > 0 && first < began },
 			[]replay.Fate{replay.Lives, replay.Dies, replay.Unknown}, "the first trim sooner"},
 		{100 * rss.MiB, func(int, float64) bool { return true }, []replay.Fate{replay.Dies}, "dies"},
