@@ -121,6 +121,7 @@ int hold_by_site(char **envp);
 void hold_task(int argc, char **argv, char **envp);
 void hold_room(char **argv);            // no room for us beside the command: executes it and does not return
 int hold_reserve(void);                 // makes the threads that a Go runtime begins with
+void hold_unreserve(int forked);
 int hold_tasks(int n);                 // the kernel's figures say that n more tasks can be made
 const char *hold_refused(int always);        // what a seccomp filter refuses to the Go runtime, or NULL
 void hold_address(void);                // no room for Go: says so and ends the process

@@ -265,20 +265,25 @@ static _Noreturn void gone(void) {
 static int room(void) {
 	siginfo_t si;
 	struct timespec pause = {0, 200000};
-	if (p->setup == NULL || hold_refused(1) != NULL) return 0;
+	if (p->setup == NULL || hold_refused(1) != NULL || !hold_reserve()) return 0;
 	char name[16] = "";
 	prctl(PR_GET_NAME, name);
 	prctl(PR_SET_NAME, "rss-watcher"); // from its first moment: it is no orphan of the command's
 	pid_t pid = fork();
 	if (pid != 0) prctl(PR_SET_NAME, name);
 	if (pid == 0) {
+		hold_unreserve(1);
 		if (hold_missing() != NULL) _exit(1);
 		p->role = HOLD_TRIAL;
 		return 1;
 	}
 	for (int n = 0; pid > 0 && n < 10000; n++, nanosleep(&pause, NULL))
-		if (took(pid, &si)) return si.si_code == CLD_EXITED && si.si_status == 0 && hold_reserve();
+		if (took(pid, &si)) {
+			if (si.si_code == CLD_EXITED && si.si_status == 0) return 1;
+			pid = 0;
+		}
 	if (pid > 0) kill(pid, SIGKILL);
+	hold_unreserve(0);
 	return 0;
 }
 

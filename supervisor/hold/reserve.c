@@ -16,13 +16,15 @@ static struct spare {
 	void *(*work)(void *);
 	void *arg;
 } spares[RESERVE];
-static int left; // spares[0] to [left-1] wait
+static int left;    // spares[0] to [left-1] wait
+static sem_t ready; // how many have begun to
 
 int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*work)(void *), void *arg);
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*work)(void *), void *arg);
 
 static void *wait_for_work(void *p) {
 	struct spare *s = p;
+	sem_post(&ready);
 	while (sem_wait(&s->begin) != 0) {
 	}
 	return s->work == NULL ? NULL : s->work(s->arg);
@@ -49,13 +51,22 @@ int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*wor
 // hold_reserve makes the threads, and says whether it could make all.
 int hold_reserve(void) {
 	int n = 0;
+	if (sem_init(&ready, 0, 0) != 0) return 0;
 	while (n < RESERVE) {
 		if (sem_init(&spares[n].begin, 0, 0) != 0 || __real_pthread_create(&spares[n].id, NULL, wait_for_work, &spares[n]) != 0) break;
 		n++;
 	}
+	for (int i = 0; i < n; i++) // a fork is to find them at rest
+		while (sem_wait(&ready) != 0) {
+		}
 	__atomic_store_n(&left, n, __ATOMIC_RELEASE);
-	if (n == RESERVE) return 1;
+	if (n < RESERVE) hold_unreserve(0);
+	return n == RESERVE;
+}
+
+// hold_unreserve ends them; in a fork there are none.
+void hold_unreserve(int forked) {
 	pthread_t id;
+	if (forked) __atomic_store_n(&left, 0, __ATOMIC_RELEASE);
 	while (begin(&id, NULL, NULL)) pthread_join(id, NULL);
-	return 0;
 }
