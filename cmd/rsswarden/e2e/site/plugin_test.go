@@ -132,6 +132,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("same as bare", func(t *testing.T) { s.rows(t, false) })
 	t.Run("jobs", s.jobs)
 	t.Run("terminal", s.terminals)
+	t.Run("container", s.container)
 	t.Run("left bare", func(t *testing.T) { s.leftBare(t, "") })
 }
 
@@ -139,6 +140,7 @@ func TestPlugin(t *testing.T) {
 func TestPluginSid(t *testing.T) {
 	s := newSite(t, debian.Sid)
 	t.Run("same as bare", func(t *testing.T) { s.rows(t, true) })
+	t.Run("container", s.container)
 	t.Run("left bare", func(t *testing.T) { s.leftBare(t, debian.Sid) })
 }
 
@@ -263,6 +265,20 @@ func (s *site) terminals(t *testing.T) {
 				t.Errorf("%s\n%s", how, shown)
 			}
 		})
+	}
+}
+
+// container is a step in a container, of which a runtime gets the command in a file. Nothing of
+// ours would be found in there.
+func (s *site) container(t *testing.T) {
+	bundle := filepath.Join(s.Dir(), "bundle")
+	wardentest.NoError(t, os.MkdirAll(bundle+"/rootfs", 0o755))
+	wardentest.Write(t, bundle+"/config.json", `{"ociVersion":"1.0.0","process":{"cwd":"/","args":["none"],"env":[]},"root":{"path":"rootfs"},"mounts":[],"linux":{}}`)
+	wardentest.Write(t, filepath.Join(filepath.Dir(s.Conf()), "oci.conf"),
+		"RunTimeQuery=\"/bin/true\"\nRunTimeRun=\"/bin/cat %b/config.json\"\nRunTimeKill=\"/bin/true\"\nRunTimeDelete=\"/bin/true\"\n")
+	got := s.Srun(t, "--mem=200", "--rsswarden=on", "--container="+bundle, "/bin/echo", "inside")
+	if got.Code != 0 || !strings.Contains(got.Stdout, `"inside"`) || strings.Contains(got.Stdout, s.bin) {
+		t.Errorf("%+v", got)
 	}
 }
 
