@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,9 +35,6 @@ func (s *selfTrim) at(now time.Duration) {
 		exe, err := os.Readlink("/proc/self/exe")
 		if err == nil {
 			drop(cleanRanges("/proc/self/smaps", func(file string) bool { return file == exe }))
-		}
-		if hold.Forked() { // it has parsed the command line
-			debug.FreeOSMemory()
 		}
 	})
 }
