@@ -24,14 +24,16 @@ import signal
 import struct
 import time
 import weakref
-from multiprocessing import reduction
+from multiprocessing import connection, reduction
 
 from _rsswarden import birth, channel, epoch, guard, patch
 
 _OOM, _ANY = 1, 2  # of channel.setting: whose work is done again
 TRIES = 3  # workers that may die over one batch, or without a batch between them
-_SLICE = 0.05  # seconds between two looks at the workers while nothing comes
-_LOOK = 1.0  # the same while batches come
+_LOOK = 1.0  # seconds between two looks at the workers
+_SOON = 0.05  # the same while nothing comes since one has died
+_DYING = 10.0  # seconds for which a worker that is on its way out is waited for
+_PINNED = 0.25  # seconds until a death that is known is met while the pin thread is waited for
 _STUCK = 0.5  # seconds for which a lock is held over a silent pipe, until all workers are started again
 _HUNG = 300.0  # seconds of waiting without a batch since a death, until torch's error is raised: the dead may hold a lock of the program's
 _RETRIES = (0.1, 0.4, 1.0)  # seconds until a fork that was refused is tried again
@@ -53,8 +55,8 @@ class _Pipe:
     def __init__(self, reader, number):
         self.reader, self.held = reader, bytearray()
         self.number = number  # of the pipes of this queue
-        self.poll = select.poll()
-        self.poll.register(reader.fileno(), select.POLLIN)
+        self.fd, self.poll = reader.fileno(), select.poll()
+        self.poll.register(self.fd, select.POLLIN)
 
 
 class Reader:
@@ -62,8 +64,24 @@ class Reader:
 
     def __init__(self, results):
         self.results = weakref.ref(results)
-        self.pipe = _Pipe(results._reader, 0)
+        self.bell = connection.Pipe(duplex=False)
+        for end in self.bell:
+            os.set_blocking(end.fileno(), False)
+        self.watch(results._reader, 0)
         self.heard = time.monotonic()  # when something came last
+
+    def watch(self, reader, number):
+        """Takes messages from that pipe from now on."""
+        pipe = _Pipe(reader, number)
+        pipe.poll.register(self.bell[0].fileno(), select.POLLIN)
+        self.pipe = pipe
+
+    def ring(self):
+        """Has take find nothing at once, in whatever thread it waits."""
+        try:
+            os.write(self.bell[1].fileno(), b"!")
+        except BlockingIOError:
+            pass  # it rings already
 
     def take(self, wait):
         """Returns the pipe's number and the text of the next message; raises queue.Empty where that is not whole after wait seconds."""
@@ -81,9 +99,13 @@ class Reader:
                 size += head
             if head and len(held) >= size:
                 break
-            if not pipe.poll.poll(max(end - time.monotonic(), 0) * 1e3):
+            ready = pipe.poll.poll(max(end - time.monotonic(), 0) * 1e3)
+            if not ready:
                 raise queue.Empty
-            data = os.read(pipe.reader.fileno(), min(max(size, head) - len(held), _CHUNK))
+            if ready[0][0] != pipe.fd:
+                os.read(ready[0][0], _CHUNK)
+                raise queue.Empty
+            data = os.read(pipe.fd, min(max(size, head) - len(held), _CHUNK))
             if not data:
                 raise EOFError if pipe is self.pipe else queue.Empty
             held += data
@@ -108,6 +130,7 @@ class Life:
         self.tries = {}  # how many workers have died over a batch
         self.vain = 0  # … since a batch came
         self.died = False  # one has, and was not met
+        self.pending = False  # one has, and is not replaced yet
         self.over = False  # no more are started; torch ends the loop
         self.ended = False  # the iterator ends
         self.hung = None  # the PID of the last that died, where nothing came for very long since
@@ -123,9 +146,9 @@ class Life:
         self.kills = oom_kills()
         results = iterator._worker_result_queue
         self.reader = Reader(results)
-        self.pinned = None  # the queue of the pin thread
+        self.pinned, self.patience = None, _LOOK  # the queue of the pin thread; seconds for which a batch is waited for without a look
         if iterator._data_queue is not results:
-            self.pinned = weakref.ref(iterator._data_queue)
+            self.pinned, self.patience = weakref.ref(iterator._data_queue), _PINNED
             results.get = self.get_to_pin
         iterator._data_queue.get = self.get
         for index_queue in iterator._index_queues:
@@ -159,13 +182,14 @@ class Life:
                 self.resumed -= 1
                 return self.torch.part("worker")._ResumeIteration(self.iterator()._shared_seed), None
             try:
-                data = self._take(min(max(end - now, 0), _SLICE))
+                data = self._take(min(max(end - now, 0), _SOON if self.suspects else self.patience))
             except queue.Empty:
                 self.waited += time.monotonic() - now
                 self._met()
                 if self.met > began and timeout is not None:
                     end = self.met + timeout  # which is the program's for one worker
-                if self.over or time.monotonic() >= end and not self.reader.pipe.held:
+                # Where a death is known, torch must not look: it would end the loop.
+                if self.over or not self.pending and time.monotonic() >= end and not self.reader.pipe.held:
                     raise
                 continue
             if self._wanted(data):
@@ -195,7 +219,7 @@ class Life:
         end = time.monotonic() + (1e9 if timeout is None else timeout)
         while True:
             try:
-                pipe, message = self.reader.take(min(max(end - time.monotonic(), 0), _SLICE))
+                pipe, message = self.reader.take(min(max(end - time.monotonic(), 0), _SOON if self.suspects else _LOOK))
             except queue.Empty:
                 if self.over or time.monotonic() >= end and not self.reader.pipe.held:
                     raise
@@ -210,7 +234,7 @@ class Life:
     def _lost(self, pipe, message, error):
         """Says whether a message that could not be unpickled is one of a worker that has died: a tensor is fetched from the worker."""
         number = _number(message)
-        end = time.monotonic() + (1 if isinstance(error, (OSError, EOFError, RuntimeError)) else 0)
+        end = time.monotonic() + (_DYING if isinstance(error, (OSError, EOFError, RuntimeError)) else 0)
         while True:
             iterator = self.iterator()
             if iterator is None or pipe != self.reader.pipe.number or number in self.again:
@@ -220,11 +244,12 @@ class Life:
                 return True  # it has come
             recycler = patch._recycler(iterator)
             old = [task.old for task in list(recycler.leaving) if task.worker_id == info[0]] if recycler is not None else []
-            dead = [process for process in [iterator._workers[info[0]]] + old if _has_died(process)]
+            old.append(iterator._workers[info[0]])
+            dead = [process for process in old if _has_died(process)]
             if dead:
                 # Whoever waits for the batch has it done again.
                 return all([self.meant(process) for process in dead])
-            if time.monotonic() >= end:
+            if time.monotonic() >= end or not any([_is_dying(process.pid) for process in old]):
                 return False
             time.sleep(0.01)
 
@@ -266,6 +291,7 @@ class Life:
         iterator = self.iterator()
         recycler = patch._recycler(iterator)
         dead = _dead(iterator, recycler)
+        self.pending = bool(dead)
         if not dead:
             return self.suspects is None or not self._hangs()
         if recycler is None or recycler.why is not None or not all([self.meant(process) for _, process, _ in dead]):
@@ -286,7 +312,7 @@ class Life:
             self._again(iterator, recycler, dead)
         else:
             return True
-        self.suspects, self.met, self.waited = [], time.monotonic(), 0.0
+        self.suspects, self.met, self.waited, self.pending = [], time.monotonic(), 0.0, False
         self.gone.clear()
         return True
 
@@ -333,6 +359,7 @@ class Life:
         if not any(w.pid == pid and self.meant(w) for w in workers):
             return False
         self.died = True
+        self.reader.ring()
         self.gone.add(pid)
         signals = self.torch.utils.signal_handling
         signals._remove_worker_pids(id(iterator))
@@ -395,7 +422,7 @@ class Life:
         if recycler.helper is not None:
             recycler.unhelp(birth.Refused("all workers were restarted"))  # it has the pipe and the event of before
         results, fresh = iterator._worker_result_queue, recycler.context.Queue()
-        self.reader.pipe = _Pipe(fresh._reader, self.reader.pipe.number + 1)  # before the old one is closed
+        self.reader.watch(fresh._reader, self.reader.pipe.number + 1)  # before the old one is closed
         for name in _QUEUE:
             setattr(results, name, getattr(fresh, name))
         iterator._workers_done_event = recycler.context.Event()
@@ -418,6 +445,16 @@ class Life:
 
 def _has_died(process):
     return birth.ended(process) and not birth.unreported(process)
+
+
+def _is_dying(pid):
+    """Says whether a process is on its way out, past which it closes its files, or has gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb", 0) as file:
+            data = file.read(4096)
+        return bool(int(data[data.rindex(b")") + 1:].split()[6]) & 4)  # PF_EXITING
+    except OSError:
+        return True
 
 
 def _exit_code(process):
