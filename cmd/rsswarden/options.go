@@ -149,13 +149,13 @@ catch the error and write a checkpoint.`,
 		example: `"workers"`, values: []string{"workers", "none"},
 		set: func(s *settings.Settings, v []string) error { s.OOMPrefer = v[0] == "workers"; return nil },
 	}, {
-		name: "revive", def: "off", runOnly: true, group: group{title: groupWorkers},
+		name: "revive", def: "oom", runOnly: true, group: group{title: groupWorkers},
 		usage: "`WHICH`: replace loader workers that die: oom, any, off",
 		about: `Start another worker where one of a DataLoader over a map-style data set dies, and
 do its unfinished batches again: "oom" where it was killed while the kernel counts an
-OOM kill on the node, "any" whatever it died of, "off" never. Where a cgroup limits
+OOM kill in its cgroup, "any" whatever it died of, "off" never. Where a cgroup limits
 the job, oom_score_adj of workers is raised, so that no trainer is killed before them.`,
-		example: `"oom"`, values: []string{"oom", "any", "off"},
+		example: `"any"`, values: []string{"oom", "any", "off"},
 		set: func(s *settings.Settings, v []string) error { s.Revive = event.Revive(v[0]); return nil },
 	}, {
 		name: "nofile", runOnly: true, group: group{title: groupWorkers},

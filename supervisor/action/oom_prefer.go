@@ -113,8 +113,12 @@ func (a *OOMPrefer) notRaised(pid, was int, err error) {
 		cause = errno.Error()
 	}
 	if a.Tell.Once("oom-prefer", cause) {
+		option := "--revive"
+		if a.Settings.OOMPrefer {
+			option = "--oom-prefer"
+		}
 		a.Tell.Cured(a.Now(), event.Cure{Remedy: event.RemedyOOMPrefer, PID: pid, Before: int64(was), After: int64(was), Reason: err.Error()},
-			fmt.Sprintf("--oom-prefer: %v", err))
+			fmt.Sprintf("%s: %v", option, err))
 	}
 }
 

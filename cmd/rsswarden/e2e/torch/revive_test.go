@@ -22,7 +22,7 @@ func TestReviveOOM(t *testing.T) {
 	for n := range wardentest.Few(20, 1) {
 		g, list := rsstest.NewGroup(t, 600*rss.MiB), filepath.Join(t.TempDir(), "events")
 		cmd := exec.Command("sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, g.Dir, binary,
-			"run", "--revive", "oom", "--record", "none", "--at", "none", "--events", list, "--", python, "testdata/revived.py")
+			"run", "--record", "none", "--at", "none", "--events", list, "--", python, "testdata/revived.py")
 		cmd.Env = wardentest.Env("OMP_NUM_THREADS=1")
 		var out, errs strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &errs

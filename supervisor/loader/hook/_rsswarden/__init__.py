@@ -8,6 +8,7 @@ recycle   replacing a loader's workers one by one
 fork_helper  a process that forks replacements in place of the trainer
 changes   whether what it has is still what the trainer would give them
 revive    going on where a worker was killed
+oom       where the kernel counts OOM kills
 iterable  replacing those of an iterable dataset between epochs
 stateful  replacing those of torchdata's StatefulDataLoader with their state
 sharing   what it takes to send a data set to workers that are not forked

@@ -26,7 +26,7 @@ import time
 import weakref
 from multiprocessing import connection, reduction
 
-from _rsswarden import birth, channel, epoch, guard, patch
+from _rsswarden import birth, channel, epoch, guard, oom, patch
 
 _OOM, _ANY = 1, 2  # of channel.setting: whose work is done again
 TRIES = 3  # workers that may die over one batch, or without a batch between them
@@ -143,9 +143,10 @@ class Life:
         self.mourned = set()  # workers that have died and were counted
         self.gone = set()  # PIDs of workers that have died, of which torch knows no more
         self.known = {}  # by worker that has died: why it may be replaced, empty where it may not
-        self.kills = oom_kills()
+        self.counter = oom.counter()
+        self.kills = oom.kills(self.counter)
         results = iterator._worker_result_queue
-        self.reader = Reader(results)
+        self.reader = Reader(results)  # may fail: nothing has been changed yet
         self.pinned, self.patience = None, _LOOK  # the queue of the pin thread; seconds for which a batch is waited for without a look
         if iterator._data_queue is not results:
             self.pinned, self.patience = weakref.ref(iterator._data_queue), _PINNED
@@ -341,13 +342,20 @@ class Life:
         """Says why a worker that has died may be replaced, or nothing where it may not."""
         if process not in self.known:
             code, why = _exit_code(process), ""
-            if code == -signal.SIGKILL and oom_kills() > self.kills >= 0:
-                self.kills += 1
+            if code == -signal.SIGKILL and self._is_oom():
                 why = "SIGKILL, and the kernel counts an OOM kill"
             elif self.mode == _ANY:
                 why = cause(code)
             self.known[process] = why
         return self.known[process]
+
+    def _is_oom(self):
+        """Says whether the kernel counts an OOM kill that no worker was taken for yet."""
+        kills = oom.kills(self.counter)
+        if self.kills is None or kills is None or kills <= self.kills:
+            return False
+        self.kills += 1
+        return True
 
     def noticed(self, pid):
         """Says whether that is a worker whose death is met here; it is met where a batch is waited for."""
@@ -525,17 +533,6 @@ def cause(code):
         return "signal %d" % -code
 
 
-def oom_kills():
-    """Returns how many processes the kernel's OOM killer has killed on this node since its start (Linux 4.13), or -1."""
-    try:
-        with open("/proc/vmstat", "rb", 0) as file:
-            text = file.read(1 << 16)
-        at = text.index(b"\noom_kill ") + 10
-        return int(text[at:text.index(b"\n", at)])
-    except (OSError, ValueError):
-        return -1
-
-
 # What is called of the iterator's methods, guarded.
 
 
@@ -547,7 +544,12 @@ def begin(iterator, torch_parts):
         return
     if all(_has(iterator, name) for name in _RESTS_ON) and hasattr(torch_parts.utils.signal_handling, "_error_if_any_worker_fails"):
         _check(torch_parts.utils.signal_handling)
-        life = Life(iterator, mode, torch_parts)
+        try:
+            life = Life(iterator, mode, torch_parts)
+        except OSError as error:
+            if not guard.ours(error):
+                raise
+            return  # no descriptor is left: as bare
         _lives.add(life)
         iterator._rsswarden_revive = life
 

@@ -326,7 +326,7 @@ class Ends(Case):
         self.assertIn(len(self.revived()), range(2, 9))  # all are, where a lock seems to be held
 
     def test_a_death_that_is_no_oom_kill_is_torchs(self):
-        revive.oom_kills, kept = lambda: 7, revive.oom_kills
+        revive.oom.kills, kept = lambda path: 7, revive.oom.kills
         try:
             iterator = self.start(which=1)
             next(iterator)
@@ -336,11 +336,11 @@ class Ends(Case):
                     time.sleep(0.001)
             self.assertEqual(self.revived(), [])
         finally:
-            revive.oom_kills = kept
+            revive.oom.kills = kept
 
     def test_an_oom_kill_is_met(self):
-        kills, kept = [7], revive.oom_kills
-        revive.oom_kills = lambda: kills[0]
+        kills, kept = [7], revive.oom.kills
+        revive.oom.kills = lambda path: kills[0]
         try:
             iterator, came = self.start(which=1), []
             for index in iterator:
@@ -352,7 +352,7 @@ class Ends(Case):
             self.assertIn("the kernel counts an OOM kill", self.revived()[0]["why"])
             iterator.close()
         finally:
-            revive.oom_kills = kept
+            revive.oom.kills = kept
 
     def test_a_failure_of_ours_is_torchs_error(self):
         iterator = self.start()
