@@ -508,7 +508,7 @@ func leakRun(t *testing.T, g rsstest.Group, least string, options ...string) (co
 	t.Helper()
 	dir := t.TempDir()
 	list, file := filepath.Join(dir, "events"), filepath.Join(dir, "checkpoint")
-	line := []string{"-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, g.Dir, binary, "run", "--record", "none", "--at", "none", "--events", list}
+	line := []string{"-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, g.Dir, binary, "run", "--revive", "off", "--record", "none", "--at", "none", "--events", list}
 	line = append(append(line, options...), "--", python, "testdata/nonmemory_leak.py", least, file)
 	cmd := exec.Command("sh", line...)
 	cmd.Env = wardentest.Env("OMP_NUM_THREADS=1")
