@@ -503,8 +503,7 @@ def _let_go(iterator, recycler, processes):
         if task.asked is not None:
             recycler.answered(iterator, wait=True)
         recycler.task = None
-        if not task.told:
-            recycler.unskip(iterator)
+        recycler.unskip(iterator)
         if task.new is not None:
             recycler.drop(task)
         recycler.refuse(task.number, task.old.pid, "process has ended")
