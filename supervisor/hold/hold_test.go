@@ -197,6 +197,9 @@ func serveLink(l *Link) {
 					time.Sleep(time.Hour)
 				}
 				l.Close()
+				if c.Watch == "linger" {
+					time.Sleep(4 * time.Second)
+				}
 				os.Exit(0)
 			case Gone:
 				say("gone")

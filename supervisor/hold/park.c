@@ -27,7 +27,7 @@ struct hold_parked hold_parked = {.link = -1, .pidfd = -1, .signals = -1, .noted
 
 static struct hold_parked *const p = &hold_parked;
 
-enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, STREAMS = 64 };
+enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, REAP = 200 /* ms, reapWait */, STREAMS = 64 };
 
 static int streams[STREAMS], nstreams, null = -1;
 static unsigned moved; // counts what was read or taken
@@ -290,11 +290,12 @@ static int room(void) {
 // parked sleeps until there is something for the Go holder.
 static void parked(void) {
 	uint64_t retry = 0; // there was no room: when to look again
+	uint64_t reap = 0;  // the watcher has flushed: until when to wait for its end
 	for (;;) {
 		tell();
 		if (p->ended && p->end == 0) p->end = hold_now() + (uint64_t)p->flush * 1000000;
 		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, p->ended && !p->told ? POLLIN | POLLOUT : POLLIN, 0}};
-		uint64_t until = p->ended ? p->end : retry, now = hold_now();
+		uint64_t until = reap != 0 ? reap : p->ended ? p->end : retry, now = hold_now();
 		int left = until == 0 ? -1 : until > now ? (int)((until - now) / 1000000) + 1 : 0;
 		int failed = poll(f, 3, left) < 0 ? errno : 0, wake = failed != 0 && failed != EINTR;
 		unsigned before = moved;
@@ -309,7 +310,10 @@ static void parked(void) {
 		}
 		// A signal comes before the command's end, as in the Go holder.
 		if (!wake) wake = children(0) | hear(0);
-		if (p->ended && p->link < 0 && p->watcher == 0) gone();
+		if (p->ended && p->link < 0) {
+			if (reap == 0) reap = hold_now() + (uint64_t)REAP * 1000000;
+			if (p->watcher == 0 || hold_now() >= reap) gone();
+		}
 		if (p->end != 0 && hold_now() >= p->end) wake = 1;
 		if (wake && room()) return;
 		if (wake) {
