@@ -73,3 +73,25 @@ func TestTask(t *testing.T) {
 		t.Errorf("by hand: %d %q", code, out)
 	}
 }
+
+// TestGivesWay: a run of the site's acts by its rules, until the user has typed one of his own
+// within the command.
+func TestGivesWay(t *testing.T) {
+	wardentest.NeedPython(t)
+	program, hold := wardentest.Program(t, wardentest.Site), wardentest.Path(t, "cmd/rsswarden/e2e/site/testdata/hold.py")
+	for typed, acts := range map[string]bool{"": true, binary + " run --quiet -- ": false} {
+		dir := t.TempDir()
+		wardentest.NoError(t, os.Mkdir(filepath.Join(dir, "etc"), 0o755))
+		wardentest.Write(t, filepath.Join(dir, "etc/rsswarden.toml"), `limit = "100M"
+at = ["none", "60%:exec=touch fired"]
+interval = "100ms"
+`)
+		cmd := exec.Command(program, "run", "--", "sh", "-c", typed+wardentest.Python+" "+hold+" 80; exit 7")
+		cmd.Dir, cmd.Env = dir, wardentest.Env("RSSWARDEN_BY=site")
+		out, errs, _ := wardentest.Run(cmd)
+		_, err := os.Stat(filepath.Join(dir, "fired"))
+		if code := wardentest.ExitStatus(cmd.ProcessState); code != 7 || out != "" || (err == nil) != acts || !acts && errs != "" {
+			t.Errorf("%q: status %d, the rule has fired: %v\n%s%s", typed, code, err == nil, out, errs)
+		}
+	}
+}
