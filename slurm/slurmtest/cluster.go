@@ -27,7 +27,7 @@
 //
 // A cluster ends with the process: a guard, a small shell that reads from a pipe of the
 // process, sees it end in whatever way, stops the daemons and jobs by their PID and
-// removes what they left. Four processes at a time may have clusters, a fifth waits.
+// removes what they left. Six processes at a time may have clusters, a seventh waits.
 //
 // # Jobs
 //
@@ -163,7 +163,7 @@ func program(name string) (string, error) {
 	return exec.LookPath(filepath.Join("/usr/sbin", name))
 }
 
-// Up starts a cluster and waits until its nodes take jobs. It waits, too, where four
+// Up starts a cluster and waits until its nodes take jobs. It waits, too, where six
 // other processes have clusters. Tests call [Start] instead.
 func Up(ctx context.Context, mode Mode, options Options) (*Cluster, error) {
 	if err := Missing(); err != nil {

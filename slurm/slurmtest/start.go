@@ -124,6 +124,7 @@ func Shutdown() (failed error) {
 var slots = []string{
 	"/run/rsswarden-slurmtest.1.lock", "/run/rsswarden-slurmtest.2.lock",
 	"/run/rsswarden-slurmtest.3.lock", "/run/rsswarden-slurmtest.4.lock",
+	"/run/rsswarden-slurmtest.5.lock", "/run/rsswarden-slurmtest.6.lock",
 }
 
 // slot is the lock of this process, which its clusters share: a process that asked for a

@@ -120,7 +120,7 @@ func onKernels(t *testing.T, kernels []string) {
 		t.Run(kernel, func(t *testing.T) {
 			out, exit := guest.Run(t, guest.Options{
 				Kernel: kernel, Binary: tests, Args: []string{"-test.run=^TestCgroup2$", "-test.v"},
-				Env: guestEnv(inGuest, kernel), Files: files, DiskMB: 600, MemMB: 768, Timeout: 5 * time.Minute,
+				Env: guestEnv(inGuest, kernel), Files: files, DiskMB: 600, MemMB: 768, Timeout: guestTime,
 			})
 			for i, c := range cases {
 				if runsOn(i, kernel) {
@@ -147,8 +147,12 @@ func judge(t *testing.T, out, name string) {
 	}
 }
 
-// patience is how long anything may take: a guest on a busy machine is slow.
-const patience = time.Minute
+// patience is how long anything may take, and guestTime all that a guest does: on a busy
+// machine it is slow.
+const (
+	patience  = 2 * time.Minute
+	guestTime = 10 * time.Minute
+)
 
 // group makes a cgroup that accounts memory, with those above it, and sets files
 // of it. It is removed after the test.

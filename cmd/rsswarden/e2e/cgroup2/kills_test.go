@@ -62,14 +62,16 @@ func warnedThenKilled(t *testing.T) {
 // in it.
 func (r *run) reports(words ...string) {
 	r.t.Helper()
-	out, err := exec.Command(program, "report", "--json", r.dir+"/records").Output()
-	wardentest.NoError(r.t, err)
+	out, errs, err := wardentest.Output(program, "report", "--json", r.dir+"/records")
+	if err != nil {
+		r.t.Fatalf("%v: %s", err, errs)
+	}
 	var report struct {
 		Cause     event.Cause
 		Certainty string
 		Verdict   string
 	}
-	unmarshalled(r.t, out, &report)
+	unmarshalled(r.t, []byte(out), &report)
 	said := report.Verdict + ` "` + report.Certainty + `"`
 	if report.Cause != event.CauseKernelOOM {
 		r.t.Errorf("the cause is %q: %s", report.Cause, said)
@@ -183,7 +185,7 @@ func TestDeathByGroup(t *testing.T) {
 		Binary: wardentest.Program(t, wardentest.Static), Args: []string{"run", "--", "/bin/sh", "/guest/scene"},
 		// It only starts the scene.
 		Env:   []string{"RSSWARDEN=off"},
-		Files: map[string]string{"/guest/scene": scene}, DiskMB: 300, Timeout: 5 * time.Minute,
+		Files: map[string]string{"/guest/scene": scene}, DiskMB: 300, Timeout: guestTime,
 	})
 	if exit != 0 {
 		t.Fatalf("in the guest: status %d\n%s", exit, out)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
@@ -88,7 +87,7 @@ func TestSlurm(t *testing.T) {
 			files["/guest/rsswarden"] = program
 			out, exit := guest.Run(t, guest.Options{
 				Kernel: s.kernel, Binary: tests, Args: []string{"-test.run=^TestSlurm$", "-test.v"},
-				Env: guestEnv(slurmInGuest, s.version), Files: files, DiskMB: 300, MemMB: 1024, Timeout: 5 * time.Minute,
+				Env: guestEnv(slurmInGuest, s.version), Files: files, DiskMB: 300, MemMB: 1024, Timeout: guestTime,
 			})
 			for _, c := range slurmCases {
 				if strings.Contains(c.versions, s.version) || c.versions == "" {
