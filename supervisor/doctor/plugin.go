@@ -3,11 +3,11 @@ package doctor
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/slurm"
 )
 
@@ -51,7 +51,7 @@ func (d *prober) plugin(version func() string) []Check {
 		if f.Words == nil {
 			return nil
 		}
-		f.Library, f.Err = os.ReadFile(f.Words[1])
+		f.Library, f.Err = procfile.Read(f.Words[1], procfile.Table) // of some 20 kB
 		_, f.Program = d.LookPath(f.program())
 		return f
 	})
