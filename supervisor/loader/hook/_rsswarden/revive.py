@@ -42,7 +42,7 @@ _KILLED = re.compile(r"DataLoader worker \(pid (\d+)\)")
 _QUEUE = ("_reader", "_writer", "_wlock", "_send_bytes", "_recv_bytes", "_poll")  # what of a queue is of its pipe
 
 # What of the iterator, and of the queue and the event in it, is used here and not in recycle.
-_RESTS_ON = ("_data_queue", "_shared_seed", "_workers_done_event._cond._lock._semlock", "_worker_result_queue._wlock._semlock",
+_RESTS_ON = ("_data_queue", "_timeout", "_shared_seed", "_workers_done_event._cond._lock._semlock", "_worker_result_queue._wlock._semlock",
              "_worker_result_queue._sem") + tuple("_worker_result_queue." + name for name in _QUEUE)
 
 _lives = weakref.WeakSet()
@@ -189,13 +189,19 @@ class Life:
                 self._met()
                 if self.met > began and timeout is not None:
                     end = self.met + timeout  # which is the program's for one worker
-                # Where a death is known, torch must not look: it would end the loop.
-                if self.over or not self.pending and time.monotonic() >= end and not self.reader.pipe.held:
+                if self.over or time.monotonic() >= end and not self.reader.pipe.held and not (block and patch._guarded(self._goes_on)):
                     raise
                 continue
             if self._wanted(data):
                 self.longest = max(self.longest, time.monotonic() - began if self.suspects is None else 0)
                 return data
+
+    def _goes_on(self):
+        """Says whether torch would only wait again: while it looks at the workers, one may die, and end the loop."""
+        iterator = self.iterator()
+        if patch._off:
+            return False
+        return self.pending or iterator._timeout <= 0 and (self.pinned is None or iterator._pin_memory_thread.is_alive())
 
     def _take(self, wait):
         if self.pinned is not None:

@@ -103,7 +103,7 @@ class Iterator:
 
     def __init__(self, torch, side, kind, workers, pin, which, context=FORK):
         self.torch, self._dataset_kind, self._num_workers, self._pin = torch, 0, workers, pin
-        self.patience = 5
+        self.patience, self._timeout = 5, 0
         self._kind, self._base_seed, self._shared_seed, self._shutdown = kind, 1, None, False
         self._persistent_workers, self._pin_memory = True, pin
         self._worker_result_queue, self._workers_done_event = context.Queue(), context.Event()
@@ -119,8 +119,8 @@ class Iterator:
         self._data_queue, self._pin_done = self._worker_result_queue, threading.Event()
         if pin:
             self._data_queue = queue.Queue()
-            self._thread = threading.Thread(target=pin_loop, args=(self._worker_result_queue, self._data_queue, self._pin_done), daemon=True)
-            self._thread.start()
+            self._pin_memory_thread = threading.Thread(target=pin_loop, args=(self._worker_result_queue, self._data_queue, self._pin_done), daemon=True)
+            self._pin_memory_thread.start()
         torch.utils.signal_handling._set_worker_pids(id(self), [w.pid for w in self._workers])
         self._worker_pids_set = True
         patch._torch = torch
@@ -185,7 +185,7 @@ class Iterator:
         if self._pin:
             self._pin_done.set()
             self._worker_result_queue.put((None, None))
-            self._thread.join()
+            self._pin_memory_thread.join()
             self._worker_result_queue.cancel_join_thread()
         self._workers_done_event.set()
         for index_queue in self._index_queues:
@@ -378,7 +378,7 @@ class Ends(Case):
 
     def test_a_held_lock_has_all_restarted(self):
         iterator, came = self.start(), []
-        iterator.patience = revive._STUCK / 4  # torch looks for the dead in between
+        iterator.patience = iterator._timeout = revive._STUCK / 4  # torch looks for the dead in between
         for index in iterator:
             came.append(index)
             if index == 20:
@@ -386,6 +386,23 @@ class Ends(Case):
                 os.kill(iterator._workers[1].pid, signal.SIGKILL)
         self.assertEqual((came, self.errors), (list(range(COUNT)), []))
         self.assertEqual(sum(s["what"] == "revived" for s in self.side.said), 3)
+        iterator.close()
+
+    def test_torch_is_left_to_look_at_its_pin_thread_and_at_its_timeout(self):
+        iterator = self.start(pin=True)
+        life = iterator._rsswarden_revive
+        self.assertEqual(list(iterator), list(range(COUNT)))
+        iterator._timeout = 0.01
+        self.assertRaises(queue.Empty, life.get, timeout=0.01)
+        iterator._timeout = 0
+        self.assertTrue(life._goes_on())
+        self.assertRaises(queue.Empty, life.get, block=False)
+        iterator._pin_done.set()
+        iterator._worker_result_queue.put((None, None))
+        iterator._pin_memory_thread.join()
+        with self.assertRaises(queue.Empty):
+            while life.get(timeout=0.01) == (None, None):
+                pass
         iterator.close()
 
     def test_a_death_between_two_epochs_and_one_as_it_begins(self):
