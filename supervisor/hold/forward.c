@@ -18,10 +18,9 @@ static struct hold_parked *const p = &hold_parked;
 
 enum { SECOND_WAIT = 200000 /* ns, secondWait */, PARENTS = 1024 };
 
-// unclear are signals that are not judged here: job control, which has a state of its own,
-// and those that the watcher leaves open in its threads.
-static const uint64_t unclear = RAW_BIT(SIGTSTP) | RAW_BIT(SIGTTIN) | RAW_BIT(SIGTTOU) | RAW_BIT(SIGCONT) |
-	HOLD_FAULTS | RAW_BIT(SIGPROF) | RAW_BIT(32) | RAW_BIT(33);
+// Job control has a state of its own, and is not judged here. Of the unwitnessed see witness.go.
+static const uint64_t job_control = RAW_BIT(SIGTSTP) | RAW_BIT(SIGTTIN) | RAW_BIT(SIGTTOU) | RAW_BIT(SIGCONT);
+static const uint64_t unwitnessed = HOLD_FAULTS | RAW_BIT(SIGPROF) | RAW_BIT(32) | RAW_BIT(33);
 
 // descends says that a process, whose parent was this, is the command or below it.
 static int descends(pid_t pid, pid_t parent) {
@@ -57,14 +56,14 @@ static int pass(const struct signalfd_siginfo *si, pid_t parent) {
 	pid_t from = (pid_t)si->ssi_pid, to = p->pid;
 	int sig = (int)si->ssi_signo;
 	if (si->ssi_code > 0) return sig == SIGCHLD; // about a child
-	if (sig < 1 || sig > 64 || (unclear | p->early | p->draining) & RAW_BIT(sig)) return 0;
+	if (sig < 1 || sig > 64 || (job_control | p->early | p->draining) & RAW_BIT(sig)) return 0;
 	if (from != 0 && (from == p->holder || from == p->watcher)) return 0;
 	if (descends(from, parent)) to = p->parent; // it was meant for the command's parent
 	if (si->ssi_code == SI_USER && sig < 32) {  // timeout(1) sends it to us, then to the group
 		uint64_t now = hold_now(), until = p->read + SECOND_WAIT;
 		if (now < until) nanosleep(&(struct timespec){0, (long)(until - now)}, NULL);
 	}
-	if (seen(sig) != 0) return 0;
+	if (unwitnessed & RAW_BIT(sig) ? to != p->pid : seen(sig) != 0) return 0;
 	if (to == p->pid) {
 		hold_forward(p->pidfd, p->pid, sig, si->ssi_code, from, si->ssi_uid, si->ssi_ptr);
 	} else if (to > 1 && to == getppid()) {
