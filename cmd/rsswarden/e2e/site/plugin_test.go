@@ -168,7 +168,7 @@ func (s *site) rows(t *testing.T, short bool) {
 		{"signal", 0, true, sh("kill -TERM $$")}, // what it has written before may be lost
 		{"fault", 0, false, sh("ulimit -c 0; kill -SEGV $$")},
 		{"input", 1, true, sh(parent + "; cat; wc -c </dev/null")},
-		{"process", 1, false, sh(parent + "; ulimit -a; ulimit -Ha; umask; pwd; grep -E '^(Sig|Shd)(Blk|Ign|Cgt)' /proc/$$/status; echo $TMPDIR")},
+		{"process", 1, false, sh(parent + "; ulimit -a; ulimit -Ha; umask; pwd; grep -E '^Sig(Blk|Ign)' /proc/self/status; echo $TMPDIR")},
 		{"environment", 1, true, sh(parent + "; env | grep -v -e ^RSSWARDEN_DIR= -e ^PYTHONPATH= | cut -d= -f1 | sort")},
 		{"task prolog", 1, true, append([]string{"--task-prolog=" + prolog}, sh(parent+`; echo "$FROM_PROLOG"`)...)},
 		{"two nodes", 4, false, append([]string{"-N2", "-n4"}, sh(parent+"; echo task")...)},
