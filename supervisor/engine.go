@@ -53,6 +53,8 @@ type Options struct {
 	Log      tell.Lines
 	Able     attach.Abilities
 	Job      func() population.Job // of a job that we attached to; else nil
+	Keep     []int                 // descriptors that are the user's, and that Settings name
+	Served   func() bool           // this program lies on a file server, and is not executed again; nil for so
 }
 
 // Holder is the holder as the watcher sees it: [hold.Link] outside tests.
@@ -67,6 +69,8 @@ type Holder interface {
 	Start(cmd *exec.Cmd) error
 	// Trim asks for one piece to be given back; a message answers.
 	Trim(hold.TrimRequest) error
+	// Rest has this process do nothing but wait. It returns where that cannot be.
+	Rest(r hold.Rest, last func()) error
 }
 
 // engine is the state of the watcher. Only the loop's goroutine touches it.
@@ -88,6 +92,7 @@ type engine struct {
 	oom  *action.OOMPrefer
 
 	prepared bool // what is needed near a limit was taken
+	awake    bool // a follower's watcher stays so
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -160,7 +165,11 @@ func (e *engine) paced(now time.Duration) *cadence.Input {
 // pause is how long to wait before the next look, of whatever kind.
 func (e *engine) pause(now time.Duration) time.Duration {
 	if !e.node.Leads() {
-		return max(e.node.Within(now, e.pace.HolderDue(now, followedHolderEvery)), cadence.MinPause)
+		pause := e.node.Within(now, e.pace.HolderDue(now, followedHolderEvery))
+		if !e.awake {
+			pause = min(pause, max(restAfter-now, restAfter/10))
+		}
+		return max(pause, cadence.MinPause)
 	}
 	in := e.paced(now)
 	in.Wake = e.observe.Wake(now)
@@ -214,6 +223,7 @@ func (e *engine) turn(timer *time.Timer) (ended bool) {
 		return true
 	case hold.Signal:
 		e.tellSignal(m)
+		e.awake = true // for how the run ended
 	}
 	if !e.node.Leads() {
 		e.follow(by)

@@ -55,7 +55,7 @@ func (s *stand) inherits(from *stand) {
 // isGivenTheLead gives the lead to the follower, which does not lead yet.
 func (s *stand) isGivenTheLead() {
 	s.t.Helper()
-	s.node.Follow()
+	s.node.Follow(false)
 	yields(s.t, s.probes.C(), 10*time.Second) // a program that is being started has the lock open too
 	if s.node.Advance(s.now()); !s.node.Successor || s.node.Leads() {
 		s.t.Fatal("the lead did not fall to it, or it did not wait")

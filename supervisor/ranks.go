@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -39,7 +40,15 @@ func (e *engine) join(begin hold.Begin) {
 	if dir, ok := e.Lookup("TMPDIR"); ok && filepath.IsAbs(dir) {
 		parents = append(parents, dir)
 	}
-	if err := e.node.Join(parents, placeName(&e.Options, begin.Holder), member(&e.Options, begin, e.observe.Pop.Command)); err != nil {
+	name, me := placeName(&e.Options, begin.Holder), member(&e.Options, begin, e.observe.Pop.Command)
+	var err error
+	if r := begin.Rested; r != nil {
+		e.tell.GoOn(r.Event)
+		err = e.node.JoinAgain(parents, name, me, r.Order)
+	} else {
+		err = e.node.Join(parents, name, me)
+	}
+	if err != nil {
 		e.early.Fault("leader", fmt.Errorf("%w; other ranks of this node are not known", err))
 	}
 }
@@ -198,10 +207,13 @@ func (e *engine) openFollowing(begin hold.Begin) {
 		e.tell.Textfile.Drop()
 	}
 	e.tell.Sum.Led, e.tell.Sum.Watched = true, false
-	e.tell.Start(e.starts(begin), e.view)
-	e.tell.Tell(e.now(), e.early)
-	e.tell.Faults(e.now(), "start", e.Settings.Warnings...)
-	e.heardNode(e.node.Follow())
+	e.awake = begin.Attempt > 1 || e.Served == nil || e.Served()
+	if begin.Rested == nil {
+		e.tell.Start(e.starts(begin), e.view)
+		e.tell.Tell(e.now(), e.early)
+		e.tell.Faults(e.now(), "start", e.Settings.Warnings...)
+	}
+	e.heardNode(e.node.Follow(begin.Rested != nil))
 	e.listen()
 	e.follow(woken{}) // what was asked for before the bell could ring for it
 }
@@ -222,6 +234,28 @@ func (e *engine) follow(by woken) {
 	if e.heardNode(e.node.Advance(e.now())); e.node.Leads() {
 		e.due, e.gap = 0, 0 // nothing was to be seen so far
 		e.open(e.Link.Begin())
+	} else if by.timer && !e.awake && e.now() >= restAfter {
+		(ranks{e}).rest()
+	}
+}
+
+// restAfter is how long a follower's watcher is awake: a short command ends by then.
+const restAfter = time.Second
+
+// rest ends this program where a follower has nothing to do; the process waits on. Where that
+// fails it stays awake: without a word on a kernel before 5.3, which has no pidfd_open(2), and
+// with another C library than glibc.
+func (e ranks) rest() {
+	r, err := e.node.Rest()
+	if r != nil {
+		defer r.Close()
+		err = e.Link.Rest(hold.Rest{
+			Leader: r.Leader, Lock: r.Lock, Orders: r.Orders, Keep: e.Keep,
+			Rested: hold.Rested{Order: r.Order, Event: e.tell.Told()},
+		}, e.tell.CloseFollowing)
+	}
+	if e.awake = err != nil && !errors.Is(err, hold.ErrBusy); e.awake && !errors.Is(err, errors.ErrUnsupported) {
+		e.fault("leader", err)
 	}
 }
 

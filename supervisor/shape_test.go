@@ -425,6 +425,7 @@ func TestProgramsStarted(t *testing.T) {
 		`cmd/rsswarden runs "squeue" "--noheader"`:          1, // completion of --job
 		"supervisor/doctor runs cat":                        1, // doctor: ourselves
 		"supervisor/doctor runs path":                       1, // doctor: Python
+		`supervisor/hold runs "/proc/self/exe"`:             1, // a watcher at rest: ourselves
 		"cmd/rsswarden runs name":                           1, // sacct, scontrol
 		`slurm runs "scontrol"`:                             1,
 		`supervisor/action runs "/bin/sh" "-c" putOutside`:  1,

@@ -99,6 +99,8 @@ func (h *fakeHolder) Trim(r hold.TrimRequest) error {
 
 func (h *fakeHolder) Prepare() error { return nil }
 
+func (h *fakeHolder) Rest(hold.Rest, func()) error { return errors.New("this one stays awake") }
+
 func (h *fakeHolder) Start(cmd *exec.Cmd) error { return cmd.Start() }
 
 // lines keeps the lines for people.

@@ -48,7 +48,7 @@ func runProgram(p process) int {
 			return requeueJob(p)
 		case name == exportCommand:
 			return exportRecord(p)
-		case name == watcherCommand:
+		case name == watcherCommand, name == hold.RestCommand:
 			return watch(p)
 		case name == wordsCommand:
 			return printWords(p, commands(p))

@@ -55,7 +55,8 @@ func watch(p process) int {
 func watchOver(p process, link *hold.Link, s settings.Settings) int {
 	debug.SetGCPercent(heapGrowth)
 	runtime.GOMAXPROCS(processors)
-	for _, fd := range inherited(s.Events) {
+	keep := inherited(s.Events)
+	for _, fd := range keep {
 		if fd > 2 {
 			unix.CloseOnExec(fd) // who reads it waits for its end, and not for that of what we start
 		}
@@ -68,6 +69,7 @@ func watchOver(p process, link *hold.Link, s settings.Settings) int {
 	log, closeLog := newLog(os.Stderr, styleOf(p, os.Stderr), s.Log)
 	supervisor.Watch(supervisor.Options{
 		Settings: s, Link: link, Proc: "/proc", Sys: "/sys", Self: os.Getpid(), Lookup: p.lookup, Log: log,
+		Keep: keep, Served: served,
 	})
 	closeLog(500 * time.Millisecond)
 	if hold.Forked() && link.Ended() {

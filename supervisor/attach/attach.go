@@ -132,3 +132,6 @@ func FromOutside(noHook string, cannot []string) Abilities {
 		Cannot:  cannot,
 	}
 }
+
+// Rest is for ranks, of which an attached process is none.
+func (p *Process) Rest(hold.Rest, func()) error { return errors.ErrUnsupported }

@@ -67,6 +67,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	// RLIMIT_AS counts, and Slurm where it sums virtual sizes.
 	mallopt(M_ARENA_MAX, 1);
 	if (strcmp(argv[1], "run") != 0) {
+		if (strcmp(argv[0], "rss-watcher") == 0 && strcmp(argv[1], "rest") == 0) hold_at_rest(argv);
 		hold_address();
 		return;
 	}

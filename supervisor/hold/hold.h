@@ -108,11 +108,30 @@ struct hold_answer {
 // HOLD_FAULTS are the signals that a thread raises by a fault of its own.
 #define HOLD_FAULTS (RAW_BIT(SIGSEGV) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP))
 
+// hold_rest is what a watcher at rest has; descriptors but for the last.
+struct hold_rest {
+	int link;   // to its holder
+	int state;  // a file with the message that it began with
+	int leader; // pidfd
+	int lock;   // of the lead
+	int orders; // inotify
+	int holder; // PID
+};
+extern struct hold_rest hold_rest;
+
+#ifdef __GLIBC__
+enum { HOLD_RESTS = 1 }; // only glibc hands argv to constructors
+#else
+enum { HOLD_RESTS = 0 };
+#endif
+
 enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
 
 void hold_park(char **argv, char **envp);
 int hold_pass(void);                    // forwards the batch; whether some of it is left
 void hold_pass_all(void);               // forwards what is left
+void hold_at_rest(char **argv);
+void hold_slim(void);                   // gives back the pages of our files that nothing was written to
 char **hold_command(char **argv, int *quiet); // where in argv the command of "run" begins, or NULL
 const char *hold_missing(void);         // why there can be nothing of ours beside the command, or NULL
 _Noreturn void hold_in_place(char **command, int quiet, const char *why); // executes it in place of this process
@@ -138,6 +157,7 @@ int hold_stop(int sig, pid_t command);  // stops this process by sig if the comm
 void hold_die(int sig);                 // dies by sig; returns if that is impossible
 int hold_forward(int pidfd, pid_t pid, int sig, int code, pid_t from, uid_t uid, uint64_t value);
 pid_t hold_parent(pid_t pid);          // its parent, 0 where it is gone
+char hold_state(pid_t pid);            // its state as in /proc/PID/stat, 0 where it is gone
 void hold_read(int fd, struct hold_batch *b); // reads the signalfd
 int hold_poll(struct pollfd *fds, int n, int timeout, int signals, struct hold_batch *b); // poll(2), and hold_read of fds[signals]; -errno
 int hold_setmask(uint64_t mask, uint64_t *old);

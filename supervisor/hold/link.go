@@ -28,7 +28,8 @@ type Link struct {
 	messages chan Message
 	closing  sync.Once
 	starts   sync.Mutex
-	score    string // oom_score_adj of the holder, and so of the command
+	hears    sync.Mutex // held while a message is taken
+	score    string     // oom_score_adj of the holder, and so of the command
 	ended    atomic.Bool
 
 	masked map[int]bool // its threads that have been told to block their signals
@@ -54,6 +55,9 @@ func OpenLink() (*Link, error) {
 		return nil, installed
 	}
 	setName(watcherName)
+	if fd, state := rested(); fd >= 0 {
+		return openRested(fd, state)
+	}
 	fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 10)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take the link from descriptor 0: %w", err)
@@ -71,6 +75,27 @@ func OpenLink() (*Link, error) {
 	if l.begin, err = readBegin(fd); err != nil {
 		unix.Close(fd)
 		return nil, err
+	}
+	l.open()
+	return l, nil
+}
+
+// openRested is OpenLink of a watcher that was at rest.
+func openRested(fd, state int) (*Link, error) {
+	defer unix.Close(state)
+	for _, fd := range []int{fd, state} {
+		unix.CloseOnExec(fd)
+	}
+	safeStderr()
+	l := &Link{fd: fd, messages: make(chan Message, messageRoom)}
+	packet := make([]byte, maxBegin)
+	n, err := unix.Pread(state, packet, 0)
+	if err == nil {
+		l.begin, err = parseBegin(packet[:max(n, 0)])
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("cannot read what a resting watcher kept: %w", err)
 	}
 	l.open()
 	return l, nil
@@ -325,7 +350,9 @@ func (l *Link) serve() {
 		}
 		if fds[0].Revents != 0 {
 			fault.Point("link")
+			l.hears.Lock()
 			taken, ok := l.receive(buf)
+			l.hears.Unlock()
 			if !ok {
 				return
 			}

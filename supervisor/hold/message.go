@@ -23,6 +23,14 @@ type Begin struct {
 	Blocked uint64 `json:"blocked,omitempty"`
 	// LeftOut: the command has the user's environment, as there was no room for ours.
 	LeftOut bool `json:"left_out,omitempty"`
+	// Rested is what a watcher kept that was at rest, nil for any other.
+	Rested *Rested `json:"rested,omitempty"`
+}
+
+// Rested is what a watcher keeps while it is at rest, see [Link.Rest].
+type Rested struct {
+	Order uint64 `json:"order,omitempty"` // the last that was carried out
+	Event uint64 `json:"event,omitempty"` // the last that was told
 }
 
 type Exit struct {

@@ -35,6 +35,25 @@ func (s signalSet) has(sig int) bool { return s&bit(sig) != 0 }
 // roomForTasks says that the kernel's figures allow n more; whatever is in doubt does not.
 func roomForTasks(n int) bool { return C.hold_tasks(C.int(n)) != 0 }
 
+// canRest says that [Link.Rest] is there.
+func canRest() bool { return C.HOLD_RESTS != 0 }
+
+// rested are the link and the state of a watcher that was at rest, -1 of any other.
+func rested() (link, state int) { return int(C.hold_rest.link), int(C.hold_rest.state) }
+
+// execAlone executes this program in place of this process, with every signal blocked that can be.
+func execAlone(args []string) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var old C.uint64_t
+	if e := C.hold_setmask(^C.uint64_t(0), &old); e != 0 {
+		return syscall.Errno(e)
+	}
+	err := unix.Exec("/proc/self/exe", args, environ())
+	C.hold_setmask(old, nil)
+	return err
+}
+
 func active() bool { return C.hold_early.active != 0 }
 
 // BySite says that the SPANK plugin of a site started this run, and not the user.

@@ -167,6 +167,8 @@ static int asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, 
 	return 1;
 }
 
+void hold_slim(void) { dl_iterate_phdr(drop, NULL); }
+
 static void default_chld(int on) {
 	struct raw_action a = {0};
 	a.handler = on || !(hold_early.ignored & RAW_BIT(SIGCHLD)) ? (void *)SIG_DFL : (void *)SIG_IGN;
@@ -392,7 +394,7 @@ void hold_park(char **argv, char **envp) {
 	free(c.envp);
 	free(c.shell);
 	release();
-	dl_iterate_phdr(drop, NULL);
+	hold_slim();
 	parked();
 	if (p->role != HOLD_TRIAL) p->role = HOLD_WOKEN;
 	hold_catch(p->role == HOLD_TRIAL ? HOLD_HANDLER_WATCHER : HOLD_HANDLER_HOLDER, p->wake);

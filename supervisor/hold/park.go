@@ -80,7 +80,8 @@ func Start(o Options) *Link {
 	ignored, blocked := given()
 	command, _ := readStat(int(answer.pid))
 	l := &Link{fd: fd, messages: make(chan Message, messageRoom), begin: Begin{
-		PID: int(answer.pid), Start: command.start, Holder: PID(), Attempt: 1,
+		Setup: o.Setup,
+		PID:   int(answer.pid), Start: command.start, Holder: PID(), Attempt: 1,
 		Ignored: uint64(ignored), Blocked: uint64(blocked), LeftOut: answer.left_out != 0,
 	}}
 	if score := oomScore(PID()); score != "" {
@@ -149,11 +150,18 @@ func setVerdict(o *Options) bool {
 func closeInherited(keep []int) {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
-		unix.Dup3(null, 0, 0)
-		if !slices.Contains(keep, 1) {
-			unix.Dup3(null, 1, 0)
+		for _, fd := range []int{0, 1} {
+			switch {
+			case fd == 1 && slices.Contains(keep, 1):
+			case fd == null:
+				unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
+			default:
+				unix.Dup3(null, fd, 0)
+			}
 		}
-		unix.Close(null)
+		if null > 2 {
+			unix.Close(null)
+		}
 	}
 	names, _ := os.ReadDir("/proc/self/fd")
 	for _, n := range names {

@@ -212,25 +212,40 @@ int hold_forward(int pidfd, pid_t pid, int sig, int code, pid_t from, uid_t uid,
 	return kill(pid, sig) == 0 ? 0 : errno;
 }
 
-// hold_parent reads field 4 of /proc/PID/stat. It runs in a signal handler.
-pid_t hold_parent(pid_t pid) {
-	char path[32] = "/proc/", digits[12], stat[512]; // the first fields, and a name of 64 bytes at most
+// after_name reads /proc/PID/stat and returns what follows the name, or NULL. It runs in a
+// signal handler.
+static char *after_name(pid_t pid, char *stat, size_t room) {
+	char path[32] = "/proc/", digits[12];
 	int n = 6, d = 0;
-	if (pid <= 0) return 0;
+	if (pid <= 0) return NULL;
 	for (pid_t p = pid; p > 0; p /= 10) digits[d++] = (char)('0' + p % 10);
 	while (d > 0) path[n++] = digits[--d];
 	memcpy(path + n, "/stat", 6);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) return 0;
-	ssize_t size = read(fd, stat, sizeof stat - 1);
+	if (fd < 0) return NULL;
+	ssize_t size = read(fd, stat, room - 1);
 	close(fd);
-	if (size <= 0) return 0;
+	if (size <= 0) return NULL;
 	stat[size] = 0;
 	char *end = strrchr(stat, ')'); // the name may hold anything, ")" too
-	if (end == NULL || end - stat + 4 >= size) return 0;
+	return end == NULL || end - stat + 4 >= size ? NULL : end + 2;
+}
+
+enum { STAT_ROOM = 512 }; // the first fields, and a name of 64 bytes at most
+
+// hold_parent reads field 4.
+pid_t hold_parent(pid_t pid) {
+	char stat[STAT_ROOM], *c = after_name(pid, stat, sizeof stat);
 	pid_t parent = 0;
-	for (char *c = end + 4; *c >= '0' && *c <= '9' && parent < 1 << 22; c++) parent = parent * 10 + (*c - '0');
+	if (c == NULL) return 0;
+	for (c += 2; *c >= '0' && *c <= '9' && parent < 1 << 22; c++) parent = parent * 10 + (*c - '0');
 	return parent;
+}
+
+// hold_state reads field 3.
+char hold_state(pid_t pid) {
+	char stat[STAT_ROOM], *c = after_name(pid, stat, sizeof stat);
+	return c == NULL ? 0 : *c;
 }
 
 void hold_read(int fd, struct hold_batch *b) {

@@ -158,6 +158,7 @@ func (p *Place) obey(now time.Duration, n *News) {
 		p.stop.begin(now, p.Me.Command, &o, &p.opt, n)
 	case len(o.Trim) > 0 && !p.Successor: // else its answer is not waited for
 		n.Trim, n.Order = o.Trim, o.ID
+		p.owes = true
 	}
 }
 
@@ -166,6 +167,7 @@ func (p *Place) Answer(order uint64, piece any, failed error) error {
 	if order != p.done || p.post == nil {
 		return nil
 	}
+	p.owes = false
 	a := answer{ID: order}
 	var err error
 	if failed != nil {

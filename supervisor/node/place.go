@@ -66,6 +66,7 @@ type Place struct {
 	told      map[rss.ProcID]bool
 	asked     question
 	done      uint64 // order that was carried out last
+	owes      bool   // its answer is to come
 	stop      ownStop
 	handed    Handover
 
@@ -204,12 +205,16 @@ func (p *Place) Lead(now time.Duration) (n News) {
 	return n
 }
 
-// Follow begins to follow: [Place.Advance] does the rest.
-func (p *Place) Follow() (n News) {
-	n.rank(event.RankFollows, &p.Me, nil)
+// Follow begins to follow: [Place.Advance] does the rest. again says that it has been at rest.
+func (p *Place) Follow(again bool) (n News) {
+	if !again {
+		n.rank(event.RankFollows, &p.Me, nil)
+	}
 	p.hearOrders(&n)
 	p.lead = probe.New(p.opt.Probes, (*post).Wait)
-	p.lead.Ask(p.post, true)
+	if !p.post.Leads() {
+		p.lead.Ask(p.post, true)
+	}
 	return n
 }
 
@@ -218,6 +223,7 @@ func (p *Place) Follow() (n News) {
 func (p *Place) Advance(now time.Duration) (n News) {
 	if p.follows {
 		err, fell := p.lead.Take()
+		fell = fell || !p.Successor && p.post.Leads()
 		switch {
 		case fell && err == nil && !p.post.Killed():
 			p.Successor, p.settled = true, now+settleFor

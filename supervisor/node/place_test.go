@@ -149,7 +149,7 @@ func TestWhoIsHere(t *testing.T) {
 	if n := first.Lead(time.Second); !n.Changed || !slices.Equal(changes(n), []string{"leads 0"}) || first.From != time.Second {
 		t.Errorf("%+v", n)
 	}
-	if n := second.Follow(); n.Changed || !slices.Equal(changes(n), []string{"follows 1"}) {
+	if n := second.Follow(false); n.Changed || !slices.Equal(changes(n), []string{"follows 1"}) {
 		t.Errorf("%+v", n)
 	}
 	if n := first.Meet(2 * time.Second); !n.Changed || !slices.Equal(changes(n), []string{"joined 1"}) {
@@ -197,7 +197,7 @@ func TestSuccessorSettles(t *testing.T) {
 	for killed, after := range map[bool]time.Duration{false: time.Second, true: 0} {
 		m := newMachine(t)
 		first, second := m.rank(t, 0), m.rank(t, 1)
-		second.Follow()
+		second.Follow(false)
 		if second.Advance(5 * time.Second); second.Leads() || second.HasLock() || second.Successor {
 			t.Fatal("two lead")
 		}
@@ -227,7 +227,7 @@ func TestLeadThatCannotBeHad(t *testing.T) {
 	first, second := m.rank(t, 0), m.rank(t, 1)
 	lock := filepath.Join(second.Dir().Name(), lockName)
 	wardentest.NoError(t, errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)))
-	second.Follow()
+	second.Follow(false)
 	second.falls()
 	n := second.Advance(time.Second)
 	if !second.Leads() || second.Joined() || !second.Successor || len(n.Faults) != 1 {
@@ -243,7 +243,7 @@ func TestStopAsAsked(t *testing.T) {
 	m := newMachine(t)
 	first, s := m.rank(t, 0), m.rank(t, 1)
 	m.Put(rsstest.Process{PID: 4001, Parent: s.Me.Command.PID, Start: 20, Comm: "python"})
-	s.Follow()
+	s.Follow(false)
 	first.orders(s, 10*time.Second)
 	n := s.Advance(time.Minute)
 	if !n.Stopped || n.Status != 137 || !s.Stopping() || !slices.Equal(s.sent, []string{"TERM 3012"}) || !slices.Equal(s.statuses, []int{137}) {
@@ -413,7 +413,7 @@ func TestBlind(t *testing.T) {
 	first, second := m.rank(t, 0), m.rank(t, 1)
 	path := first.Dir().Name()
 	wardentest.NoError(t, os.Rename(path, path+".moved"))
-	for _, n := range []News{first.Lead(1), second.Follow()} {
+	for _, n := range []News{first.Lead(1), second.Follow(false)} {
 		if len(n.Faults) != 1 || !strings.Contains(n.Faults[0].Err.Error(), "samples are taken instead") {
 			t.Errorf("%v", n.Faults)
 		}
@@ -479,7 +479,7 @@ func TestKept(t *testing.T) {
 			t.Errorf("%.10q was read as %s", text, data)
 		}
 	}
-	second.Follow()
+	second.Follow(false)
 	first.Leave(nil)
 	second.falls()
 	if _, err := os.Stat(filepath.Join(dir, firedName)); err != nil {
@@ -493,7 +493,7 @@ func TestKept(t *testing.T) {
 func TestPlaceIsRenewed(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.rank(t, 0), m.rank(t, 1)
-	second.Follow()
+	second.Follow(false)
 	wardentest.NoError(t, os.Remove(second.post.Orders()))
 	if n := second.Advance(renewEvery - 1); n.Renewed {
 		t.Error("it is looked after at each look")
@@ -534,7 +534,7 @@ func TestLateJoinIsGivenUp(t *testing.T) {
 	close(answer)
 	p := m.rank(t, 1)
 	if !p.Leads() { // the other has it for a moment
-		p.Follow()
+		p.Follow(false)
 		p.falls()
 	}
 	file := <-joined
@@ -545,7 +545,7 @@ func TestLateJoinIsGivenUp(t *testing.T) {
 func TestEndsOfOthers(t *testing.T) {
 	m := newMachine(t)
 	first, second, last := m.rank(t, 0), m.rank(t, 1), m.rank(t, 2)
-	last.Follow()
+	last.Follow(false)
 	second.Leave(&Ended{Signal: 9})
 	first.Leave(&Ended{})
 	m.ends(1)

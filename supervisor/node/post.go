@@ -56,6 +56,7 @@ type Member struct {
 	Since time.Time `json:"since"`
 	// Ended is how its command ended, nil as long as it has not.
 	Ended *Ended `json:"ended,omitempty"`
+	again bool   // it was at rest, and orders may have come meanwhile
 }
 
 // Ended is how a command ended: one of the two.
@@ -118,7 +119,10 @@ func joinIn(proc, parent, name string, me Member) (*post, error) {
 		if p, err = open(proc, All(parent), name); err == nil {
 			p.mine = nodedir.FileOf("rank", me.Holder)
 			// A member that is seen can get orders, so their file comes first.
-			if err = p.openOrders(); err == nil {
+			if !me.again || !p.dir.has(p.box("order")) {
+				err = p.openOrders()
+			}
+			if err == nil {
 				if err = p.Put(me); err == nil {
 					return p, nil
 				}
@@ -184,7 +188,7 @@ func (p *post) take(how int) error {
 		p.mu.Lock()
 		ended := p.ended
 		if !ended {
-			p.lock, p.killed = f, marked(f)
+			p.lock, p.killed = f, p.marked(f)
 		}
 		p.mu.Unlock()
 		if ended {
@@ -207,10 +211,32 @@ func (p *post) openLock() (f *os.File, fd int, err error) {
 
 // marked says that who led before did not leave in order, and marks the lock for who
 // leads next to see the same of us.
-func marked(lock *os.File) bool {
+func (p *post) marked(lock *os.File) bool {
 	info, err := lock.Stat()
-	_, _ = lock.WriteString("x")
+	me := rss.ProcID{PID: os.Getpid()}
+	me.Start, _ = proctree.StartTime(p.proc, me.PID)
+	signLock(lock, me)
 	return err == nil && info.Size() > 0
+}
+
+// signLock writes into the lock who has it; from then on it is not empty until that one has
+// left in order.
+func signLock(lock *os.File, me rss.ProcID) {
+	_ = lock.Truncate(0)
+	_, _ = lock.WriteAt(fmt.Appendf(nil, "%d %d\n", me.PID, me.Start), 0)
+}
+
+// readLeader reads that, zero where it is not there.
+func readLeader(lock int) (who rss.ProcID) {
+	buf := make([]byte, 64)
+	n, err := unix.Pread(lock, buf, 0)
+	if err != nil && err != io.EOF {
+		return who
+	}
+	if _, err := fmt.Sscanf(string(buf[:max(n, 0)]), "%d %d\n", &who.PID, &who.Start); err != nil {
+		return rss.ProcID{}
+	}
+	return who
 }
 
 // Killed says that who led before us has ended without a word.
@@ -542,7 +568,7 @@ func (p *post) keepLock() error {
 		f.Close()
 		return fmt.Errorf("cannot lock %s again, which was removed: %w", p.dir.path(lockName), err)
 	}
-	marked(f)
+	p.marked(f)
 	p.old = append(p.old, p.lock)
 	p.lock = f
 	return nil

@@ -72,6 +72,11 @@ func (e *events) Put(name event.Name, make func(event.Head) any) {
 	}
 }
 
+// Told is the number of the last event, and GoOn has the next be the one after another.
+func (e *events) Told() uint64 { return e.seq }
+
+func (e *events) GoOn(told uint64) { e.seq = told }
+
 func (e *events) head(name event.Name) event.Head {
 	e.seq++
 	return event.Head{V: event.Version, Time: time.Now(), Seq: e.seq, Event: name}

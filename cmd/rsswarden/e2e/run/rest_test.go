@@ -1,0 +1,215 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/event"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// rankJob says which signals it gets, does as its input says, and ends with its rank.
+const rankJob = `import os, signal, sys
+for name in ("USR1", "TERM"):
+    signal.signal(getattr(signal, "SIG" + name), lambda n, f, name=name: os.write(1, (name + "\n").encode()))
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "grow\n":
+        held = b"x" * (200 << 20)
+        print("grown", flush=True)
+    if line == "sync\n":
+        print("synced", flush=True)
+sys.exit(int(os.environ["SLURM_PROCID"]) + 1)`
+
+// rank is one run of several in one job step on this node.
+type rank struct {
+	*wardentest.Talk
+	task   int
+	events string
+}
+
+// startRanks starts n ranks, each in a process group of its own, and waits until all but one
+// are at rest.
+func startRanks(t *testing.T, n int, options ...string) (dir string, all []*rank) {
+	t.Helper()
+	dir = t.TempDir()
+	for i := range n {
+		r := &rank{task: i, events: filepath.Join(dir, fmt.Sprint("events.", i))}
+		args := append([]string{"run", "--quiet", "--record", "none", "--events", r.events}, options...)
+		cmd := exec.Command(binary, append(args, "--", python, "-c", rankJob)...)
+		cmd.Env = wardentest.Env("SLURM_JOB_ID=46", "SLURM_STEP_ID=0", "SLURMD_NODENAME=n1", "SLURM_NTASKS="+strconv.Itoa(n),
+			"SLURM_PROCID="+strconv.Itoa(i), "TMPDIR="+dir, "RSSWARDEN_RUNTIME="+dir, "SLURM_CONF=/no/such/slurm.conf")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		r.Talk = wardentest.StartTalk(t, cmd)
+		all = append(all, r)
+	}
+	for _, r := range all {
+		r.hears("ready")
+	}
+	restful(t, all)
+	return dir, all
+}
+
+func (r *rank) hears(want string) {
+	if got := r.Hear(); got != want {
+		panic(fmt.Sprintf("rank %d says %q, want %q", r.task, got, want))
+	}
+}
+
+func (r *rank) asks(what string) { fmt.Fprintln(r.In, what) }
+
+// watcher is the PID of the one watcher, 0 where there is none.
+func (r *rank) watcher() int {
+	if w := wardentest.Watchers(r.Cmd.Process.Pid); len(w) == 1 {
+		return w[0]
+	}
+	return 0
+}
+
+// rests says that the watcher is no Go program now.
+func (r *rank) rests() bool {
+	return strings.Contains(wardentest.Read(fmt.Sprintf("/proc/%d/status", r.watcher())), "\nThreads:\t1\n")
+}
+
+// restful waits until all but the leader are at rest, and returns that one.
+func restful(t *testing.T, all []*rank) (leader *rank) {
+	t.Helper()
+	wardentest.Until(t, "all at rest but the leader", func() bool {
+		awake := slices.DeleteFunc(slices.Clone(all), (*rank).rests)
+		if len(awake) != 1 || awake[0].watcher() == 0 {
+			return false
+		}
+		leader = awake[0]
+		return true
+	})
+	return leader
+}
+
+// told are its events of a kind so far.
+func (r *rank) told(name event.Name) wardentest.Log {
+	text := wardentest.Read(r.events)
+	return wardentest.ParseLog([]byte(text[:strings.LastIndexByte(text, '\n')+1])).Of(name)
+}
+
+// leads is how often a rank has told that it leads.
+func (r *rank) leads() (times int) {
+	for _, e := range r.told(event.NameRank) {
+		if e["what"] == string(event.RankLeads) {
+			times++
+		}
+	}
+	return times
+}
+
+// intact wants the events of a rank numbered without a gap, with one start and one end.
+func (r *rank) intact(t *testing.T) {
+	t.Helper()
+	log := wardentest.ReadLog(t, r.events)
+	for i, e := range log {
+		if e["seq"] != float64(i+1) {
+			t.Errorf("rank %d: event %d has the number %v", r.task, i+1, e["seq"])
+			return
+		}
+	}
+	if len(log.Of(event.NameStart)) != 1 || len(log.Of(event.NameExit)) != 1 {
+		t.Errorf("rank %d: not one start and one end:\n%v", r.task, log)
+	}
+}
+
+// TestFollowersRest: a rank that follows costs next to nothing, and is what it was in
+// everything else.
+func TestFollowersRest(t *testing.T) {
+	t.Parallel()
+	_, all := startRanks(t, 4, "--limit", "4G")
+	leader := restful(t, all)
+	for _, r := range all {
+		if r == leader {
+			continue
+		}
+		pid := r.watcher()
+		rss, _ := strconv.Atoi(strings.Fields(wardentest.StatusLine(t, pid, "VmRSS"))[0])
+		if threads := wardentest.StatusLine(t, pid, "Threads"); threads != "1" || rss > 2048 {
+			t.Errorf("a watcher at rest has %s threads and %d KiB", threads, rss)
+		}
+	}
+	first := all[0]
+	if first == leader {
+		first = all[1]
+	}
+	wardentest.NoError(t, syscall.Kill(-first.Cmd.Process.Pid, syscall.SIGUSR1))
+	first.hears("USR1")
+	// The holder must have read that one: two that wait are one.
+	wardentest.Until(t, "the signal told", func() bool { return len(first.told(event.NameSignal)) == 1 })
+	wardentest.NoError(t, first.Cmd.Process.Signal(syscall.SIGUSR1))
+	first.hears("USR1")
+	first.asks("sync")
+	first.hears("synced")
+	for _, r := range all {
+		r.EndsWith(r.task + 1)
+		r.intact(t)
+	}
+}
+
+// TestRestedCarryOut: the leader stops all, and those at rest with it.
+func TestRestedCarryOut(t *testing.T) {
+	t.Parallel()
+	_, all := startRanks(t, 3, "--limit", "400M", "--at", "40%:stop", "--grace", "1s", "--interval", "100ms")
+	restful(t, all)
+	all[2].asks("grow")
+	for _, r := range all {
+		if r.Cmd.Wait(); wardentest.ExitStatus(r.Cmd.ProcessState) == r.task+1 {
+			t.Errorf("rank %d was not stopped\n%s", r.task, &r.Stderr)
+		}
+	}
+}
+
+// TestLeaderFails: whatever becomes of the leader, the others' commands notice nothing, and one
+// watches again.
+func TestLeaderFails(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(t *testing.T, dir string, leader *rank){
+		"its watcher is killed": func(t *testing.T, _ string, leader *rank) {
+			wardentest.NoError(t, syscall.Kill(leader.watcher(), syscall.SIGKILL))
+		},
+		"it is killed": func(t *testing.T, _ string, leader *rank) {
+			wardentest.NoError(t, leader.Cmd.Process.Kill())
+			leader.In.Close()
+		},
+		"it ends": func(_ *testing.T, _ string, leader *rank) { leader.EndsWith(leader.task + 1) },
+		"its directory is removed": func(t *testing.T, dir string, leader *rank) {
+			lead, _ := filepath.Glob(filepath.Join(dir, "rsswarden-*", "lead.*"))
+			if len(lead) != 1 {
+				t.Fatalf("%q", lead)
+			}
+			wardentest.NoError(t, os.RemoveAll(lead[0]))
+			leader.EndsWith(leader.task + 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range wardentest.Few(25, 1) {
+				dir, all := startRanks(t, wardentest.Few(16, 3), "--limit", "4G")
+				leader := restful(t, all)
+				before := leader.leads()
+				harm(t, dir, leader)
+				wardentest.Until(t, "another leads", func() bool {
+					return slices.ContainsFunc(all, func(r *rank) bool {
+						return r != leader && r.leads() > 0 || r == leader && r.leads() > before
+					})
+				})
+				for _, r := range all {
+					if r != leader || name == "its watcher is killed" {
+						r.EndsWith(r.task + 1)
+					}
+				}
+			}
+		})
+	}
+}

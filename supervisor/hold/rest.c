@@ -1,0 +1,129 @@
+#define _GNU_SOURCE
+#include "hold.h"
+#include "raw.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+// A watcher at rest. On a node with many ranks one watcher leads, and the others have nothing
+// to do. Such a one executes this program anew, and is this loop from then on: the same
+// process, with the same link to its holder, which still finds its witness, but without a Go
+// runtime. It returns, and the runtime starts, when the leader ends, gives an order, or the
+// holder has anything to say but what a witness is asked for. Nothing is allocated here.
+
+struct hold_rest hold_rest = {.link = -1};
+
+static struct hold_rest *const r = &hold_rest;
+
+#define MS UINT64_C(1000000)
+
+static const uint64_t look = 3000 * MS;        // how often the holder's state is read
+static const uint64_t renew = 6 * 3600000 * MS; // when our files are looked after: what cleans /tmp takes days
+static const uint64_t keep_witness = 20 * MS;  // as in link.go
+static const uint64_t spread = 400 * MS;       // within which those at rest find out who leads next
+static const uint64_t spread_far = 30000 * MS; // … and those that have found one follow it
+
+static uint64_t pending(void) {
+	uint64_t set = 0;
+	syscall(SYS_rt_sigpending, &set, sizeof set);
+	return set;
+}
+
+// drain takes one copy of each signal in set, and says so.
+static void drain(const struct hold_message *asked) {
+	struct hold_message m = {.kind = HOLD_DRAINED, .a = asked->a, .set = asked->set};
+	struct timespec now = {0, 0};
+	for (int s = 1; s <= 64; s++) {
+		uint64_t one = RAW_BIT(s);
+		siginfo_t si;
+		if (m.set & one) syscall(SYS_rt_sigtimedwait, &one, &si, &now, sizeof one);
+	}
+	send(r->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// hear answers what a witness is asked for. It says that the rest is for the Go program, and
+// sets ended where the command, or the holder, has.
+static int hear(int *ended) {
+	for (;;) {
+		struct hold_message m;
+		ssize_t n = recv(r->link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+		*ended = n <= 0 || (n == sizeof m && m.kind == HOLD_EXIT);
+		if (n != sizeof m || m.kind != HOLD_DRAIN) return 1;
+		recv(r->link, &m, sizeof m, MSG_DONTWAIT);
+		drain(&m);
+	}
+}
+
+// led says that another process leads by now, or is about to: it has the lock.
+static int led(void) {
+	if (flock(r->lock, LOCK_EX | LOCK_NB) < 0) return errno == EWOULDBLOCK;
+	flock(r->lock, LOCK_UN);
+	return 0;
+}
+
+// no_room waits while there is none for a Go runtime, which would end this process. It
+// returns when the command has ended.
+static void no_room(void) {
+	int ended = 0;
+	for (int n = 0; hold_missing() != NULL; n++)
+		for (int i = 0; i < 100; i++) {
+			hear(&ended);
+			if (ended) _exit(0); // the leader sees it, and says that nothing is known of the end
+			nanosleep(&(struct timespec){0, 100 * (long)MS}, NULL);
+		}
+}
+
+static void rest(int signals) {
+	uint64_t end = hold_now() + renew, search = 0, until = 0, seen = 0;
+	uint64_t share = (uint32_t)getpid() * UINT32_C(2654435761) >> 16; // of 65536: each process its own
+	int far = 0, ended = 0;
+	for (uint64_t now; (now = hold_now()) < end;) {
+		if (search != 0 && now >= search) {
+			if (far || !led()) return;
+			far = 1;
+			search = now + share * spread_far / 65536;
+		}
+		if (until != 0 && now >= until) {
+			if (seen & pending()) return; // it was for this process alone: the holder is to be asked
+			until = 0;
+		}
+		uint64_t next = now + look;
+		if (search != 0 && search < next) next = search;
+		if (until != 0 && until < next) next = until;
+		struct pollfd f[4] = {{r->link, POLLIN, 0}, {search ? -1 : r->leader, POLLIN, 0}, {r->orders, POLLIN, 0}, {until ? -1 : signals, POLLIN, 0}};
+		int n = poll(f, 4, (int)((next - now) / MS) + 1);
+		if ((n < 0 && errno != EINTR) || f[2].revents != 0) return;
+		if (f[0].revents != 0 && hear(&ended)) return;
+		if (f[1].revents != 0) search = hold_now() + share * spread / 65536;
+		if (f[3].revents != 0) seen = pending(), until = hold_now() + keep_witness;
+		if (n == 0 && hold_state(r->holder) == 'T') return; // the Go program knows what to do if the command is not
+	}
+}
+
+// hold_at_rest takes what link.go's Rest has written in argv. It returns for the Go program to
+// go on as a watcher.
+void hold_at_rest(char **argv) {
+	int *const to[] = {&r->link, &r->state, &r->leader, &r->lock, &r->orders, &r->holder};
+	const uint64_t all = ~HOLD_FAULTS;
+	for (int i = 0; i < (int)(sizeof to / sizeof *to); i++) {
+		if (argv[2 + i] == NULL) return;
+		*to[i] = atoi(argv[2 + i]);
+	}
+	raw_sigmask(SIG_BLOCK, &all, NULL);
+	prctl(PR_SET_NAME, argv[0]);
+	int signals = (int)syscall(SYS_signalfd4, -1, &all, sizeof all, SFD_CLOEXEC | SFD_NONBLOCK);
+	hold_slim();
+	rest(signals);
+	no_room();
+	if (signals >= 0) close(signals);
+	close(r->leader);
+	close(r->lock);
+	close(r->orders);
+	hold_catch(HOLD_HANDLER_WATCHER, -1);
+}
