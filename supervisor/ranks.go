@@ -44,7 +44,7 @@ func (e *engine) join(begin hold.Begin) {
 	var err error
 	if r := begin.Rested; r != nil {
 		e.tell.GoOn(r.Event)
-		err = e.node.JoinAgain(parents, name, me, r.Order)
+		err = e.node.JoinAgain(parents, name, me, r.Order, r.Lock)
 	} else {
 		err = e.node.Join(parents, name, me)
 	}

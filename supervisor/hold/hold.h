@@ -116,6 +116,7 @@ struct hold_rest {
 	int lock;   // of the lead
 	int orders; // inotify
 	int holder; // PID
+	int leads;  // the lock is ours
 };
 extern struct hold_rest hold_rest;
 

@@ -55,8 +55,8 @@ func OpenLink() (*Link, error) {
 		return nil, installed
 	}
 	setName(watcherName)
-	if fd, state := rested(); fd >= 0 {
-		return openRested(fd, state)
+	if fd, state, lock := rested(); fd >= 0 {
+		return openRested(fd, state, lock)
 	}
 	fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 10)
 	if err != nil {
@@ -81,11 +81,9 @@ func OpenLink() (*Link, error) {
 }
 
 // openRested is OpenLink of a watcher that was at rest.
-func openRested(fd, state int) (*Link, error) {
+func openRested(fd, state, lock int) (*Link, error) {
 	defer unix.Close(state)
-	for _, fd := range []int{fd, state} {
-		unix.CloseOnExec(fd)
-	}
+	unix.CloseOnExec(fd)
 	safeStderr()
 	l := &Link{fd: fd, messages: make(chan Message, messageRoom)}
 	packet := make([]byte, maxBegin)
@@ -96,6 +94,10 @@ func openRested(fd, state int) (*Link, error) {
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("cannot read what a resting watcher kept: %w", err)
+	}
+	if lock != 0 {
+		unix.CloseOnExec(lock)
+		l.begin.Rested.Lock = lock
 	}
 	l.open()
 	return l, nil

@@ -31,6 +31,7 @@ type Begin struct {
 type Rested struct {
 	Order uint64 `json:"order,omitempty"` // the last that was carried out
 	Event uint64 `json:"event,omitempty"` // the last that was told
+	Lock  int    `json:"-"`               // descriptor of the lead's lock, which it has got; else 0
 }
 
 type Exit struct {

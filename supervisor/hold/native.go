@@ -38,8 +38,15 @@ func roomForTasks(n int) bool { return C.hold_tasks(C.int(n)) != 0 }
 // canRest says that [Link.Rest] is there.
 func canRest() bool { return C.HOLD_RESTS != 0 }
 
-// rested are the link and the state of a watcher that was at rest, -1 of any other.
-func rested() (link, state int) { return int(C.hold_rest.link), int(C.hold_rest.state) }
+// rested are the link and the state of a watcher that was at rest, -1 of any other, and the
+// lock of the lead where that has fallen to it, else 0.
+func rested() (link, state, lock int) {
+	r := &C.hold_rest
+	if r.leads != 0 {
+		lock = int(r.lock)
+	}
+	return int(r.link), int(r.state), lock
+}
 
 // execAlone executes this program in place of this process, with every signal blocked that can be.
 func execAlone(args []string) error {

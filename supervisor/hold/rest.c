@@ -25,8 +25,7 @@ static struct hold_rest *const r = &hold_rest;
 static const uint64_t look = 3000 * MS;        // how often the holder's state is read
 static const uint64_t renew = 6 * 3600000 * MS; // when our files are looked after: what cleans /tmp takes days
 static const uint64_t keep_witness = 20 * MS;  // as in link.go
-static const uint64_t spread = 400 * MS;       // within which those at rest find out who leads next
-static const uint64_t spread_far = 30000 * MS; // … and those that have found one follow it
+static const uint64_t spread = 30000 * MS;     // within which those at rest follow another leader
 
 static uint64_t pending(void) {
 	uint64_t set = 0;
@@ -60,35 +59,26 @@ static int hear(int *ended) {
 	}
 }
 
-// led says that another process leads by now, or is about to: it has the lock.
-static int led(void) {
-	if (flock(r->lock, LOCK_EX | LOCK_NB) < 0) return errno == EWOULDBLOCK;
-	flock(r->lock, LOCK_UN);
-	return 0;
-}
-
-// no_room waits while there is none for a Go runtime, which would end this process. It
-// returns when the command has ended.
-static void no_room(void) {
+// wait_for_room waits while there is none for a Go runtime, which would end this process.
+static void wait_for_room(void) {
 	int ended = 0;
-	for (int n = 0; hold_missing() != NULL; n++)
+	while (hold_missing() != NULL) {
+		if (r->leads) flock(r->lock, LOCK_UN);
+		r->leads = 0;
 		for (int i = 0; i < 100; i++) {
 			hear(&ended);
 			if (ended) _exit(0); // the leader sees it, and says that nothing is known of the end
 			nanosleep(&(struct timespec){0, 100 * (long)MS}, NULL);
 		}
+	}
 }
 
 static void rest(int signals) {
 	uint64_t end = hold_now() + renew, search = 0, until = 0, seen = 0;
 	uint64_t share = (uint32_t)getpid() * UINT32_C(2654435761) >> 16; // of 65536: each process its own
-	int far = 0, ended = 0;
+	int ended = 0;
 	for (uint64_t now; (now = hold_now()) < end;) {
-		if (search != 0 && now >= search) {
-			if (far || !led()) return;
-			far = 1;
-			search = now + share * spread_far / 65536;
-		}
+		if (search != 0 && now >= search) return;
 		if (until != 0 && now >= until) {
 			if (seen & pending()) return; // it was for this process alone: the holder is to be asked
 			until = 0;
@@ -100,7 +90,12 @@ static void rest(int signals) {
 		int n = poll(f, 4, (int)((next - now) / MS) + 1);
 		if ((n < 0 && errno != EINTR) || f[2].revents != 0) return;
 		if (f[0].revents != 0 && hear(&ended)) return;
-		if (f[1].revents != 0) search = hold_now() + share * spread / 65536;
+		if (f[1].revents != 0) {
+			// The first has the lead. What was written into the lock stays for the Go program.
+			r->leads = flock(r->lock, LOCK_EX | LOCK_NB) == 0;
+			if (r->leads || errno != EWOULDBLOCK) return;
+			search = hold_now() + share * spread / 65536;
+		}
 		if (f[3].revents != 0) seen = pending(), until = hold_now() + keep_witness;
 		if (n == 0 && hold_state(r->holder) == 'T') return; // the Go program knows what to do if the command is not
 	}
@@ -120,10 +115,10 @@ void hold_at_rest(char **argv) {
 	int signals = (int)syscall(SYS_signalfd4, -1, &all, sizeof all, SFD_CLOEXEC | SFD_NONBLOCK);
 	hold_slim();
 	rest(signals);
-	no_room();
+	wait_for_room();
 	if (signals >= 0) close(signals);
 	close(r->leader);
-	close(r->lock);
+	if (!r->leads) close(r->lock);
 	close(r->orders);
 	hold_catch(HOLD_HANDLER_WATCHER, -1);
 }

@@ -10,6 +10,9 @@
 // reader is woken, and "answer". "fired" holds what the next leader must know to do nothing
 // twice.
 //
+// One that follows and has nothing to do rests, see [Place.Rest]: who leads is written into
+// the lock, so that it can wait for that one's end.
+//
 // It promises that no watcher waits for another. One that cannot read or write here, or
 // that finds a directory it cannot trust, leads for its own command alone.
 package node

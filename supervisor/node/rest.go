@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,10 +64,26 @@ func (p *post) await(r *Rest) (ready bool, err error) {
 }
 
 // JoinAgain is [Place.Join] of a follower that was at rest, and that has carried out the
-// orders up to done. Where the lead has fallen to it, it is a successor's.
-func (p *Place) JoinAgain(parents []string, name string, me Member, done uint64) error {
+// orders up to done. lock is the descriptor of the lock of the lead where that has fallen to
+// it, else 0. It is a successor then.
+func (p *Place) JoinAgain(parents []string, name string, me Member, done uint64, lock int) error {
 	me.again = true
 	err := p.Join(parents, name, me)
 	p.follows, p.done = p.post != nil, done
+	if p.post != nil && lock != 0 {
+		p.post.adopt(lock)
+	}
 	return err
+}
+
+// adopt is TryLead with a lock that we have got already.
+func (p *post) adopt(fd int) {
+	f := os.NewFile(uintptr(fd), lockName)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock != nil || !p.isCurrent(fd) {
+		f.Close()
+		return
+	}
+	p.lock, p.killed = f, p.marked(f)
 }
