@@ -166,8 +166,10 @@ func (e *engine) paced(now time.Duration) *cadence.Input {
 func (e *engine) pause(now time.Duration) time.Duration {
 	if !e.node.Leads() {
 		pause := e.node.Within(now, e.pace.HolderDue(now, followedHolderEvery))
-		if !e.awake {
-			pause = min(pause, max(restAfter-now, restAfter/10))
+		if due := restAfter - now; !e.awake && due > 0 {
+			pause = min(pause, due)
+		} else if !e.awake {
+			pause = min(pause, restAfter)
 		}
 		return max(pause, cadence.MinPause)
 	}

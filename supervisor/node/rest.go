@@ -56,7 +56,10 @@ func (p *post) await(r *Rest) (ready bool, err error) {
 	if r.Orders, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
 		_, err = unix.InotifyAddWatch(r.Orders, p.Orders(), unix.IN_CLOSE_WRITE|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		return false, nil // a user has 128 instances as a rule, and each that rests needs one less
+	case err != nil:
 		return false, fmt.Errorf("cannot wait for orders: %w", err)
 	}
 	o, err := p.Ordered()
