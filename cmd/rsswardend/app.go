@@ -54,7 +54,7 @@ func main() {
 
 // run is the whole program: it returns the exit status.
 func run(p process) int {
-	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help"}
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this help", DisableDefaultText: true}
 	app := &cli.App{
 		Name:                  programName,
 		Usage:                 appUsage,
