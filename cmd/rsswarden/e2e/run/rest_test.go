@@ -48,11 +48,16 @@ func startRanks(t *testing.T, n int, options ...string) (dir string, all []*rank
 			"SLURM_PROCID="+strconv.Itoa(i), "TMPDIR="+dir, "RSSWARDEN_RUNTIME="+dir, "SLURM_CONF=/no/such/slurm.conf")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		r.Talk = wardentest.StartTalk(t, cmd)
+		r.hears("ready")
 		all = append(all, r)
 	}
-	for _, r := range all {
-		r.hears("ready")
-	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, r := range all {
+				t.Logf("rank %d\n%s\n%s", r.task, &r.Stderr, wardentest.Read(r.events))
+			}
+		}
+	})
 	restful(t, all)
 	return dir, all
 }
