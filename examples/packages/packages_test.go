@@ -237,7 +237,8 @@ func TestOldKernel(t *testing.T) {
 	const kernel = "5.10"
 	out, exit := guest.Run(t, guest.Options{
 		Kernel: kernel, Binary: filepath.Join(unpacked(t), "bin/rsswarden"),
-		Args: []string{"run", "--limit", "100M", "--", "/bin/sh", "-c", "uname -r; exit 7"},
+		// The watcher has two seconds at the end, and may take longer to start in an emulated machine.
+		Args: []string{"run", "--limit", "100M", "--", "/bin/sh", "-c", "uname -r; sleep 10; exit 7"},
 	})
 	if exit != 7 || !strings.Contains(out, kernel+".") || !strings.Contains(out, "command failed") {
 		t.Errorf("status %d\n%s", exit, out)

@@ -356,7 +356,7 @@ func TestReplacementFails(t *testing.T) {
 func TestDrainOverEpochs(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{"", "--helper --pin", "--workers 2"}, nil, func(t *testing.T, s *stand, args string) {
-		tr := train(t, trainOptions{on: s, args: "--workers 3 --part 400 --init dally " + args,
+		tr := train(t, trainOptions{on: s, args: "--workers 3 --part 100 --init dally " + args,
 			before: func(c *Control) error { return c.SetLeft(rss.TiB) }})
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
 		seen := tr.seen()
