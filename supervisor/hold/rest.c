@@ -27,10 +27,13 @@ static const uint64_t renew = 6 * 3600000 * MS; // when our files are looked aft
 static const uint64_t keep_witness = 20 * MS;  // as in link.go
 static const uint64_t spread = 30000 * MS;     // within which those at rest follow another leader
 
+// of_threads are ofThreads in rest.go.
+static const uint64_t of_threads = RAW_BIT(SIGURG) | RAW_BIT(SIGSTKFLT);
+
 static uint64_t pending(void) {
 	uint64_t set = 0;
 	syscall(SYS_rt_sigpending, &set, sizeof set);
-	return set;
+	return set & ~of_threads;
 }
 
 // drain takes one copy of each signal in set, and says so.
@@ -110,9 +113,10 @@ void hold_at_rest(char **argv) {
 		if (argv[2 + i] == NULL) return;
 		*to[i] = atoi(argv[2 + i]);
 	}
+	const uint64_t watched = all & ~of_threads;
 	raw_sigmask(SIG_BLOCK, &all, NULL);
 	prctl(PR_SET_NAME, argv[0]);
-	int signals = (int)syscall(SYS_signalfd4, -1, &all, sizeof all, SFD_CLOEXEC | SFD_NONBLOCK);
+	int signals = (int)syscall(SYS_signalfd4, -1, &watched, sizeof watched, SFD_CLOEXEC | SFD_NONBLOCK);
 	hold_slim();
 	rest(signals);
 	wait_for_room();

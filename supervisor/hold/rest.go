@@ -24,7 +24,11 @@ type Rest struct {
 const RestCommand = "rest"
 
 // ErrBusy says that a watcher cannot rest now, but may a moment later.
-var ErrBusy = errors.New("the holder has something to say")
+var ErrBusy = errors.New("there is something to do")
+
+// ofThreads are signals that the runtime and [Link.maskThreads] send to single threads. One may
+// stay pending for ever in a thread that blocks it.
+var ofThreads = setOf(unix.SIGURG, unix.SIGSTKFLT)
 
 // Rest has this process do nothing but wait, in some 500 KiB and one thread, see rest.c. It
 // remains the watcher and the holder's witness. Once there is anything to do, this program
@@ -34,6 +38,9 @@ var ErrBusy = errors.New("the holder has something to say")
 func (l *Link) Rest(r Rest, last func()) error {
 	if !canRest() {
 		return errors.ErrUnsupported
+	}
+	if parted, _ := partedFrom(l.begin); parted {
+		return ErrBusy // [Link.Unstick] is to see it twice
 	}
 	begin := l.begin
 	begin.Rested = &r.Rested
@@ -56,7 +63,7 @@ func (l *Link) Rest(r Rest, last func()) error {
 	}
 	// What comes from now on is left in the link.
 	l.hears.Lock()
-	if len(l.messages) > 0 || pendingSignals() != 0 {
+	if len(l.messages) > 0 || pendingSignals()&^ofThreads != 0 {
 		l.hears.Unlock()
 		return ErrBusy
 	}

@@ -225,8 +225,9 @@ func (p *post) marked(lock *os.File) bool {
 // signLock writes into the lock who has it; from then on it is not empty until that one has
 // left in order.
 func signLock(lock *os.File, me rss.ProcID) {
-	_ = lock.Truncate(0)
-	_, _ = lock.WriteAt(fmt.Appendf(nil, "%d %d\n", me.PID, me.Start), 0)
+	fd := int(lock.Fd())
+	_ = unix.Ftruncate(fd, 0)
+	_, _ = unix.Pwrite(fd, fmt.Appendf(nil, "%d %d\n", me.PID, me.Start), 0)
 }
 
 // readLeader reads that, zero where it is not there.
