@@ -11,7 +11,7 @@
 #include <time.h>
 
 // A watcher at rest. On a node with many ranks one watcher leads, and the others have nothing
-// to do. Such a one executes this program anew, and is this loop from then on: the same
+// to do. Such a one executes this program again, and is this loop from then on: the same
 // process, with the same link to its holder, which still finds its witness, but without a Go
 // runtime. It returns, and the runtime starts, when the leader ends, gives an order, or the
 // holder has anything to say but what a witness is asked for. Nothing is allocated here.

@@ -32,7 +32,7 @@ var ofThreads = setOf(unix.SIGURG, unix.SIGSTKFLT)
 
 // Rest has this process do nothing but wait, in some 500 KiB and one thread, see rest.c. It
 // remains the watcher and the holder's witness. Once there is anything to do, this program
-// begins anew, with Begin.Rested. Rest returns where it cannot be; last is called when it is
+// starts again, with Begin.Rested. Rest returns where it cannot be; last is called when it is
 // known that it can, and where that fails nevertheless, this process ends, and the holder
 // starts another.
 func (l *Link) Rest(r Rest, last func()) error {

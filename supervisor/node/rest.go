@@ -73,8 +73,12 @@ func (p *Place) JoinAgain(parents []string, name string, me Member, done uint64,
 	me.again = true
 	err := p.Join(parents, name, me)
 	p.follows, p.done = p.post != nil, done
-	if p.post != nil && lock != 0 {
+	switch {
+	case lock == 0:
+	case p.post != nil:
 		p.post.adopt(lock)
+	default:
+		unix.Close(lock) // else no other rank could lead
 	}
 	return err
 }

@@ -73,3 +73,22 @@ func TestRest(t *testing.T) {
 		t.Error("who left last has left the directory")
 	}
 }
+
+// TestRestedCannotJoin: who has the lock and cannot join gives it up, for another to lead.
+func TestRestedCannotJoin(t *testing.T) {
+	path := filepath.Join(t.TempDir(), lockName)
+	var locks [2]int
+	for i := range locks {
+		var err error
+		locks[i], err = unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+		wardentest.NoError(t, err)
+	}
+	defer unix.Close(locks[1])
+	wardentest.NoError(t, unix.Flock(locks[0], unix.LOCK_EX|unix.LOCK_NB))
+	m := newMachine(t)
+	p := New(Options{Proc: m.Proc})
+	if err := p.JoinAgain([]string{filepath.Join(path, "no directory")}, "46@n1.abc", m.member(0), 0, locks[0]); err == nil || !p.Leads() {
+		t.Fatalf("it has joined, or follows: %v", err)
+	}
+	wardentest.NoError(t, unix.Flock(locks[1], unix.LOCK_EX|unix.LOCK_NB))
+}
