@@ -280,6 +280,9 @@ func (e *engine) heardProbes() bool {
 // rung does what the bell has rung for, and says whether that was anything.
 func (e *engine) rung(why wake.Cause) (done bool) {
 	full := false
+	if why&limitMet != 0 {
+		e.observe.Limits.AwaitVictim()
+	}
 	if why&listenDue != 0 {
 		e.listen()
 	}

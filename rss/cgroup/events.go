@@ -28,13 +28,15 @@ type Events struct {
 	Hit uint64
 	// High counts allocations slowed down above memory.high, v2 only.
 	High uint64
+	// OOM counts calls of the OOM killer for this level, v2 only.
+	OOM uint64
 }
 
 // Events reads the counters. On v1, and on v2 before Linux 5.2, it reads one file for
-// each directory below.
+// each directory below; else it costs one pread of a kept descriptor.
 func (l *Level) Events() (Events, error) {
 	if l.Version == 2 {
-		e, err := readEvents(l.File("memory.events"))
+		e, err := l.own()
 		if err == nil && !l.countsBelow() {
 			e.OOMKill, err = l.kills("memory.events")
 		}
@@ -50,6 +52,26 @@ func (l *Level) Events() (Events, error) {
 	}
 	e.OOMKill, err = l.kills("memory.oom_control")
 	return e, err
+}
+
+// OOMs counts how often the OOM killer was called for this level, and what it killed: one
+// pread of a kept descriptor, v2 only.
+func (l *Level) OOMs() (uint64, error) {
+	e, err := l.own()
+	return e.OOM + e.OOMKill, err
+}
+
+// own reads memory.events of v2.
+func (l *Level) own() (Events, error) {
+	b, err := l.read("memory.events")
+	if err != nil {
+		return Events{}, err
+	}
+	e, err := parseEvents(b)
+	if err != nil {
+		return e, fmt.Errorf("cannot parse %s: %w", l.File("memory.events"), err)
+	}
+	return e, nil
 }
 
 func readEvents(name string) (Events, error) {
@@ -110,6 +132,8 @@ func parseEvents(b []byte) (Events, error) {
 		switch string(f[0]) {
 		case "oom_kill":
 			e.OOMKill = n
+		case "oom":
+			e.OOM = n
 		case "max":
 			e.Hit = n
 		case "high":

@@ -240,7 +240,7 @@ func TestOther(t *testing.T) {
 
 func TestParseEvents(t *testing.T) {
 	got, err := parseEvents([]byte("low 0\nhigh 7\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n"))
-	if err != nil || got != (Events{OOMKill: 3, Hit: 12, High: 7}) {
+	if err != nil || got != (Events{OOMKill: 3, Hit: 12, High: 7, OOM: 1}) {
 		t.Errorf("v2: %+v, %v", got, err)
 	}
 	got, err = parseEvents([]byte("oom_kill_disable 0\nunder_oom 1\noom_kill 2\n"))
@@ -299,14 +299,14 @@ func TestEvents(t *testing.T) {
 	dir = "sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_7/"
 	fs.Write(dir+"memory.events", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 1\n")
 	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
-	if err != nil || e != (Events{OOMKill: 1, Hit: 6, High: 5}) {
+	if err != nil || e != (Events{OOMKill: 1, Hit: 6, High: 5, OOM: 1}) {
 		t.Errorf("v2: %+v, %v", e, err)
 	}
 	// Before Linux 5.2 it counted where the victim was, and had no memory.events.local.
 	fs.Write(dir+"memory.events", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 0\n")
 	fs.Write(dir+"step_batch/memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 3\n")
 	e, err = open(t, fs, rsstest.Trainer).Levels[3].Events()
-	if err != nil || e != (Events{OOMKill: 3, Hit: 6, High: 5}) {
+	if err != nil || e != (Events{OOMKill: 3, Hit: 6, High: 5, OOM: 1}) {
 		t.Errorf("v2 before Linux 5.2: %+v, %v", e, err)
 	}
 	fs.Write(dir+"memory.events.local", "low 0\nhigh 5\nmax 6\noom 1\noom_kill 0\n")

@@ -3,7 +3,9 @@ package limit
 import (
 	"cmp"
 	"slices"
+	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/cgroup"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
@@ -13,6 +15,7 @@ type killCount struct {
 	level *cgroup.Level
 	was   cgroup.Events
 	leaf  bool
+	seen  uint64         // [cgroup.Level.OOMs] that AwaitVictim has waited for
 	last  *cgroup.Events // of a level that is no longer looked at
 }
 
@@ -25,7 +28,11 @@ func (s *cgroups) countKills(l *cgroup.Level, leaf bool) {
 		s.warn("cgroup", "%v", err)
 		return
 	}
-	s.kills = append(s.kills, killCount{level: l, was: e, leaf: leaf})
+	k := killCount{level: l, was: e, leaf: leaf}
+	if l.Version == 2 {
+		k.seen, _ = l.OOMs()
+	}
+	s.kills = append(s.kills, k)
 }
 
 // closeKills reads the counters of a level for the last time, and keeps them where
@@ -67,6 +74,34 @@ func (s *cgroups) OOMKills() []Kills {
 		}, less(e.High, k.was.High)})
 	}
 	return out
+}
+
+// AwaitVictim returns once the memory of whom the kernel's OOM killer has just ended is given
+// back, after 200 ms at the latest. Until then the limit is full, but the kernel no longer finds
+// the victim among the processes (css_task_iter passes over one whose threads are gone): whoever
+// allocates, be it by opening a file, has it kill another one, which may be us. What this reads
+// is read by descriptors that are open.
+func (s *cgroups) AwaitVictim() {
+	const longest, step, enough = 200 * time.Millisecond, 2 * time.Millisecond, rss.MiB
+	for i := range s.kills {
+		k := &s.kills[i]
+		if k.level.Version != 2 || k.last != nil { // v1 tells nobody of a kill
+			continue
+		}
+		ooms, err := k.level.OOMs()
+		if err != nil || ooms <= k.seen {
+			continue
+		}
+		k.seen = ooms
+		for waited := time.Duration(0); waited < longest; waited += step {
+			most, err1 := k.level.Max()
+			used, err2 := k.level.Usage()
+			if err1 != nil || err2 != nil || used+enough <= most {
+				break
+			}
+			time.Sleep(step)
+		}
+	}
 }
 
 func (k *killCount) events() (cgroup.Events, error) {

@@ -542,6 +542,13 @@ func (u *Union) OOMKills() (all []Kills) {
 	return all
 }
 
+// AwaitVictim is [Set.AwaitVictim] of all parts.
+func (u *Union) AwaitVictim() {
+	for _, p := range u.parts {
+		p.AwaitVictim()
+	}
+}
+
 // NodeKills is [Set.NodeKills] of the part that counts from the longest ago.
 func (u *Union) NodeKills() (n uint64) {
 	for _, p := range u.parts {

@@ -264,9 +264,20 @@ func startCommand(t *testing.T, cgroup string, uid int, args ...string) *run {
 			t.Logf("it said:\n%s", r.said())
 			b, _ := os.ReadFile(dir + "/events")
 			t.Logf("its events:\n%s", b)
+			t.Logf("the kernel:\n%s", kernelLog())
 		}
 	})
 	return r
+}
+
+// kernelLog is the end of what the kernel said: whom it killed, and why.
+func kernelLog() string {
+	b := make([]byte, 8<<10)
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, b)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[:n])
 }
 
 // eat has the eater take memory of its own, and says whether it lived on.
