@@ -41,6 +41,7 @@ var layers = map[string][]string{
 	"rss/rsstest/reference": {"rss/rsstest", "rss/rsstest/golden"},
 
 	"slurm":           {},
+	"slurm/adminline": {},
 	"slurm/slurmtest": {"slurm", "golang.org/x/sys", "rss/rsstest/debian"},
 
 	"supervisor": {
