@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__
@@ -56,6 +57,15 @@ static void small_mappings(void) {
 		madvise(p, piece, MADV_NOHUGEPAGE);
 }
 
+// hold_ordinary takes a watcher out of the user's real-time policy (sched(7)): with as many of
+// its threads as there are processors waiting for one that gets none, the Go runtime would spin
+// for ever, and nobody else would run.
+void hold_ordinary(void) {
+	struct sched_param none = {0};
+	long policy = syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
+	if (policy == SCHED_FIFO || policy == SCHED_RR) syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &none);
+}
+
 // Runs before the Go runtime, which would install its handlers, raise the
 // soft RLIMIT_NOFILE and open /dev/null on closed standard descriptors.
 __attribute__((constructor)) static void note(int argc, char **argv, char **envp) {
@@ -67,6 +77,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	// RLIMIT_AS counts, and Slurm where it sums virtual sizes.
 	mallopt(M_ARENA_MAX, 1);
 	if (strcmp(argv[1], "run") != 0) {
+		if (strcmp(argv[0], "rss-watcher") == 0) hold_ordinary();
 		if (strcmp(argv[0], "rss-watcher") == 0 && strcmp(argv[1], "rest") == 0) hold_at_rest(argv);
 		hold_address();
 		return;

@@ -364,6 +364,7 @@ void hold_park(char **argv, char **envp) {
 		int link = pair[1];
 		leave();
 		p->role = HOLD_FORKED, p->link = link, p->verdict = v, p->room = size;
+		hold_ordinary();
 		as_watcher(argv);
 		hold_dispositions(0);
 		hold_catch(HOLD_HANDLER_WATCHER, -1);

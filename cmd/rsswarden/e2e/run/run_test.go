@@ -39,6 +39,25 @@ func TestMain(m *testing.M) {
 	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Daemon: new(string)}))
 }
 
+// TestRealTime: a command keeps the real-time policy that its user started rsswarden with. The
+// watcher must not: its runtime may spin until another of its threads gets a processor.
+func TestRealTime(t *testing.T) {
+	wardentest.NeedRoot(t, "needs root, for a real-time policy")
+	const policies = `until pgrep -P $PPID -x rss-watcher >/dev/null; do sleep 0.01; done
+for pid in $$ $(pgrep -P $PPID -x rss-watcher); do
+	chrt -p $pid | sed -n 's/.*policy: //p'
+done`
+	for _, park := range []string{"", "RSSWARDEN_PARK=0"} {
+		for option, name := range map[string]string{"-f": "SCHED_FIFO", "-r": "SCHED_RR"} {
+			cmd := exec.Command("chrt", option, "1", binary, "run", "--quiet", "--", "sh", "-c", policies)
+			cmd.Env = wardentest.Env(park)
+			if out, errs, err := wardentest.Run(cmd); err != nil || out != name+"\nSCHED_OTHER\n" {
+				t.Errorf("%s %s: %v %q %s", option, park, err, out, errs)
+			}
+		}
+	}
+}
+
 // risenJob starts a Python that is setuid, as sudo is, or not to be read by who executes
 // it, as programs under licence are. In it a helper, of root's where it can be, holds
 // 60 MiB. Both end when their input does.
