@@ -4,6 +4,7 @@ package site
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -152,7 +153,7 @@ func (s *site) rows(t *testing.T, short bool) {
 	copies := filepath.Join(s.Dir(), "copies")
 	wardentest.NoError(t, os.MkdirAll(copies, 0o755))
 	wardentest.NoError(t, os.Chown(copies, s.UID(), 0))
-	pmi := s.Install(t, "testdata/pmi.py")
+	pmi, pmix := s.Install(t, "testdata/pmi.py"), s.Install(t, "testdata/pmix.py")
 	multi := filepath.Join(s.Dir(), "multi.conf")
 	wardentest.NoError(t, os.WriteFile(multi, []byte("0-1 sh -c '"+parent+"; echo task'\n"), 0o644))
 	plain := filepath.Join(s.Dir(), "not-executable")
@@ -174,6 +175,7 @@ func (s *site) rows(t *testing.T, short bool) {
 		{"task prolog", 1, true, append([]string{"--task-prolog=" + prolog}, sh(parent+`; echo "$FROM_PROLOG"`)...)},
 		{"two nodes", 4, false, append([]string{"-N2", "-n4"}, sh(parent+"; echo task")...)},
 		{"PMI", 2, false, []string{"-N2", "-n2", "--mpi=pmi2", wardentest.Python, pmi}},
+		{"PMIx", 2, false, []string{"-N1", "-n2", "--mpi=pmix", wardentest.Python, pmix}}, // two nodes of one host break it
 		{"broadcast file", 1, true, []string{"--bcast=" + filepath.Join(s.Dir(), "copy"), told}},
 		{"broadcast directory", 0, true, []string{"--bcast=" + copies + "/", told}},
 		{"not found", 0, true, []string{"no-such-command"}},
@@ -184,6 +186,9 @@ func (s *site) rows(t *testing.T, short bool) {
 			continue
 		}
 		t.Run(row.name, func(t *testing.T) {
+			if paths, _ := filepath.Glob("/usr/lib/*/pmix2/lib/libpmix.so"); row.name == "PMIx" && paths == nil {
+				t.Skip("needs libpmix-dev")
+			}
 			t.Parallel()
 			s.equal(t, row.tasks, row.args...)
 		})
@@ -217,6 +222,26 @@ func (s *site) jobs(t *testing.T) {
 			}
 		})
 	}
+	t.Run("mpirun", func(t *testing.T) {
+		if _, err := exec.LookPath("mpirun"); err != nil {
+			t.Skip("needs Open MPI")
+		}
+		t.Parallel()
+		// Its daemons are a step of srun.
+		rank := "sh -c 'read parent </proc/$PPID/comm; read daemon </proc/$(cut -d\" \" -f4 /proc/$PPID/stat)/comm; echo $parent by $daemon'"
+		got := s.Submit(t, "mpirun --oversubscribe -n 2 --map-by node "+rank+" | sort", "-N2", "-n2", "--mem=300").Wait(t)
+		if got.State != "COMPLETED" || got.Stdout != strings.Repeat("orted by rsswarden\n", 2) {
+			t.Errorf("%s\n%s%s", got.State, got.Stdout, got.Stderr)
+		}
+	})
+	t.Run("wrap", func(t *testing.T) {
+		t.Parallel()
+		out := filepath.Join(s.Dir(), "wrap.out")
+		got := s.Do(t, "sbatch", "--wait", "--mem=200", "-o", out, "--wrap", parent)
+		if text := string(wardentest.ReadFile(t, out)); got.Code != 0 || text != "by rsswarden\n" {
+			t.Errorf("%+v: %s", got, text)
+		}
+	})
 	t.Run("het", func(t *testing.T) {
 		t.Parallel()
 		one := []string{"--mem=200", "-n1", "sh", "-c", parent}
