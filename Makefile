@@ -39,7 +39,7 @@ plugin: ## bin/rsswarden_spank.so, the SPANK plugin of a site, for the Slurm of 
 
 # RELEASE_ARCH=amd64 builds for one alone.
 RELEASE_ARCH ?= amd64 arm64
-release: ## dist/: static programs for amd64 and arm64, archives, .deb, SHA256SUMS
+release: ## dist/: static programs for amd64 and arm64 as archive, .deb, .rpm and wheel; source of the plugin; SHA256SUMS
 	@.ci/setup release
 	@examples/packages/release.sh dist '$(VERSION)' $(RELEASE_ARCH)
 

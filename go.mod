@@ -10,6 +10,8 @@ require (
 	github.com/creack/pty v1.1.24
 	// Tests only: readable differences.
 	github.com/google/go-cmp v0.7.0
+	// examples/packages/pack alone, which `make release` runs: RPMs, without rpmbuild.
+	github.com/google/rpmpack v0.7.1
 	// TOML in supervisor/config: tells line and column of every key, imports
 	// nothing but the standard library, costs 5 µs at start. BurntSushi/toml,
 	// as good otherwise, reads /etc/localtime each time the program starts.
@@ -29,6 +31,8 @@ require (
 	github.com/urfave/cli/v2 v2.27.7
 	// The lines on stderr, by its zapcore: package zap itself links net/http.
 	go.uber.org/zap v1.28.0
+	// Tests only: the recipe for conda.
+	go.yaml.in/yaml/v2 v2.4.4
 	// bench alone: the format of Go benchmarks, and benchstat, which compares two runs.
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	// signalfd, pidfd, waitid, prctl and inotify.
@@ -43,20 +47,23 @@ require (
 require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cavaliergopher/cpio v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jpillora/backoff v1.0.0 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/klauspost/pgzip v1.2.6 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/mdlayher/vsock v1.3.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/mwitkow/go-conntrack v0.0.0-20190716064945-2f068394615f // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+	github.com/ulikunitz/xz v0.5.12 // indirect
 	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
-	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect

@@ -194,6 +194,7 @@ func licences(t *testing.T, dir string) string {
 		{"MIT", "Permission is hereby granted, free of charge"},
 		{"BSD-3-Clause", "Neither the name"},
 		{"BSD-3-Clause", "may be used to endorse or promote products"},
+		{"BSD-3-Clause", "may not be used to endorse or promote products"},
 		{"BSD-2-Clause", "Redistribution and use in source and binary forms"},
 		{"unknown", ""},
 	}

@@ -116,6 +116,7 @@ var layers = map[string][]string{
 	"examples/demo":          {},
 	"examples/demo/pictures": {},
 	"examples/standin":       {"rss", "rss/proctree", "golang.org/x/sys"},
+	"examples/packages/pack": {"github.com/google/rpmpack"},
 	"examples/lmdbload":      {"github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 }
 

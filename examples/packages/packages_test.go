@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.yaml.in/yaml/v2"
+
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -136,19 +138,21 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// inCleanRoot is given the root, a directory for what is written, and the package. What
-// the root holds is the same before and after, by type, mode and name.
+// inCleanRoot is given the root, a directory for what is written, the package, and what to
+// do with it. What the root holds is the same before and after, by type, mode and name.
 const inCleanRoot = `
 set -eu
-lower=$1 work=$2 deb=$3
-mount -t tmpfs tmpfs "$work"
-mkdir "$work/upper" "$work/work" "$work/root"
-mount -t overlay -o "lowerdir=$lower,upperdir=$work/upper,workdir=$work/work" overlay "$work/root"
-for dir in proc sys dev; do mount --rbind /$dir "$work/root/$dir"; done
-mkdir "$work/root/given" && mount -t tmpfs tmpfs "$work/root/given"
-cp "$deb" "$work/root/given/rsswarden.deb"
-cat >"$work/root/given/script"
-exec chroot "$work/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/given TMPDIR=/given LC_ALL=C.UTF-8 XDG_STATE_HOME=/given bash -eu /given/script
+lower=$1 root=$2/root package=$3 how=$4
+mount -t tmpfs tmpfs "$2"
+mkdir "$2/upper" "$2/work" "$root"
+mount -t overlay -o "lowerdir=$lower,upperdir=$2/upper,workdir=$2/work" overlay "$root"
+for dir in proc sys dev; do mount --rbind /$dir "$root/$dir"; done
+mkdir "$root/given" && mount -t tmpfs tmpfs "$root/given"
+cat >"$root/given/script"
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/given TMPDIR=/given LC_ALL=C.UTF-8 XDG_STATE_HOME=/given "$@"; }
+step() { inside bash -eu /given/script "$1"; }
+quietly() { "$@" >"$root/given/log" 2>&1 || { cat "$root/given/log"; exit 1; }; }
+eval "$how"
 `
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)`)
@@ -180,21 +184,23 @@ func TestLinksInPackage(t *testing.T) {
 	}
 }
 
+// useIt is run in the root, once for each step.
 const useIt = `
 # What dpkg keeps for itself is not the package's.
 all() { find / -xdev -printf '%y %m %p\n' | grep -vE ' /(var/lib/dpkg/(status|status-old|lock|lock-frontend|diversions-old|statoverride-old|triggers/Lock)|var/log/dpkg.log|var/cache/ldconfig/aux-cache)$' | sort; }
-all >/given/before
-dpkg -i /given/rsswarden.deb >/given/log 2>&1 || { cat /given/log; exit 1; }
-! grep -i warning /given/log
+wanted=/etc/systemd/system/multi-user.target.wants
+before() { mkdir -p $wanted; all >/given/before; }
+after() { all >/given/after; diff /given/before /given/after; }
+used() {
 [ "$(rsswarden --version | head -1)" = "rsswarden 1.2.3" ]
 [ "$(rsswardend --version | head -1)" = "rsswardend 1.2.3" ]
+[ "$(readlink /usr/bin/rsswarden-task)" = rsswarden ]
 zcat /usr/share/man/man1/rsswarden.1.gz | cmp - <(rsswarden man)
 zcat /usr/share/man/man8/rsswardend.8.gz | cmp - <(rsswardend man)
 grep -q '^ExecStart=/usr/bin/rsswardend ' /usr/lib/systemd/system/rsswardend.service
-! grep -n /usr/local /usr/lib/systemd/system/rsswardend.service
-for file in /usr/share/zsh/vendor-completions/_rsswarden /usr/share/fish/vendor_completions.d/rsswarden.fish; do
-	rsswarden completion ${file##*[_.]} 2>/dev/null || rsswarden completion zsh
-done >/dev/null
+if grep -n /usr/local /usr/lib/systemd/system/rsswardend.service; then exit 1; fi
+cmp /usr/share/zsh/*/_rsswarden <(rsswarden completion zsh)
+cmp /usr/share/fish/vendor_completions.d/rsswarden.fish <(rsswarden completion fish)
 [ -s /usr/share/doc/rsswarden/copyright ]
 source /usr/share/bash-completion/completions/rsswarden
 compopt() { :; } # it is for readline alone
@@ -205,31 +211,74 @@ status=0
 rsswarden run --limit 200M --record /given/records -- sh -c 'echo trained; exit 7' >/given/out 2>/given/err || status=$?
 [ "$status" = 7 ] && [ "$(cat /given/out)" = trained ] || { cat /given/err; exit 1; }
 rsswarden report --no-slurm /given/records >/given/report
-(cd / && md5sum --quiet -c /var/lib/dpkg/info/rsswarden.md5sums)
-dpkg --verify rsswarden
-mkdir -p /var/lib/rsswardend && touch /var/lib/rsswardend/oom.jsonl
-dpkg -r rsswarden >/given/log 2>&1 || { cat /given/log; exit 1; }
-[ ! -e /usr/bin/rsswarden ] && [ -e /var/lib/rsswardend/oom.jsonl ]
-dpkg -P rsswarden >/given/log 2>&1 || { cat /given/log; exit 1; }
-all >/given/after
-diff /given/before /given/after
+ln -s /usr/lib/systemd/system/rsswardend.service $wanted
+}
+"$1"
 `
 
-// useInRoot installs the package in a copy of a root, uses it and removes it.
-func useInRoot(t *testing.T, root string) {
+// useInRoot installs a package in a copy of a root, uses it and removes it.
+func useInRoot(t *testing.T, root, file, how string) {
 	t.Helper()
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", inCleanRoot, "sh",
-		root, t.TempDir(), filepath.Join(needBuilt(t), "rsswarden_"+version+"_amd64.deb"))
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--", "bash", "-c", inCleanRoot, "bash",
+		root, t.TempDir(), filepath.Join(needBuilt(t), file), how)
 	cmd.Stdin = strings.NewReader(useIt)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
+const byDpkg = `
+step before
+cp "$package" "$root/given/rsswarden.deb"
+quietly inside dpkg -i /given/rsswarden.deb
+if grep -i warning "$root/given/log"; then exit 1; fi
+step used
+inside sh -c 'cd / && md5sum --quiet -c /var/lib/dpkg/info/rsswarden.md5sums'
+inside dpkg --verify rsswarden
+inside sh -c 'mkdir -p /var/lib/rsswardend && touch /var/lib/rsswardend/oom.jsonl'
+quietly inside dpkg -i /given/rsswarden.deb
+[ -L "$root/etc/systemd/system/multi-user.target.wants/rsswardend.service" ]
+quietly inside dpkg -r rsswarden
+[ ! -e "$root/usr/bin/rsswarden" ] && [ -e "$root/var/lib/rsswardend/oom.jsonl" ]
+quietly inside dpkg -P rsswarden
+step after
+`
+
+const debFile = "rsswarden_" + version + "_amd64.deb"
+
 // TestDebianPackage: it is installed, used and removed where nothing of ours was, and
 // nothing of it stays.
 func TestDebianPackage(t *testing.T) {
-	useInRoot(t, debian.Need(t, debian.Trixie).Path("/"))
+	useInRoot(t, debian.Need(t, debian.Trixie).Path("/"), debFile, byDpkg)
+}
+
+// rpm installs into the root from outside: that has no RPM.
+const byRPM = `
+rpm() { quietly command rpm --root "$root" --dbpath /given/db --nodeps "$@"; }
+quietly command rpm -K "$package"
+step before
+rpm -i "$package"
+step used
+rpm -V rsswarden
+rpm -U --replacepkgs "$package"
+[ -L "$root/etc/systemd/system/multi-user.target.wants/rsswardend.service" ]
+rpm -e rsswarden
+step after
+`
+
+// TestRPM: it is installed, used, upgraded and removed by the RPM of this machine, and
+// nothing of it stays.
+func TestRPM(t *testing.T) {
+	need(t, "rpm")
+	useInRoot(t, debian.Need(t, debian.Trixie).Path("/"), "rsswarden-"+version+"-1.x86_64.rpm", byRPM)
+}
+
+// need skips where a program is missing.
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip(err)
+	}
 }
 
 // TestOldKernel: the static program runs where there is no C library at all.
@@ -299,6 +348,21 @@ print("install", space["installopts"] % values)
 print(*[f for f in space["sanity_check_paths"]["files"]])
 `
 
+// conda is the part of a recipe of conda that is looked at.
+type conda struct {
+	Package struct{ Name, Version string }
+	Source  struct {
+		GitURL string `yaml:"git_url"`
+		GitRev string `yaml:"git_rev"`
+	}
+	Build struct{ Script []string }
+	Test  struct{ Commands []string }
+	About struct {
+		Home, License string
+		LicenseFile   string `yaml:"license_file"`
+	}
+}
+
 // TestRecipes: they have make do what the Makefile can, and what they look for
 // afterwards is there.
 func TestRecipes(t *testing.T) {
@@ -309,6 +373,18 @@ func TestRecipes(t *testing.T) {
 	lines := strings.Split(string(out), "\n")
 	if len(lines) < 3 || lines[0] != "install VERSION=main PREFIX=/spack/prefix" || lines[1] != "install VERSION=main PREFIX=/eb/prefix" {
 		t.Fatalf("%s", out)
+	}
+	var recipe conda
+	text := regexp.MustCompile(`\{\{ compiler\('([a-z-]+)'\) \}\}`).ReplaceAllString(string(wardentest.ReadFile(t, "conda/meta.yaml")), "$1")
+	wardentest.NoError(t, yaml.Unmarshal([]byte(text), &recipe))
+	const home = "https://github.com/rsswarden/rsswarden"
+	if r := recipe; r.Package.Name != "rsswarden" || r.Package.Version != "main" || r.Source.GitRev != "main" || r.Source.GitURL != home+".git" || r.About.Home != home || r.About.License != "Apache-2.0" || r.About.LicenseFile != "LICENSE" {
+		t.Errorf("conda: %+v", r)
+	}
+	sh := exec.Command("sh", "-euc", `make() { echo "make $*"; }`+"\n"+strings.Join(recipe.Build.Script, "\n"))
+	sh.Env = []string{"SRC_DIR=/conda/work", "PKG_VERSION=main", "PREFIX=/conda/prefix"}
+	if out, err := sh.CombinedOutput(); err != nil || string(out) != "make install VERSION=main PREFIX=/conda/prefix\n" {
+		t.Errorf("conda: %v: %s", err, out)
 	}
 	dir := t.TempDir()
 	cmd := exec.Command("make", "install", "VERSION=main", "PREFIX="+dir)
@@ -322,6 +398,11 @@ func TestRecipes(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
+	}
+	sh = exec.Command("sh", "-euc", strings.Join(recipe.Test.Commands, "\n"))
+	sh.Env = []string{"PREFIX=" + dir, "PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "XDG_STATE_HOME=" + t.TempDir()}
+	if out, err := sh.CombinedOutput(); err != nil || len(recipe.Test.Commands) == 0 {
+		t.Errorf("conda: %v: %s", err, out)
 	}
 	if out, _, err := wardentest.Output(filepath.Join(dir, "bin", "rsswarden"), "--version"); err != nil || !strings.HasPrefix(out, "rsswarden main") {
 		t.Errorf("%q, %v", out, err)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # release.sh DIR VERSION [ARCH...] builds what is given away, for amd64 and arm64:
 # static programs, which need Linux 5.10 or newer and nothing else, as an
-# archive and as a package of Debian's, with manual pages, completions, the unit of
-# rsswardend and the licences of all that is linked; and SHA256SUMS.
+# archive, .deb and .rpm, with manual pages, completions, the unit of
+# rsswardend and the licences of all that is linked, and as a wheel for Python;
+# the source of the SPANK plugin, to be built as .deb or .rpm; and SHA256SUMS.
 #
 # The same source, version and compilers make the same bytes, wherever and whenever:
 # paths are trimmed, times are those of the commit, or SOURCE_DATE_EPOCH's.
@@ -22,12 +23,20 @@ export SOURCE_DATE_EPOCH=$epoch
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A version of Debian's begins with a digit and has no hyphen; what has no tag yet is
-# older than what will have one.
+# A version of Debian's and RPM's begins with a digit and has no hyphen, one of Python's has
+# what follows the first hyphen behind a "+"; what has no tag yet is older than what will
+# have one.
 case $version in
-v[0-9]*.* | [0-9]*.*) debian=${version#v} debian=${debian//-/+} ;;
-*) debian=0~$(date -d "@$epoch" +%Y%m%d)+${version//-/+} ;;
+v[0-9]*.* | [0-9]*.*)
+	debian=${version#v} python=${version#v}
+	[[ $python != *-* ]] || python=${python%%-*}+${python#*-}
+	;;
+*)
+	day=$(date -d "@$epoch" +%Y%m%d)
+	debian=0~$day+$version python=0.dev$day+$version
+	;;
 esac
+debian=${debian//-/+} python=${python//-/.}
 name=rsswarden-${version#v}
 
 compiler() { # compiler ARCH: the C compiler for it
@@ -92,6 +101,7 @@ for shell in bash zsh fish; do
 	"$here/rsswarden" completion $shell >"$work/texts/rsswarden.$shell"
 done
 licences >"$work/texts/copyright"
+go build -trimpath -o "$work/pack" ./examples/packages/pack
 
 # tree ARCH ROOT PREFIX BIN: where the files of the package are, below ROOT/PREFIX.
 tree() {
@@ -145,5 +155,36 @@ for arch in "$@"; do
 	(cd "$root" && find usr -type f | sort | xargs md5sum) >"$root/DEBIAN/md5sums"
 	dpkg-deb --root-owner-group -Zgzip -z9 --build "$root" "$out/rsswarden_${debian}_$arch.deb" >/dev/null
 	files+=("$name-linux-$arch.tar.gz" "rsswarden_${debian}_$arch.deb")
+
+	case $arch in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; esac
+	rm -r "$root/DEBIAN"
+	mv "$root/usr/share/zsh/vendor-completions" "$root/usr/share/zsh/site-functions"
+	file=rsswarden-$debian-1.$machine.rpm
+	"$work/pack" rpm -control examples/packages/debian/control -version "$debian" -arch "$arch" -root "$root" -scripts examples/packages/debian >"$out/$file"
+	files+=("$file")
+
+	# A wheel holds no links: rsswarden-task is a program there, which does what the link does.
+	root=$work/wheel-$arch scripts=$work/wheel-$arch/rsswarden-$python.data/scripts
+	install -D -m 755 -t "$scripts" "$work/$arch/rsswarden" "$work/$arch/rsswardend"
+	echo 'void hold_task(int, char **, char **); int main(int c, char **v, char **e) { hold_task(c, v, e); return 2; }' |
+		$(compiler "$arch") -O2 -static -s -Wl,--build-id=none -o "$scripts/rsswarden-task" -x c - supervisor/hold/task.c
+	install -D -m 644 -t "$root/rsswarden" examples/packages/wheel/rsswarden/*.py
+	install -D -m 644 -t "$root/rsswarden-$python.dist-info" "$work/texts/copyright"
+	file=rsswarden-$python-py3-none-manylinux_2_17_$machine.manylinux2014_$machine.whl
+	"$work/pack" wheel -control examples/packages/debian/control -version "$python" -arch "$arch" -root "$root" >"$out/$file"
+	files+=("$file")
 done
+
+# The plugin, for who builds it for the Slurm of a site: `rpmbuild -ta` and dpkg-buildpackage
+# take the archive, `rpmbuild --rebuild` the source RPM.
+plugin=rsswarden-slurm-plugin-$debian root=$work/plugin
+mkdir -p "$root/$plugin" "$work/srpm"
+cp -r examples/packages/slurm-plugin/. slurm/plugin/rsswarden_spank.c LICENSE "$root/$plugin"
+cp LICENSE "$root/$plugin/debian/copyright"
+sed -i -e "s/@VERSION@/$debian/" -e "s/@DATE@/$(date -Rd "@$epoch")/" "$root/$plugin"/{*.spec,debian/changelog}
+find "$root" -type d -exec chmod 755 {} + -o -name rules -exec chmod 755 {} + -o -exec chmod 644 {} +
+tar -C "$root" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" -c "$plugin" | gzip -9n >"$out/$plugin.tar.gz"
+cp "$out/$plugin.tar.gz" "$root/$plugin"/*.spec "$work/srpm"
+"$work/pack" srpm -version "$debian" -control examples/packages/slurm-plugin/debian/control -root "$work/srpm" >"$out/$plugin-1.src.rpm"
+files+=("$plugin.tar.gz" "$plugin-1.src.rpm")
 (cd "$out" && sha256sum "${files[@]}" | tee SHA256SUMS)
