@@ -57,13 +57,30 @@ static void small_mappings(void) {
 		madvise(p, piece, MADV_NOHUGEPAGE);
 }
 
-// hold_ordinary takes a watcher out of the user's real-time policy (sched(7)): with as many of
+// ordinary takes a watcher out of the user's real-time policy (sched(7)): with as many of
 // its threads as there are processors waiting for one that gets none, the Go runtime would spin
 // for ever, and nobody else would run.
-void hold_ordinary(void) {
+static void ordinary(void) {
 	struct sched_param none = {0};
 	long policy = syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
 	if (policy == SCHED_FIFO || policy == SCHED_RR) syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &none);
+}
+
+// hold_as_watcher makes this fork look like a watcher that was executed: pkill -f by the
+// holder's arguments must not meet it. The Go program gets copies of them.
+void hold_as_watcher(char **argv) {
+	static const char name[] = "rss-watcher\0watch";
+	static char *copy;
+	char *begin = argv[0], *end = begin;
+	ordinary();
+	prctl(PR_SET_NAME, name);
+	for (char **a = argv; *a == end; a++) end += strlen(*a) + 1;
+	size_t size = (size_t)(end - begin);
+	if (size < sizeof name || (copy = malloc(size)) == NULL) return;
+	memcpy(copy, begin, size);
+	for (char **a = argv; *a >= begin && *a < end; a++) *a = copy + (*a - begin);
+	memset(begin, 0, size);
+	memcpy(begin, name, sizeof name);
 }
 
 // Runs before the Go runtime, which would install its handlers, raise the
@@ -77,7 +94,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	// RLIMIT_AS counts, and Slurm where it sums virtual sizes.
 	mallopt(M_ARENA_MAX, 1);
 	if (strcmp(argv[1], "run") != 0) {
-		if (strcmp(argv[0], "rss-watcher") == 0) hold_ordinary();
+		if (strcmp(argv[0], "rss-watcher") == 0) ordinary();
 		if (strcmp(argv[0], "rss-watcher") == 0 && strcmp(argv[1], "rest") == 0) hold_at_rest(argv);
 		hold_address();
 		return;

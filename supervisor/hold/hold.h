@@ -132,7 +132,7 @@ void hold_park(char **argv, char **envp);
 int hold_pass(void);                    // forwards the batch; whether some of it is left
 void hold_pass_all(void);               // forwards what is left
 void hold_at_rest(char **argv);
-void hold_ordinary(void);
+void hold_as_watcher(char **argv);
 void hold_slim(void);                   // gives back the pages of our files that nothing was written to
 char **hold_command(char **argv, int *quiet); // where in argv the command of "run" begins, or NULL
 const char *hold_missing(void);         // why there can be nothing of ours beside the command, or NULL

@@ -86,22 +86,6 @@ static int drop(struct dl_phdr_info *i, size_t size, void *unused) {
 	return 0;
 }
 
-// as_watcher makes this fork look like a watcher that was executed: pkill -f by the
-// holder's arguments must not meet it. The Go program gets copies of them.
-static void as_watcher(char **argv) {
-	static const char name[] = "rss-watcher\0watch";
-	static char *copy;
-	char *begin = argv[0], *end = begin;
-	prctl(PR_SET_NAME, name);
-	for (char **a = argv; *a == end; a++) end += strlen(*a) + 1;
-	size_t size = (size_t)(end - begin);
-	if (size < sizeof name || (copy = malloc(size)) == NULL) return;
-	memcpy(copy, begin, size);
-	for (char **a = argv; *a >= begin && *a < end; a++) *a = copy + (*a - begin);
-	memset(begin, 0, size);
-	memcpy(begin, name, sizeof name);
-}
-
 // took takes the end of a child, and says whether it has ended. Where a seccomp filter refuses
 // waitid(2), it is wait4(2).
 static int took(pid_t pid, siginfo_t *si) {
@@ -364,8 +348,7 @@ void hold_park(char **argv, char **envp) {
 		int link = pair[1];
 		leave();
 		p->role = HOLD_FORKED, p->link = link, p->verdict = v, p->room = size;
-		hold_ordinary();
-		as_watcher(argv);
+		hold_as_watcher(argv);
 		hold_dispositions(0);
 		hold_catch(HOLD_HANDLER_WATCHER, -1);
 		raw_sigmask(SIG_UNBLOCK, &faults, NULL);
