@@ -444,8 +444,8 @@ func slurmStep(t *testing.T) {
 func slurmHugePages(t *testing.T) {
 	shell(t, "echo always >/sys/kernel/mm/transparent_hugepage/enabled")
 	killing(t)
-	job(t, held(100, 10), "--mem=150M").want("FAILED", "0:9")
-	e := job(t, "RSSWARDEN_EVENTS=$PWD/events "+program+" run -- /bin/sh -c '"+held(100, 10)+"'\n", "--mem=400M")
+	job(t, held(100, 90), "--mem=150M").want("FAILED", "0:9")
+	e := job(t, "RSSWARDEN_EVENTS=$PWD/events "+program+" run -- /bin/sh -c '"+held(100, 20)+"'\n", "--mem=400M")
 	e.want("COMPLETED", "0:0")
 	var stepd, ours rss.Bytes
 	b := wardentest.ReadFile(t, filepath.Join(slurmDir, "slurmd.log"))
