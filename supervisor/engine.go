@@ -169,7 +169,7 @@ func (e *engine) pause(now time.Duration) time.Duration {
 		if due := restAfter - now; !e.awake && due > 0 {
 			pause = min(pause, due)
 		} else if !e.awake {
-			pause = min(pause, restAfter)
+			pause = min(pause, restAgain)
 		}
 		return max(pause, cadence.MinPause)
 	}

@@ -239,8 +239,12 @@ func (e *engine) follow(by woken) {
 	}
 }
 
-// restAfter is how long a follower's watcher is awake: a short command ends by then.
-const restAfter = time.Second
+// restAfter is how long a follower's watcher is awake, and restAgain how long it waits where it
+// could not rest. A step with many ranks has no room for a watcher of each, be it for a second.
+const (
+	restAfter = 20 * time.Millisecond
+	restAgain = time.Second
+)
 
 // rest ends this program where a follower has nothing to do; the process waits on. Where that
 // fails it stays awake: without a word on a kernel before 5.3, which has no pidfd_open(2), and

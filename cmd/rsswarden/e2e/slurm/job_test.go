@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/rsswarden/rsswarden/cmd/rsswarden/e2e/e2etest"
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
@@ -70,6 +72,34 @@ func TestSlurmCgroupQuiet(t *testing.T) {
 
 // TestSlurmOrphan: a subreaper would bring the orphan back under the task, and
 // slurmstepd would kill a job that survives bare.
+// TestManyRanks: the ranks of a step that has 25 MiB for each are not killed for what rsswarden
+// takes beside them.
+func TestManyRanks(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Usual)
+	warden := c.Install(t, wardentest.Program(t, wardentest.Static))
+	counted := func(command string) (median rss.Bytes) {
+		run := c.Submit(t, "srun -N1 -n8 --mem=200 "+command, "-n8", "--mem=400")
+		if got := run.Wait(t); got.State != "COMPLETED" || got.Stderr != "" {
+			t.Errorf("%s: %s\n%s", command, got.State, got.Stderr)
+		}
+		var all []rss.Bytes
+		for _, m := range regexp.MustCompile(`StepId=`+run.ID+`\.0 memory used:(\d+)`).FindAllStringSubmatch(run.Log(), -1) {
+			n, _ := strconv.ParseUint(m[1], 10, 64)
+			all = append(all, rss.Bytes(n))
+		}
+		if len(all) == 0 {
+			t.Fatalf("%s was not counted", command)
+		}
+		slices.Sort(all)
+		t.Logf("%s: counted %v, %v at most", command, all[len(all)/2], all[len(all)-1])
+		return all[len(all)/2]
+	}
+	bare, with := counted("sleep 6"), counted(warden+" run --quiet -- sleep 6")
+	if with.Sub(bare) > 25e6 {
+		t.Errorf("slurmstepd counts %v bare and %v wrapped, want at most 25 MB more", bare, with)
+	}
+}
+
 func TestSlurmOrphan(t *testing.T) {
 	t.Parallel()
 	c, warden := cluster(t, slurmtest.Linux)
