@@ -176,12 +176,14 @@ func FindEnd(ctx context.Context, j Job, scontrol func(ctx context.Context, args
 // parseWall reads a time as Slurm prints it. That has no shorter form and no fraction of
 // a second, which time.Parse would take.
 func parseWall(text string, zone *time.Location) (time.Time, error) {
-	const layout = "2006-01-02T15:04:05"
-	if len(text) != len(layout) {
+	if len(text) != len(wallTime) {
 		return time.Time{}, fmt.Errorf("%q is no time", text)
 	}
-	return time.ParseInLocation(layout, text, zone)
+	return time.ParseInLocation(wallTime, text, zone)
 }
+
+// wallTime is how Slurm prints a time and reads one.
+const wallTime = "2006-01-02T15:04:05"
 
 // NodeName is what Slurm calls this node: SLURMD_NODENAME where it is set
 // (srun(1)), else the host name up to its first dot, as slurmd takes it when

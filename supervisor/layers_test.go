@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"supervisor/record":            {"supervisor/text", "supervisor/wake", "supervisor/fault", "rss", "supervisor/event", "supervisor/nodedir", "golang.org/x/sys"},
 	"supervisor/record/store":      {"supervisor/fault", "supervisor/wake", "rss", "rss/procfile", "supervisor/event", "supervisor/nodedir", "supervisor/record", "supervisor/socket", "github.com/bmatsuo/lmdb-go", "golang.org/x/sys"},
 	"supervisor/record/recordtest": {"rss", "supervisor/event", "supervisor/record", "supervisor/record/store"},
-	"supervisor/analysis":          {"supervisor/text", "rss", "slurm", "supervisor/event", "supervisor/policy", "supervisor/record"},
+	"supervisor/analysis":          {"supervisor/text", "rss", "slurm", "slurm/adminline", "supervisor/event", "supervisor/policy", "supervisor/record"},
 	"supervisor/chart":             {"supervisor/text", "rss", "supervisor/event", "supervisor/phrase", "supervisor/analysis"},
 	"supervisor/render":            {"supervisor/text", "rss", "supervisor/event", "supervisor/phrase", "supervisor/policy", "supervisor/record", "supervisor/analysis", "supervisor/chart"},
 	"supervisor/scenetest":         {"rss", "supervisor/event", "supervisor/policy", "supervisor/record", "supervisor/record/recordtest"},

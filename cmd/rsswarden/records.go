@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -18,6 +21,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/record/store"
+	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
 // exporter is the process that reads a record by LMDB, which trusts its file and is
@@ -227,12 +231,58 @@ func askSlurm[T any](about func(context.Context, slurm.Ask, string) (T, error), 
 	return about(ctx, output, job)
 }
 
-// output runs a command of Slurm's and returns what it prints.
+// output runs a command of Slurm's and returns what it prints; the error is in its own words.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = slurm.StandardTimes(cmd.Environ())
 	cmd.WaitDelay = time.Second
-	return cmd.Output()
+	out, err := cmd.Output()
+	return out, saidOf(ctx, err)
+}
+
+// saidOf is the error of a command that wrote one to stderr, or did not end in time.
+func saidOf(ctx context.Context, err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return errors.New("no answer in time")
+	case errors.As(err, &exit) && len(exit.Stderr) > 0:
+		said := text.Bounded{}
+		said.Write(exit.Stderr)
+		return errors.New(said.LastLine())
+	}
+	return err
+}
+
+// sumPatience is how long sacct may take to list the jobs of a site.
+const sumPatience = 2 * time.Minute
+
+// outputLines runs a command of Slurm's and hands over each line that it prints, without its end.
+func outputLines(ctx context.Context, each func(string), name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = slurm.StandardTimes(cmd.Environ())
+	cmd.WaitDelay = time.Second
+	said := text.Bounded{}
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		each(lines.Text())
+	}
+	_, _ = io.Copy(io.Discard, out)
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		exit.Stderr = said.Bytes()
+	}
+	return cmp.Or(saidOf(ctx, err), lines.Err())
 }
 
 // exportCommand reads a record in a process of its own. Not for users.

@@ -35,13 +35,13 @@ func reportCommand(p process) *cli.Command {
 			&cli.BoolFlag{Name: "full", Usage: "more: limits, processes, evidence"},
 			&cli.StringFlag{Name: "since", Usage: "list all runs of that `TIME`: 12h, 7d or 4w"},
 			&cli.StringFlag{Name: "outcome", Usage: "list runs that ended so: a `WORD` of the column OUTCOME"},
-			&cli.StringFlag{Name: "by", Usage: "sum up the runs of each command, node or user: `WHAT`"},
+			&cli.StringFlag{Name: "by", Usage: "sum up the jobs of each command, node or user: `WHAT`"},
 			colorFlag(p),
 			&cli.BoolFlag{Name: "csv", Usage: "every sample of every process, as CSV"},
 			&cli.StringFlag{Name: "html", Usage: "write a page to `FILE`: a timeline to zoom into, in one file"},
 			&cli.StringFlag{Name: "svg", Usage: "write the timeline to `FILE` as an image"},
 			&cli.BoolFlag{Name: "advise", Usage: "what to ask for next, from all runs in the directories"},
-			&cli.BoolFlag{Name: "no-slurm", Usage: "do not ask sacct and scontrol how a job ended"},
+			&cli.BoolFlag{Name: "no-slurm", Usage: "do not ask sacct and scontrol how jobs ended"},
 		},
 		ArgsUsage: examples(
 			"rsswarden report last --html report.html",
@@ -58,6 +58,8 @@ func reportCommand(p process) *cli.Command {
 			return err
 		case c.Bool("advise"):
 			return advise(p, args, c.Bool("json"))
+		case list.by != "":
+			return sumUp(p, args, list)
 		case is:
 			return listRuns(p, args, list)
 		}
@@ -74,12 +76,14 @@ type listOptions struct {
 	outcome event.RunOutcome
 	by      string
 	json    bool
+	html    string // a file, empty for none
+	noSlurm bool
 }
 
 // listOf are the options of a list; is says that one is asked for. Options that do not go
 // together, and empty ones, are refused.
 func listOf(c *cli.Context, args []string) (o listOptions, is bool, err error) {
-	o = listOptions{by: c.String("by"), json: c.Bool("json")}
+	o = listOptions{by: c.String("by"), json: c.Bool("json"), html: c.String("html"), noSlurm: c.Bool("no-slurm")}
 	is = len(args) == 0 || c.IsSet("since") || c.IsSet("outcome") || c.IsSet("by")
 	if o.json && c.Bool("csv") {
 		return o, is, usagef("ask for one of them, then for the other", "--json and --csv both go to standard output")
@@ -104,7 +108,7 @@ func listOf(c *cli.Context, args []string) (o listOptions, is bool, err error) {
 			err = usagef("rsswarden report --"+name+file, "--%s is empty; is a variable not set?", name)
 		case c.Bool("advise"):
 			err = usagef("rsswarden report --advise --json DIR", "--advise has no form for --%s", name)
-		case is:
+		case is && !(name == "html" && o.by != ""):
 			err = usagef("name one run: rsswarden report last --"+name+file, "a list of runs has no form for --%s", name)
 		}
 	}
@@ -136,17 +140,11 @@ func listRuns(p process, dirs []string, o listOptions) error {
 	if o.since > 0 {
 		rows = slices.DeleteFunc(rows, func(r analysis.ListedRun) bool { return r.Start.Before(now.Add(-o.since)) })
 	}
-	if o.outcome != "" || o.by != "" {
-		known.read(p, rows)
-	}
 	if o.outcome != "" {
+		known.read(p, rows)
 		rows = slices.DeleteFunc(rows, func(r analysis.ListedRun) bool { return r.Outcome != o.outcome })
 	}
 	total := len(rows)
-	if o.by != "" {
-		fleet := analysis.FleetOf(rows, o.by)
-		return show(p, o.json, fleet, func(w io.Writer, style text.Style) error { return render.Fleet(w, fleet, style) })
-	}
 	if o.since == 0 {
 		rows = rows[:min(len(rows), mostListed)]
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -114,7 +115,7 @@ func findRun(p process, arg string, askSlurmToo bool) ([]record.Found, error) {
 	}
 	said := ""
 	if silent != nil {
-		said = "; " + silent.Error()
+		said, hint = "; "+silent.Error(), silentHint(silent, arg)
 	}
 	return nil, usagef(lookedIn(recordPlaces(p), hint), "no run %q found%s", arg, said)
 }
@@ -196,6 +197,13 @@ type runsKnown struct {
 // knownRuns finds runs by the names of files and the lines of indexes: of what has no line,
 // job, node and start alone.
 func knownRuns(dirs []string) runsKnown {
+	k, entries := gatherRuns(dirs)
+	k.list = analysis.ListRuns(entries)
+	return k
+}
+
+// gatherRuns is knownRuns without the list: the runs are in no order, each rank a run.
+func gatherRuns(dirs []string) (runsKnown, []record.IndexEntry) {
 	boot, _ := procfile.Read("/proc/sys/kernel/random/boot_id", procfile.Small)
 	k := runsKnown{
 		found: record.Find(dirs...), bare: map[string]record.Found{}, index: record.ReadIndex(dirs...), boot: strings.TrimSpace(string(boot)),
@@ -217,8 +225,7 @@ func knownRuns(dirs []string) runsKnown {
 			entries = append(entries, record.EntryOfID(id))
 		}
 	}
-	k.list = analysis.ListRuns(entries)
-	return k
+	return k, entries
 }
 
 // lives says that a process still runs on this node.
@@ -334,10 +341,12 @@ func findByWord(p process, word string, askSlurmToo bool) (list []record.Found, 
 		return list, nil, nil
 	case len(runs) > 0:
 		return nil, nil, noRecord(func(asJSON bool) error { return showListed(p, &known, runs, asJSON) }, "run %s left no record", runs[0].Short)
-	case !askSlurmToo || !slurm.IsJob(word):
+	}
+	number, step, _ := strings.Cut(word, ".")
+	if !askSlurmToo || !slurm.IsJob(number) {
 		return nil, nil, nil
 	}
-	job, err := askSlurm(slurm.Ended, word)
+	job, err := askSlurm(slurm.Ended, number)
 	if err != nil {
 		return nil, err, nil
 	}
@@ -349,12 +358,41 @@ func findByWord(p process, word string, askSlurmToo bool) (list []record.Found, 
 	if len(list) > 0 {
 		return list, nil, nil
 	}
+	u, ok := analysis.OfSlurm(job, step)
+	if !ok {
+		return nil, nil, usagef(stepsOf(&job), "%s knows no step %q of job %s", job.Source, step, number)
+	}
 	e := noRecord(func(asJSON bool) error {
-		u := analysis.OfSlurm(job)
 		return show(p, asJSON, u, func(w io.Writer, style text.Style) error { return render.Unwrapped(w, u, recordPlaces(p), style) })
 	}, "job %s left no record here; %s says that it is %s, exit code %s", word, job.Source, job.State, job.ExitCode)
 	e.hint = "it did not run under rsswarden, or not here; rsswarden report " + word + " shows what Slurm knows"
 	return nil, nil, e
+}
+
+// stepsOf is a hint with the steps that Slurm knows of a job.
+func stepsOf(job *slurm.EndedJob) string {
+	var names []string
+	for i := range job.Steps {
+		_, name, _ := strings.Cut(job.Steps[i].ID, ".")
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return programName + " report " + job.ID + " shows what is known of the job"
+	}
+	return "it has " + text.List(names, 8)
+}
+
+// silentHint is what to do where Slurm did not say how a job ended.
+func silentHint(err error, job string) string {
+	switch said := err.Error(); {
+	case errors.Is(err, slurm.ErrNoJob):
+		return "check the number; Slurm forgets jobs after a time that the site chooses, and may hide those of others"
+	case errors.Is(err, exec.ErrNotFound):
+		return "Slurm's commands are not in PATH: ask where they are, such as on a login node"
+	case strings.Contains(said, "storage is disabled"):
+		return "this site keeps no accounting, and Slurm forgets a job minutes after its end"
+	}
+	return "Slurm's accounting does not answer: try again later; sacct -j " + job + " says more"
 }
 
 // showListed shows what the list has of runs: of one as a report, of more as a list.

@@ -113,9 +113,14 @@ func Entry(r *record.Run, alive bool, now time.Time) record.IndexEntry {
 		e.Job, e.Restart = m.Job.ID, m.Job.Restarts
 	}
 	r.Live = alive && r.Exit() == nil
-	b := Analyze(Input{Runs: []*record.Run{r}, Now: now}).Brief
+	rep := Analyze(Input{Runs: []*record.Run{r}, Now: now})
+	b := rep.Brief
 	e.Outcome, e.Seconds = b.Outcome, math.Round(b.Took*10)/10
 	e.SetEnd(b.Code, b.Signal, b.Peak)
+	e.IndexSums = SumsOf(&b, nil, "")
+	if i := slices.IndexFunc(rep.Findings, func(d Diagnosis) bool { return d.Confidence != event.Possible }); i >= 0 {
+		e.Grew = rep.Findings[i].Finding
+	}
 	return e
 }
 
@@ -131,72 +136,6 @@ func (r *ListedRun) Brief() Brief {
 		b.Memory = event.MemoryAt(b.Peak)
 	}
 	return b
-}
-
-// Fleet is what the runs of many come to, by command, node or user. It is the wire form of
-// report --by --json.
-type Fleet struct {
-	V     int         `json:"v"`
-	By    string      `json:"by"`
-	Total int         `json:"total"` // runs
-	Lines []FleetLine `json:"lines"`
-}
-
-// FleetLine is what the runs of one command, node or user come to.
-type FleetLine struct {
-	Name     string                   `json:"name"`
-	Runs     int                      `json:"runs"`
-	Hours    float64                  `json:"hours"`
-	Outcomes map[event.RunOutcome]int `json:"outcomes"`
-	Median   float64                  `json:"median_peak"`  // of the highest shares of a limit
-	Highest  float64                  `json:"highest_peak"` // 0 where none was seen
-}
-
-// FleetBy lists the ways to group runs.
-var FleetBy = []string{"command", "node", "user"}
-
-// FleetOf sums up runs. Those that memory ended come first, then those with the most runs.
-func FleetOf(runs []ListedRun, by string) Fleet {
-	f := Fleet{V: Version, By: by, Total: len(runs)}
-	at := map[string]int{}
-	peaks := map[string][]float64{}
-	for i := range runs {
-		r := &runs[i]
-		name := cmp.Or(map[string]string{"command": script(r.Command), "node": r.Node, "user": r.User}[by], "-")
-		n, ok := at[name]
-		if !ok {
-			n = len(f.Lines)
-			at[name] = n
-			f.Lines = append(f.Lines, FleetLine{Name: name, Outcomes: map[event.RunOutcome]int{}})
-		}
-		l := &f.Lines[n]
-		l.Runs++
-		l.Hours += r.Seconds / 3600
-		l.Outcomes[r.Outcome]++
-		if r.Peak > 0 {
-			peaks[name] = append(peaks[name], r.Peak)
-		}
-	}
-	for i := range f.Lines {
-		if all := peaks[f.Lines[i].Name]; len(all) > 0 {
-			slices.Sort(all)
-			f.Lines[i].Median, f.Lines[i].Highest = all[(len(all)-1)/2], all[len(all)-1]
-		}
-	}
-	slices.SortStableFunc(f.Lines, func(a, b FleetLine) int {
-		return cmp.Or(cmp.Compare(b.OutOfMemory(), a.OutOfMemory()), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Name, b.Name))
-	})
-	return f
-}
-
-// OutOfMemory counts runs that memory ended.
-func (l *FleetLine) OutOfMemory() int {
-	return l.Outcomes[event.RunOOM] + l.Outcomes[event.RunSlurmKill] + l.Outcomes[event.RunStopped]
-}
-
-// Failed counts runs that something else ended.
-func (l *FleetLine) Failed() int {
-	return l.Outcomes[event.RunFailed] + l.Outcomes[event.RunKilled] + l.Outcomes[event.RunExhausted]
 }
 
 // script is the script or program of a command line: "train.py".

@@ -50,27 +50,6 @@ func TestListRuns(t *testing.T) {
 	}
 }
 
-// TestFleetOf: what memory ended comes first, and the median is of the runs with a peak.
-func TestFleetOf(t *testing.T) {
-	entries := []record.IndexEntry{
-		listed(1, "1", "", "n1", 0, event.RunOK, 0.2), listed(2, "2", "", "n1", 0, event.RunOK, 0.4), listed(3, "3", "", "n1", 0, event.RunFailed, 0),
-		listed(4, "4", "", "n2", 0, event.RunOOM, 1), listed(5, "5", "", "", 0, event.RunKept, 0.9),
-	}
-	for _, by := range FleetBy {
-		var got []string
-		for _, l := range FleetOf(ListRuns(entries), by).Lines {
-			got = append(got, fmt.Sprintf("%s %d %d %d %.1f %.1f", l.Name, l.Runs, l.OutOfMemory(), l.Failed(), l.Median, l.Highest))
-		}
-		want := map[string][]string{
-			"command": {"train.py 5 1 1 0.4 1.0"}, "user": {"alice 5 1 1 0.4 1.0"},
-			"node": {"n2 1 1 0 1.0 1.0", "n1 3 0 1 0.2 0.4", "- 1 0 0 0.9 0.9"},
-		}[by]
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("by %s:\n%s", by, diff)
-		}
-	}
-}
-
 func TestShortCommand(t *testing.T) {
 	for command, want := range map[string]string{
 		"":                                  "",

@@ -178,6 +178,8 @@ type Unwrapped struct {
 	// where it saw none.
 	MaxRSS rss.Bytes `json:"max_rss_bytes,omitempty"`
 	Step   string    `json:"step,omitempty"`
+	// Asked is the step that was asked for, empty for all of the job.
+	Asked string `json:"asked_step,omitempty"`
 	// Limit is what the job had asked for on a node, and Guess what to ask for next; 0 where
 	// it is not known.
 	Limit rss.Bytes      `json:"limit_bytes,omitempty"`
@@ -185,22 +187,38 @@ type Unwrapped struct {
 	Slurm slurm.EndedJob `json:"slurm"`
 }
 
-// OfSlurm is what a report says of such a job.
-func OfSlurm(job slurm.EndedJob) Unwrapped {
-	u := Unwrapped{V: Version, Outcome: stateOutcome(&job), Limit: rss.Bytes(job.NodeMemory()), Slurm: job}
-	if step := job.Largest(); step != nil {
-		u.MaxRSS = rss.Bytes(step.MaxRSS)
-		_, u.Step, _ = strings.Cut(step.ID, ".")
+// OfSlurm is what a report says of such a job, or of one step of it; ok is false where Slurm
+// knows no such step.
+func OfSlurm(job slurm.EndedJob, step string) (u Unwrapped, ok bool) {
+	u = Unwrapped{V: Version, Asked: step, Outcome: stateOutcome(&job), Limit: rss.Bytes(job.NodeMemory()), Slurm: job}
+	of := job.Largest()
+	if step != "" {
+		if of = job.Step(job.ID, step); of == nil {
+			return Unwrapped{}, false
+		}
+		u.Outcome = stepOutcome(&job, of)
+	}
+	if of != nil {
+		u.MaxRSS = rss.Bytes(of.MaxRSS)
+		_, u.Step, _ = strings.Cut(of.ID, ".")
 	}
 	if u.Outcome == event.RunOOM || u.Outcome == event.RunSlurmKill {
 		u.Guess = u.Limit.Scale(guessed)
 	}
-	return u
+	return u, true
 }
 
-// Took is how long the job ran, 0 where Slurm does not know.
+// Ended is the state and exit code of what was asked for, in Slurm's words.
+func (u *Unwrapped) Ended() (state, code string) {
+	if of := u.Slurm.Step(u.Slurm.ID, u.Asked); of != nil {
+		return of.State, of.ExitCode
+	}
+	return u.Slurm.State, u.Slurm.ExitCode
+}
+
+// Took is how long the job ran, 0 where Slurm does not know, and of a step.
 func (u *Unwrapped) Took() time.Duration {
-	if u.Slurm.Start.IsZero() {
+	if u.Slurm.Start.IsZero() || u.Asked != "" {
 		return 0
 	}
 	return max(0, u.Slurm.End.Sub(u.Slurm.Start))
@@ -220,6 +238,23 @@ func stateOutcome(job *slurm.EndedJob) event.RunOutcome {
 		return event.RunSlurmKill
 	case job.State == "FAILED":
 		return event.RunFailed
+	}
+	return event.RunUnknown
+}
+
+// stepOutcome is what the state of a step says of its outcome.
+func stepOutcome(job *slurm.EndedJob, step *slurm.EndedStep) event.RunOutcome {
+	switch cause := causeOf(job, step); {
+	case job.KilledBySlurmstepd(step):
+		return event.RunSlurmKill
+	case slices.Contains(openStates, step.State):
+		return event.RunRunning
+	case step.State == "FAILED":
+		return event.RunFailed
+	case cause == event.CauseEnded:
+		return event.RunOK
+	case cause != "":
+		return causeRows[cause].outcome
 	}
 	return event.RunUnknown
 }

@@ -38,6 +38,8 @@ const (
 	// mostIndex bounds the index: at that size it becomes the old part, and the old part
 	// before it is removed. Two parts hold some 12,000 runs.
 	mostIndex = 4 << 20
+	// mostRuns bounds the runs of all indexes that are read at once, to half a gigabyte.
+	mostRuns = 500_000
 	// MostListed is how many columns of a command an entry keeps.
 	MostListed = 160
 )
@@ -62,9 +64,24 @@ type IndexEntry struct {
 	Node  string          `json:"node,omitempty"`
 	// Command is the command line for people, cut where it is long.
 	Command string `json:"command,omitempty"`
+	IndexSums
 	// Watcher is whose life says that the run still goes on, by the line of its start: the
 	// holder, or who attached.
 	Watcher Watcher `json:"watcher,omitzero"`
+}
+
+// IndexSums are what the sums over many runs need of one, zero where it was not seen. A run
+// that is not the leader of its node has none.
+type IndexSums struct {
+	// Requested is the limit in bytes by which Slurm or the kernel ends the job, and Used the
+	// most that was compared with it. They are there where Limit is another: see [IndexEntry.Memory].
+	Requested rss.Bytes `json:"requested_bytes,omitempty"`
+	Used      rss.Bytes `json:"used_bytes,omitempty"`
+	// Enough is what was advised to ask for, where that is less than Requested.
+	Enough   rss.Bytes     `json:"enough_bytes,omitempty"`
+	Grew     event.Finding `json:"grew,omitempty"` // what grew most
+	Trims    int           `json:"trims,omitempty"`
+	Recycled int           `json:"recycled,omitempty"` // workers
 }
 
 // Watcher is a process on one boot of a node.
@@ -86,6 +103,18 @@ func (e *IndexEntry) SetEnd(code *int, signal *string, peak *event.Limit) {
 	if peak != nil && peak.Limit > 0 {
 		e.Limit, e.Size, e.Peak = peak.Name, peak.Limit, math.Round(peak.Ratio()*1e4)/1e4
 	}
+}
+
+// Memory is the limit in bytes by which Slurm or the kernel ends the job, and the most that was
+// compared with it; zero where none was seen. A --limit is not asked of Slurm.
+func (e *IndexEntry) Memory() (requested, used rss.Bytes) {
+	switch {
+	case e.Requested > 0:
+		return e.Requested, e.Used
+	case e.Limit == event.LimitCgroup, e.Limit == event.LimitSlurm:
+		return e.Size, e.Size.Scale(e.Peak)
+	}
+	return 0, 0
 }
 
 // line is the entry as it is written, at most mostIndexLine bytes. What does not fit is cut:
@@ -223,7 +252,7 @@ func (x *Index) read(path string, seen map[string]int) error {
 		return err
 	}
 	defer f.Close()
-	damaged, newer := 0, 0
+	damaged, newer, over := 0, 0, 0
 	in := bufio.NewReaderSize(io.LimitReader(f, 2*mostIndex), 64<<10)
 	for {
 		line, err := readLine(in)
@@ -234,6 +263,8 @@ func (x *Index) read(path string, seen map[string]int) error {
 			e, bad := ParseIndexEntry(line)
 			at, again := seen[e.ID]
 			switch {
+			case bad == nil && !again && len(x.Entries) >= mostRuns:
+				over++
 			case bad == nil && !again:
 				seen[e.ID] = len(x.Entries)
 				x.Entries = append(x.Entries, e)
@@ -251,6 +282,9 @@ func (x *Index) read(path string, seen map[string]int) error {
 	}
 	if damaged > 0 {
 		x.Damage = append(x.Damage, fmt.Sprintf("%s of %s damaged, left out", text.Count(damaged, "line"), path))
+	}
+	if over > 0 {
+		x.Damage = append(x.Damage, fmt.Sprintf("%s of %s left out: there are more than %s runs", text.Count(over, "line"), path, text.Digits(mostRuns)))
 	}
 	if newer > 0 {
 		x.Damage = append(x.Damage, fmt.Sprintf("%s of %s by a newer rsswarden, left out", text.Count(newer, "line"), path))

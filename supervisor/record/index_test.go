@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -24,6 +25,24 @@ func indexEntry(n int) IndexEntry {
 		V: Version, ID: NewID(start, &Job{ID: "4711", Step: "0"}, "n2", n), Start: start, Job: "4711", Restart: 1,
 		Outcome: event.RunOOM, Exit: &code, Seconds: 6.7, Limit: event.LimitCgroup, Peak: 0.9975, Size: 400 << 20,
 		User: "alice", Node: "n2", Command: "python train.py --epochs 4",
+		IndexSums: IndexSums{Requested: 1 << 40, Used: 1 << 39, Enough: 1 << 38, Grew: event.FindingSpawn, Trims: 123456, Recycled: 1234},
+	}
+}
+
+// TestMemory: a run is held against what ends the job.
+func TestMemory(t *testing.T) {
+	for _, c := range []struct {
+		e               IndexEntry
+		requested, used rss.Bytes
+	}{
+		{IndexEntry{Limit: event.LimitCgroup, Size: 1000, Peak: 0.5}, 1000, 500},
+		{IndexEntry{Limit: event.LimitUser, Size: 1000, Peak: 0.5}, 0, 0},
+		{IndexEntry{Limit: event.LimitUser, Size: 1000, Peak: 0.5, IndexSums: IndexSums{Requested: 4000, Used: 700}}, 4000, 700},
+		{IndexEntry{}, 0, 0},
+	} {
+		if requested, used := c.e.Memory(); requested != c.requested || used != c.used {
+			t.Errorf("%+v: %d, %d", c.e, requested, used)
+		}
 	}
 }
 
@@ -339,4 +358,27 @@ func FuzzRequeueLog(f *testing.F) {
 		}
 		LastRequeue(ReadRequeueLog(p, "46", "", time.Time{}), 3)
 	})
+}
+
+// TestBelow: runs are found in homes and projects, and links are not followed.
+func TestBelow(t *testing.T) {
+	root := t.TempDir()
+	id := NewID(time.Now(), nil, "n1", 7)
+	for _, file := range []string{
+		"a/job/.rsswarden/index-n1.jsonl", "b/.local/state/rsswarden/journals/" + id + ".jsonl", "c/1/2/3/4/records/" + id + "/data.mdb",
+		"c/1/2/3/4/5/6/" + id + ".jsonl", "d/.git/" + id + ".jsonl", "d/notes.jsonl", "e/closed/.rsswarden/index-n1.jsonl",
+	} {
+		path := filepath.Join(root, file)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, nil, 0o600))
+	}
+	must(t, os.Symlink(filepath.Join(root, "a"), filepath.Join(root, "link")))
+	places, unread, more := Below(root)
+	want := []string{"a/job/.rsswarden", "e/closed/.rsswarden", "b/.local/state/rsswarden/journals", "c/1/2/3/4/records"}
+	for i := range want {
+		want[i] = filepath.Join(root, want[i])
+	}
+	if diff := cmp.Diff(want, places); diff != "" || unread != nil || more {
+		t.Errorf("%v %v\n%s", unread, more, diff)
+	}
 }

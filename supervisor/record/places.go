@@ -228,6 +228,49 @@ func ReadDir(path string) ([]os.DirEntry, error) {
 	return list, err
 }
 
+const (
+	// mostLevels is how deep below a directory runs are looked for: a home, a project, a job.
+	mostLevels = 6
+	// mostDirs bounds the directories that are read.
+	mostDirs = 100_000
+)
+
+// Below finds the directories in and below some in which runs have left something. unread are
+// those that may not be read, more says that there are more directories than are looked
+// through. Of hidden ones it looks into those in which runs leave something.
+func Below(dirs ...string) (places, unread []string, more bool) {
+	read := 0
+	for level := 0; len(dirs) > 0 && level <= mostLevels; level++ {
+		var next []string
+		for _, dir := range dirs {
+			if read++; read > mostDirs {
+				return places, unread, true
+			}
+			entries, err := ReadDir(dir)
+			if errors.Is(err, fs.ErrPermission) || errors.Is(err, nodedir.ErrLink) {
+				unread = append(unread, dir)
+			}
+			holds := false
+			for _, e := range entries {
+				name := e.Name()
+				id, journal := strings.CutSuffix(name, journalSuffix)
+				switch {
+				case IsID(id) && (journal || e.IsDir()), journal && strings.HasPrefix(name, indexPrefix):
+					holds = true
+				case e.IsDir() && (name[0] != '.' || name == journalDir || name == ".local"):
+					next = append(next, filepath.Join(dir, name))
+				}
+			}
+			if holds {
+				places = append(places, dir)
+			}
+		}
+		slices.Sort(next)
+		dirs = next
+	}
+	return places, unread, false
+}
+
 // openFile opens a regular file to read it. As root it follows no link of another user.
 func openFile(path string) (*os.File, error) {
 	at, err := nodedir.OpenPath(path)

@@ -23,7 +23,7 @@ import (
 	values "github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-//go:embed page/page.gohtml page/page.css page/*.js
+//go:embed page/*.gohtml page/page.css page/*.js
 var pageFiles embed.FS
 
 // embedded returns a file of the page, or several, one after the other.
@@ -96,31 +96,48 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 		return fmt.Errorf("cannot write report: %w", err)
 	}
 	style := chart.ThemeCSS + chart.ChartCSS + embedded("page.css")
-	script := "(() => {\n'use strict';\n" + embedded("data.js", "axis.js", "draw.js", "tip.js", "gesture.js", "tables.js", "main.js") + "})();\n"
+	script := "(() => {\n'use strict';\n" + embedded("data.js", "axis.js", "element.js", "draw.js", "tip.js", "gesture.js", "tables.js", "main.js") + "})();\n"
 	var b strings.Builder
 	sum, at := &rep.Brief, newClock(rep, t)
 	err = pageTemplate().Execute(&b, &page{
 		Result: rep, T: t, at: at, Style: template.CSS(style),
-		Policy: template.HTMLAttr(fmt.Sprintf(
-			`content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'"`, hashOf(script), hashOf(style))),
+		Policy: pagePolicy(script, style),
 		Glyph: Glyph(sum.Outcome), Headline: Headline(sum), Command: commandName(sum.Command), Where: headline(rep, t), Exit: exitWords(sum.Code, sum.Signal), Zone: zoneName(at.start),
 		Cure: cure(sum),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write report: %w", err)
 	}
+	return writePage(w, b.String(), script, embeddedJSON{"report", report}, embeddedJSON{"data", data})
+}
+
+// pagePolicy lets a page have its own style and script alone.
+func pagePolicy(script, style string) template.HTMLAttr {
+	return template.HTMLAttr(fmt.Sprintf(
+		`content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'"`, hashOf(script), hashOf(style)))
+}
+
+// embeddedJSON is a document in a page, by the ID of its element.
+type embeddedJSON struct {
+	id  string
+	doc []byte
+}
+
+// writePage writes a page with its documents and its script.
+func writePage(w io.Writer, page, script string, docs ...embeddedJSON) error {
 	// What does not print is replaced in all of it at once: no value can be forgotten.
-	var body strings.Builder
-	for line := range strings.Lines(b.String()) {
-		body.WriteString(values.Plain(strings.TrimSuffix(line, "\n")) + "\n")
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		b.WriteString(values.Plain(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	// encoding/json writes <, > and & as \u003c and so on: no name of a process
 	// can end the element.
-	for _, part := range []string{body.String(), `<script type="application/json" id="report">`, string(values.JSON(report)),
-		"</script>\n" + `<script type="application/json" id="data">`, string(data), "</script>\n<script>", script, "</script>\n</body>\n</html>\n"} {
-		if _, err := io.WriteString(w, part); err != nil {
-			return fmt.Errorf("cannot write report: %w", err)
-		}
+	for _, d := range docs {
+		b.WriteString(`<script type="application/json" id="` + d.id + `">` + string(values.JSON(d.doc)) + "</script>\n")
+	}
+	b.WriteString("<script>" + script + "</script>\n</body>\n</html>\n")
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("cannot write report: %w", err)
 	}
 	return nil
 }

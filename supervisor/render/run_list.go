@@ -66,34 +66,6 @@ func writeWrapped(b *strings.Builder, s string, style text.Style) {
 	}
 }
 
-// Fleet writes what the runs of each command, node or user come to.
-func Fleet(w io.Writer, f analysis.Fleet, style text.Style) error {
-	var b strings.Builder
-	t := table{style: style, columns: []column{
-		{title: strings.ToUpper(f.By), rest: true}, {title: "RUNS", right: true}, {title: "HOURS", right: true, drop: 1}, {title: "MEMORY", right: true},
-		{title: "FAILED", right: true, drop: 4}, {title: "KEPT", right: true, drop: 5}, {title: "PEAK median", right: true, drop: 2}, {title: "highest", right: true, drop: 3},
-	}}
-	share := func(v float64) cell {
-		if v == 0 {
-			return cell{"-", ""}
-		}
-		return cell{text.Percent(v), ""}
-	}
-	for i := range f.Lines {
-		l := &f.Lines[i]
-		oom := cell{strconv.Itoa(l.OutOfMemory()), ""}
-		if l.OutOfMemory() > 0 {
-			oom.paint = text.Red
-		}
-		t.add(cell{l.Name, text.Bold}, cell{strconv.Itoa(l.Runs), ""}, cell{fmt.Sprintf("%.1f", l.Hours), ""}, oom,
-			cell{strconv.Itoa(l.Failed()), ""}, cell{strconv.Itoa(l.Outcomes[event.RunKept]), ""}, share(l.Median), share(l.Highest))
-	}
-	t.write(&b)
-	writeWrapped(&b, text.Count(f.Total, "run")+". MEMORY counts oom, slurm-kill and stopped.", style)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
 // Listed writes what is known of a run that left its line in an index and no record.
 func Listed(w io.Writer, r analysis.ListedRun, style text.Style) error {
 	t, b, ran := newTextReport(nil, style), r.Brief(), ""
@@ -284,7 +256,11 @@ func Unwrapped(w io.Writer, u analysis.Unwrapped, dirs []string, style text.Styl
 	if d := u.Took(); d > 0 {
 		took = text.Span(d)
 	}
-	t.head(u.Outcome, stateWords(&u), u.Slurm.ID, u.Slurm.Name, u.Slurm.NodeList, took)
+	id := u.Slurm.ID
+	if u.Asked != "" {
+		id += "." + u.Asked
+	}
+	t.head(u.Outcome, stateWords(&u), id, u.Slurm.Name, u.Slurm.NodeList, took)
 	t.b.WriteByte('\n')
 	used := "Slurm recorded no usage"
 	switch {
@@ -313,9 +289,10 @@ func stateWords(u *analysis.Unwrapped) string {
 		event.RunOOM: "out of memory", event.RunSlurmKill: "out of memory, Slurm killed it", event.RunTimeout: "Slurm time limit reached",
 		event.RunCancelled: "cancelled", event.RunOK: "finished", event.RunRunning: "not ended", event.RunUnknown: "ended",
 	}[u.Outcome]
+	state, exit := u.Ended()
 	if u.Outcome == event.RunFailed {
-		code, _, _ := strings.Cut(u.Slurm.ExitCode, ":")
+		code, _, _ := strings.Cut(exit, ":")
 		words = "command failed, exit " + code
 	}
-	return words + ": Slurm says " + u.Slurm.State
+	return words + ": Slurm says " + state
 }

@@ -228,10 +228,6 @@ func TestRunList(t *testing.T) {
 	wide(80, "colour", draw, values.Style{Color: true})
 	list.Runs, list.Total = nil, 0
 	wide(80, "none", draw, values.Style{})
-	for _, by := range analysis.FleetBy {
-		wide(80, "by "+by, func(s values.Style) error { return Fleet(&all, analysis.FleetOf(rows, by), s) }, values.Style{})
-	}
-	wide(30, "narrow", func(s values.Style) error { return Fleet(&all, analysis.FleetOf(rows, "command"), s) }, values.Style{})
 	for _, r := range rows[1:4] {
 		wide(80, "one", func(s values.Style) error { return Listed(&all, r, s) }, values.Style{})
 	}
@@ -257,10 +253,28 @@ func TestUnwrapped(t *testing.T) {
 		lost.State = state
 		jobs = append(jobs, lost)
 	}
+	steps := job
+	steps.State, steps.ExitCode, steps.Steps = "TIMEOUT", "0:0", []slurm.EndedStep{
+		{ID: "4711.batch", State: "CANCELLED", ExitCode: "0:15"}, {ID: "4711.extern", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 1 << 20},
+		{ID: "4711.0", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: 3100 << 20}, {ID: "4711.1", State: "OUT_OF_MEMORY", ExitCode: "0:125", MaxRSS: 2 << 30},
+		{ID: "4711.2", State: "CANCELLED", By: "1000", ExitCode: "0:15"}, {ID: "4711.3", State: "FAILED", ExitCode: "3:0"}, {ID: "4711.4", State: "RUNNING"},
+	}
+	for _, step := range steps.Steps {
+		_, name, _ := strings.Cut(step.ID, ".")
+		u, ok := analysis.OfSlurm(steps, name)
+		fmt.Fprintf(&all, "== step %s, %v\n", name, ok)
+		if err := Unwrapped(&all, u, []string{"/home/u/.rsswarden"}, values.Style{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, ok := analysis.OfSlurm(steps, "7"); ok {
+		t.Error("a step that is not there")
+	}
 	for _, j := range jobs {
 		for _, style := range []values.Style{{}, {Width: 40, ASCII: true}} {
 			fmt.Fprintf(&all, "== %s, %d columns\n", j.State, style.Columns())
-			if err := Unwrapped(&all, analysis.OfSlurm(j), []string{"/home/u/.rsswarden", "/tmp/rsswarden-1000/records"}, style); err != nil {
+			u, _ := analysis.OfSlurm(j, "")
+			if err := Unwrapped(&all, u, []string{"/home/u/.rsswarden", "/tmp/rsswarden-1000/records"}, style); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/limit"
+	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/render"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
@@ -227,7 +228,7 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	if f.stream != nil {
 		out.Ours = f.Costs(e.Now)
 	}
-	f.Record.list(&out, e.Took, e.Now, listing)
+	f.Record.list(&out, analysis.SumsOf(&brief, f.Sum.ends, grew(e.Findings)), e.Took, e.Now, listing)
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	if line := leftLine(e.Left); line != "" {
 		f.Warn(line)
@@ -267,6 +268,16 @@ func (f *Fan) End(e *Ending, comment time.Duration) {
 	f.Alerts.Last()
 }
 
+// grew is what grew most, empty where that is not likely.
+func grew(weightiest []event.Diagnosis) event.Finding {
+	for i := range weightiest {
+		if weightiest[i].Confidence != event.Possible {
+			return weightiest[i].Finding
+		}
+	}
+	return ""
+}
+
 // EndFollowing tells how the command of a rank ended that follows. What memory did is the
 // leader's to tell.
 func (f *Fan) EndFollowing(e *Ending) {
@@ -281,7 +292,7 @@ func (f *Fan) EndFollowing(e *Ending) {
 	facts.Meet(event.RunUnknown, !e.Said)
 	out.Brief = facts.Brief(e.Took)
 	out.Watched, out.Cancelled = event.WatchedRank, asked
-	f.Record.list(&out, e.Took, e.Now, listing)
+	f.Record.list(&out, record.IndexSums{}, e.Took, e.Now, listing)
 	f.Put(event.NameExit, func(h event.Head) any { out.Head = h; return out })
 	f.delayed.end()
 	if !e.Said || e.Code != 0 || e.Signal != 0 {

@@ -75,12 +75,13 @@ func (r *Record) places() (p record.Places, ok bool) {
 
 // list adds how the run ended, whatever came of it. It waits for at most so long: the file system
 // may hang.
-func (r *Record) list(exit *event.Exit, took, now, within time.Duration) {
+func (r *Record) list(exit *event.Exit, sums record.IndexSums, took, now, within time.Duration) {
 	places, ok := r.places()
 	if !ok {
 		return
 	}
 	entry := r.out.Run.indexEntry(exit, took)
+	entry.IndexSums = sums
 	done := make(chan error, 1)
 	probe.Run(func() { done <- record.AppendIndex(places, entry) })
 	select {

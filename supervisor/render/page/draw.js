@@ -1,15 +1,6 @@
 // Drawing one run as SVG.
-const NS = 'http://www.w3.org/2000/svg';
 const TITLES = { trainer: 'trainer', worker: 'loader workers', 'pool worker': 'pool workers', beside: 'other processes', rsswarden: 'rsswarden itself' };
 const roleClass = (r) => (r === 'shm manager' ? 'shm' : r);
-
-function el(name, attrs, parent, text) {
-  const e = name.startsWith('svg:') ? document.createElementNS(NS, name.slice(4)) : document.createElement(name);
-  for (const k in attrs) e.setAttribute(k, attrs[k]);
-  if (text !== undefined) e.textContent = text;
-  if (parent) parent.append(e);
-  return e;
-}
 
 const round = (v) => Math.round(v * 10) / 10;
 

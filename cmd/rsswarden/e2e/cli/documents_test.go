@@ -54,7 +54,7 @@ var typed = []struct {
 	{shown: "rsswarden report 4711       # of a Slurm job, also one that ran without rsswarden", status: []int{2}, says: "no run "},
 	{shown: "rsswarden doctor                       # what works here", status: []int{0, 1}, says: "limited"},
 	{shown: "exec rsswarden run -- python train.py  # the last line of the sbatch file", says: "trained"},
-	{shown: "rsswarden report --since 30d --by user DIR", args: map[string]string{"DIR": "."}, status: []int{0, 2}, says: "run"},
+	{shown: "rsswarden report --since 30d --by user DIR", args: map[string]string{"DIR": "."}, status: []int{0, 2}},
 	{shown: "rsswarden doctor", status: []int{0, 1}, says: "limited"},
 	{shown: "rsswarden doctor                    # in the job, or on the node", status: []int{0, 1}, says: "limited"},
 	{shown: "rsswarden doctor -- PYTHON", args: map[string]string{"PYTHON": python}, status: []int{0, 1}, says: python},
@@ -68,7 +68,7 @@ var typed = []struct {
 	{shown: "rsswarden report k3f2               # the same of one run, by its ID in the list", status: []int{2}, says: "no run "},
 	{shown: "rsswarden report 4711               # of a Slurm job, also one that ran without rsswarden", status: []int{2}, says: "no run "},
 	{shown: "rsswarden report --since 7d --outcome oom", status: []int{0, 2}, says: "run"},
-	{shown: "rsswarden report --since 30d --by user DIR...", args: map[string]string{"DIR...": "."}, status: []int{0, 2}, says: "run"},
+	{shown: "rsswarden report --since 30d --by user DIR...", args: map[string]string{"DIR...": "."}, status: []int{0, 2}},
 	{shown: "rsswarden report --advise DIR --json", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
 	{shown: "rsswarden report --advise DIR", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
 
