@@ -78,7 +78,10 @@ func sumUp(p process, dirs []string, o listOptions) error {
 			return err
 		}
 		if !o.json {
-			return printed(p, func(w io.Writer) error { _, err := fmt.Fprintln(w, text.Count(fleet.Sum.Jobs, "job")+" in "+o.html); return err })
+			return printed(p, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, text.Count(fleet.Sum.Jobs, "job")+" in "+o.html)
+				return err
+			})
 		}
 	}
 	return show(p, o.json, fleet, func(w io.Writer, style text.Style) error { return render.Fleet(w, fleet, style) })

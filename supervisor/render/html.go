@@ -102,7 +102,7 @@ func HTML(w io.Writer, rep *analysis.Result) error {
 	err = pageTemplate().Execute(&b, &page{
 		Result: rep, T: t, at: at, Style: template.CSS(style),
 		Policy: pagePolicy(script, style),
-		Glyph: Glyph(sum.Outcome), Headline: Headline(sum), Command: commandName(sum.Command), Where: headline(rep, t), Exit: exitWords(sum.Code, sum.Signal), Zone: zoneName(at.start),
+		Glyph:  Glyph(sum.Outcome), Headline: Headline(sum), Command: commandName(sum.Command), Where: headline(rep, t), Exit: exitWords(sum.Code, sum.Signal), Zone: zoneName(at.start),
 		Cure: cure(sum),
 	})
 	if err != nil {
