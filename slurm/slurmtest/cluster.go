@@ -125,12 +125,13 @@ type Cluster struct {
 	root     string       // all files of the cluster
 	name     string       // its own on this machine; the names of its nodes begin so
 	nodes    []string
-	ports    []int // of slurmctld, then of each slurmd
+	ports    []int // of slurmctld, then of each slurmd, slurmdbd and its database
 	user     *user.User
 	uid, gid uint32
 	firstJob int
 	munged   *daemon
-	daemons  []*daemon // slurmctld, then each slurmd
+	daemons  []*daemon // slurmctld, then each slurmd; before them those of the accounting
+	dbd      *daemon   // slurmdbd, nil without accounting
 	guard    *guard
 	slotted  bool          // it counts in the process's slot
 	jobs     atomic.Int64  // made by Submit, for the names of their folders
@@ -237,7 +238,8 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 		}
 	}
 	c.nodes = nodeNames(c.name, c.options.Nodes)
-	if c.ports, err = freePorts(1 + len(c.nodes)); err != nil {
+	// One more for slurmdbd, and one for its database.
+	if c.ports, err = freePorts(1 + len(c.nodes) + 2); err != nil {
 		return err
 	}
 	if err := c.writeConf(host, runtime.NumCPU()); err != nil {
@@ -251,6 +253,11 @@ func (c *Cluster) start(ctx context.Context, mode Mode, options Options) error {
 		return err == nil
 	}); err != nil {
 		return err
+	}
+	if c.options.Accounting {
+		if err := c.startAccounting(ctx, host); err != nil {
+			return err
+		}
 	}
 	controller, err := c.daemon("slurmctld", "slurmctld", "-D", "-i", "-f", c.Conf())
 	if err != nil {

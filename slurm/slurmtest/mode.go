@@ -92,6 +92,8 @@ type Options struct {
 	Poll int
 	// Conf and CgroupConf are lines added to slurm.conf and cgroup.conf.
 	Conf, CgroupConf string
+	// Accounting keeps jobs in a slurmdbd of the cluster's own, so that sacct knows them.
+	Accounting bool
 	// User is the account of jobs; empty means "nobody".
 	User string
 	// Suite takes Slurm, and with it all that jobs and commands run, from the
@@ -145,7 +147,7 @@ func (c *Cluster) writeConf(host string, cpus int) error {
 	values := map[string]any{
 		"Cluster": c.name, "Host": host, "Root": c.root, "Port": c.ports[0], "FirstJob": c.firstJob, "Nodes": nodes, "Names": strings.Join(c.nodes, ","),
 		"CPUs": o.CPUs, "RealMemory": o.RealMemory, "Poll": o.Poll, "Conf": o.Conf, "CgroupConf": o.CgroupConf, "Cgroups": cgroupRoot,
-		"Task": s.task, "Gather": s.gather, "Params": s.params, "NoMemory": s.noMemory, "VSize": s.vsize,
+		"Accounting": o.Accounting, "DBDPort": c.ports[1+len(nodes)], "Task": s.task, "Gather": s.gather, "Params": s.params, "NoMemory": s.noMemory, "VSize": s.vsize,
 		"BindCPUs": o.Nodes*o.CPUs <= cpus, "RAM": s.ram, "Swap": s.swap, "AllowedSwap": s.allowedSwap, "AllowedRAM": cmp.Or(s.allowedRAM, 100),
 	}
 	for _, name := range []string{"slurm.conf", "cgroup.conf"} {

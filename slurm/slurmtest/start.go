@@ -50,6 +50,9 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 	if options.Suite != "" {
 		debian.Need(t, options.Suite)
 	}
+	if err := MissingAccounting(); options.Accounting && err != nil {
+		t.Skip(err)
+	}
 	s := outside
 	if mode.InCgroups() {
 		s = inCgroups
