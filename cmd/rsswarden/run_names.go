@@ -256,7 +256,9 @@ func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
 			short, ranks := rows[i].Short, rows[i].Ranks
 			alive := rows[i].Outcome == event.RunRunning || rows[i].Watcher.PID == 0 && k.lives(record.Watcher{ProcID: r.Meta.Process, BootID: r.Meta.BootID})
 			e := analysis.Entry(r, alive, now)
-			if e.User == strconv.Itoa(os.Geteuid()) && p.get("USER") != "" {
+			if rows[i].User != "" {
+				e.User = rows[i].User // by its first line
+			} else if e.User == strconv.Itoa(os.Geteuid()) && p.get("USER") != "" {
 				e.User = p.get("USER")
 			}
 			e.Short = short

@@ -26,8 +26,8 @@ type Fleet struct {
 	Records   int `json:"jobs_of_records"`
 	Accounted int `json:"jobs_of_admin_comment,omitempty"`
 	Untold    int `json:"jobs_of_sacct_alone,omitempty"`
-	// Unreadable counts directories and files that could not be read, and Notes says for
-	// people what is missing.
+	// Unreadable counts directories that may not be read, and Notes says for people what is
+	// missing.
 	Unreadable int         `json:"unreadable,omitempty"`
 	Notes      []string    `json:"notes,omitempty"`
 	Sum        FleetLine   `json:"sum"`

@@ -38,8 +38,10 @@ const (
 	// mostIndex bounds the index: at that size it becomes the old part, and the old part
 	// before it is removed. Two parts hold some 12,000 runs.
 	mostIndex = 4 << 20
-	// mostRuns bounds the runs of all indexes that are read at once, to half a gigabyte.
+	// mostRuns bounds the runs of all indexes that are read at once: a gigabyte with their journals.
 	mostRuns = 500_000
+	// mostSeconds and mostPeak are more than any run's: a line may be anybody's, and is summed up.
+	mostSeconds, mostPeak = 10 * 365 * 86400, 1e9
 	// MostListed is how many columns of a command an entry keeps.
 	MostListed = 160
 )
@@ -205,7 +207,7 @@ func ParseIndexEntry(line []byte) (IndexEntry, error) {
 	switch {
 	case e.V > Version:
 		return e, ErrNewer
-	case e.V < 1 || !IsID(e.ID) || e.Start.IsZero() || e.Outcome == "" || !(e.Seconds >= 0) || !(e.Peak >= 0):
+	case e.V < 1 || !IsID(e.ID) || e.Start.IsZero() || e.Outcome == "" || !(e.Seconds >= 0 && e.Seconds <= mostSeconds) || !(e.Peak >= 0 && e.Peak <= mostPeak):
 		return e, ErrForeign
 	}
 	e.Short = ""

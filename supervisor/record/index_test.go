@@ -120,6 +120,7 @@ func TestIndexDamage(t *testing.T) {
 		{"cut off within", line(1)[:40] + line(2) + line(3), 2, ""},
 		{"noise", "\x00\xff\n[]\nnull\n{}\n" + line(1), 1, "4 lines of INDEX damaged, left out"},
 		{"newer", `{"v":99,"what":"is not known"}` + "\n" + line(1), 1, "1 line of INDEX by a newer rsswarden, left out"},
+		{"beyond all bounds", strings.Replace(line(1), `"seconds":6.7`, `"seconds":1e300`, 1) + strings.Replace(line(2), `"peak":0.9975`, `"peak":1e300`, 1), 0, "2 lines of INDEX damaged, left out"},
 		{"empty", "", 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
