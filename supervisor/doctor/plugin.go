@@ -71,6 +71,8 @@ func pluginCheck(f *pluginFacts) Check {
 	switch {
 	case f.Words[0] != "optional":
 		return c.as(Limited, "write optional instead", "%s: without the plugin no job could start", strings.Join(f.Words[:2], " "))
+	case !filepath.IsAbs(f.Words[1]): // PluginDir is a list that Slurm may have built in
+		return c.as(Limited, "write its whole path", "%s is in Slurm's PluginDir, if anywhere; whether it fits was not checked", f.Words[1])
 	case f.Err != nil:
 		return c.as(Off, "build it and copy it there: docs/site.md", "%v%s", f.Err, bare)
 	case f.Program != nil:

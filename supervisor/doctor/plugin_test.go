@@ -18,6 +18,7 @@ func TestPlugin(t *testing.T) {
 		"newer Slurm":      {func(f *pluginFacts) { f.Version = "23.02.1" }, want{Off, "is for Slurm 22.05, this is 23.02.1; tasks run bare", "build it again", ""}},
 		"older Slurm":      {func(f *pluginFacts) { f.Version = "21.08.8" }, want{Off, "this is 21.08.8", "build it again", ""}},
 		"missing":          {func(f *pluginFacts) { f.Err = syscall.ENOENT }, want{Off, "no such file", "build it", ""}},
+		"name alone":       {func(f *pluginFacts) { f.Words[1], f.Err = pluginName, syscall.ENOENT }, want{Limited, "PluginDir, if anywhere", "whole path", ""}},
 		"no program":       {func(f *pluginFacts) { f.Program = syscall.ENOENT }, want{Off, "/opt/rsswarden: no such file", "bin=PATH", ""}},
 		"something else":   {func(f *pluginFacts) { f.Library = []byte("\x7fELF") }, want{Limited, "does not say", "build it", ""}},
 		"would end jobs":   {func(f *pluginFacts) { f.Words[0] = "required" }, want{Limited, "no job could start", "optional", ""}},
