@@ -23,10 +23,10 @@ func TestPluginSource(t *testing.T) {
 		"rpmbuild": `
 rpm -K "$1-1.src.rpm"
 rpmbuild --rebuild --nodeps --define "_topdir $PWD/top" "$1-1.src.rpm"
-rpm --root "$PWD" --dbpath /db --nodeps -i top/RPMS/*/*.rpm`,
+rpm2archive top/RPMS/*/*.rpm && tar -xzf top/RPMS/*/*.tgz`,
 		"rpmbuild -ta": `
 rpmbuild -ta --nodeps --define "_topdir $PWD/top" "$1.tar.gz"
-rpm --root "$PWD" --dbpath /db --nodeps -i top/RPMS/*/*.rpm`,
+rpm2archive top/RPMS/*/*.rpm && tar -xzf top/RPMS/*/*.tgz`,
 		"dpkg-buildpackage": `
 tar -xzf "$1.tar.gz"
 (cd rsswarden-slurm-plugin-* && dpkg-buildpackage -b -us -uc -d)
