@@ -307,7 +307,10 @@ func shownOf(b []byte, job string) (shownJob, error) {
 	return nil, ErrNoJob
 }
 
-func showFields(line string) shownJob {
+func showFields(line string) shownJob { return fieldsOf(unnamed(line)) }
+
+// unnamed is a line of scontrol's without the job's name.
+func unnamed(line string) string {
 	if front, rest, named := strings.Cut(line, " JobName="); named {
 		// Behind the name comes "UserId=name(uid) GroupId=…". A name that holds the same is
 		// its owner's own doing: the last is Slurm's. A comment, a working directory and file
@@ -321,7 +324,7 @@ func showFields(line string) shownJob {
 		}
 		line = front + " " + rest
 	}
-	return fieldsOf(line)
+	return line
 }
 
 // fieldsOf are the fields of a line without free text in front.

@@ -309,6 +309,19 @@ func gpusOnNode(lookup func(string) (string, bool)) (uint64, string) {
 	return 0, ""
 }
 
+// TasksHere is how many tasks the step has on this node, 0 where that is not known.
+func TasksHere(lookup func(string) (string, bool)) int {
+	job, in := FromEnv(lookup)
+	if !in || job.StepID == "" {
+		return 0
+	}
+	if !isDigits(job.StepID) { // the batch script, or a shell
+		return 1
+	}
+	list, _ := lookup("SLURM_STEP_TASKS_PER_NODE")
+	return perNode(list, job.NodeID)
+}
+
 // perNode reads a list such as "4(x2),2" and returns the count of one node;
 // 0 where the list is malformed or too short.
 func perNode(list string, node int) int {

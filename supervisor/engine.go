@@ -609,8 +609,11 @@ func (e *engine) end(exit *hold.Exit) {
 	out.Kills, out.NodeKills = e.observe.Limits.OOMKills(), e.observe.Limits.NodeKills()
 	_, out.InJob = e.observe.Limits.Job()
 	out.Findings, out.Took = e.observe.Diagnosis.State.Findings(), e.runTime()
-	if e.observe.Pop.Attached() {
+	switch {
+	case e.observe.Pop.Attached():
 		out.Attached = phrase.AttachEnded(e.observe.Pop.Command.PID, e.observe.Pop.Name, exit != nil, e.tell.Sum.Stopped, time.Since(e.started))
+	case e.Able.Exit != "":
+		out.Attached = phrase.TaskEnded(e.tell.Sum.Stopped, time.Since(e.started))
 	}
 	if len(e.node.Others) > 0 {
 		out.Rank = e.node.Me.Task

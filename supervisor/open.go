@@ -132,7 +132,7 @@ func (e *engine) starts(begin hold.Begin) *tell.Start {
 	}
 	s.Outer = population.OuterRun(e.Proc, begin.Holder)
 	s.OuterBySite = s.Outer != 0 && population.BySite(e.Proc, s.Outer)
-	if e.observe.Limits == nil { // another leads
+	if e.observe.Limits == nil || e.Able.Exit != "" { // another leads, or the user typed nothing
 		return s
 	}
 	s.Slurm, s.Batch = e.observe.Limits.Job()

@@ -191,6 +191,10 @@ func (e *engine) pass(exit *hold.Exit) {
 	// begun now by us, see [action.Set.End].
 	e.acts.KeepRequeue()
 	e.saveHandover()
+	if e.Able.Exit != "" {
+		e.node.Leave(nil)
+		return
+	}
 	e.node.Leave(&node.Ended{Code: exit.Code, Signal: exit.Signal})
 }
 
@@ -271,6 +275,7 @@ func (e *engine) endFollowing(exit *hold.Exit) {
 	e.tellSignals()
 	out := exitOf(exit, e.Settings.StopStatus)
 	out.Rank, out.Took = e.node.Me.Task, e.runTime()
+	out.Said = out.Said && e.Able.Exit == ""
 	e.tell.EndFollowing(&out)
 	e.pass(exit)
 	e.tell.CloseFollowing()

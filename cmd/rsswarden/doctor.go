@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
@@ -111,6 +112,7 @@ func doctorSetup(p process) doctor.Setup {
 		PID: shellOrSelf("/proc", os.Getppid(), os.Getpid()), Settings: s,
 		Origin:  func(name string) string { return p.writtenAt(name, s.Origins) },
 		Prepare: func() (loader.Prepared, error) { return prepare(loader.Options{Env: p.env}) },
+		WhyBare: func() error { return whyBare(p.lookup, slurm.RlimitRSS()) },
 		LookPath: func(name string) (string, error) {
 			path, err := p.lookPath(name)
 			if err != nil {

@@ -145,7 +145,7 @@ Usage: rsswarden run [OPTIONS] [--] COMMAND [ARG...]     then, in sbatch:
 `
 
 const appTail = `Act     trim, recycle, checkpoint     act on a run now
-Other   completion, man, version, help CMD
+Other   task-prolog, completion, man, version, help CMD
 
 Options of run (all: rsswarden run --help-all)
 `

@@ -46,6 +46,8 @@ func runProgram(p process) int {
 			return serveIO(p)
 		case name == action.RequeueCommand && alone:
 			return requeueJob(p)
+		case name == taskCommand && alone:
+			return watchTask(p)
 		case name == exportCommand:
 			return exportRecord(p)
 		case name == watcherCommand, name == hold.RestCommand:
@@ -130,6 +132,7 @@ func commands(p process) []*cli.Command {
 	return []*cli.Command{
 		runCommand(p),
 		attachCommand(p),
+		taskPrologCommand(p),
 		statusCommand(p),
 		topCommand(p),
 		limitsCommand(p),

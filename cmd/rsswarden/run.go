@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -244,7 +245,7 @@ func replace(p process, command []string) error {
 
 // prepare is loader.Prepare, within bounds.
 func prepare(opt loader.Options) (loader.Prepared, error) {
-	q := ioRequest{What: ioPrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: hold.PID()}
+	q := ioRequest{What: ioPrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: cmp.Or(opt.Owner, hold.PID())}
 	r, err := q.answer(preparePatience, isLocal(loader.Places(opt.Env)...))
 	if err == nil {
 		err = r.err()

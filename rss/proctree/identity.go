@@ -29,6 +29,8 @@ type Identity struct {
 	Process int
 	// Kernel is set for a thread of the kernel.
 	Kernel bool
+	// Forked says that it has executed no program since its parent forked it.
+	Forked bool
 	// UID is the effective user, which may signal it.
 	UID int
 }
@@ -75,7 +77,7 @@ func (f *files) identity(pid int) (Identity, error) {
 	if err != nil {
 		return i, err
 	}
-	i.ID.Start, i.Parent, i.Comm, i.State, i.Threads, i.Kernel = s.start, s.parent, string(s.comm), s.state, s.threads, s.kernel
+	i.ID.Start, i.Parent, i.Comm, i.State, i.Threads, i.Kernel, i.Forked = s.start, s.parent, string(s.comm), s.state, s.threads, s.kernel, s.forked
 	o, err := parsed(f, pid, "status", parseOwner)
 	i.Process, i.UID = o.process, o.euid
 	return i, err

@@ -29,6 +29,7 @@ type stat struct {
 	parent  int
 	reaped  bool // a child has ended and was waited for
 	kernel  bool // PF_KTHREAD of include/linux/sched.h: a thread of the kernel
+	forked  bool // PF_FORKNOEXEC: it has executed nothing yet
 	cpu     time.Duration
 	threads int
 	start   uint64 // clock ticks since boot
@@ -57,10 +58,10 @@ func parseStat(b []byte) (stat, error) {
 		ok = ok && is
 		return n
 	}
-	const kthread = 0x00200000
+	const kthread, forknoexec = 0x00200000, 0x00000040
 	const tick = time.Second / 100 // USER_HZ is 100 on every architecture that Go knows
 	s.state, s.parent = f[3][0], int(num(4))
-	s.kernel = num(9)&kthread != 0
+	s.kernel, s.forked = num(9)&kthread != 0, num(9)&forknoexec != 0
 	s.reaped = num(11) > 0                                            // cminflt: nothing runs without a page fault
 	s.cpu = time.Duration(num(14))*tick + time.Duration(num(15))*tick // utime, stime
 	s.threads, s.start = int(num(20)), num(22)

@@ -44,7 +44,9 @@ type Own struct {
 
 // OwnNode is what the rsswardend of a node adds.
 type OwnNode struct {
-	At       int64  `json:"at"` // when it was read, in seconds since 1970
+	At int64 `json:"at"` // when it was read, in seconds since 1970
+	// By is the rsswardend that read it, "PID.START".
+	By       string `json:"by,omitempty"`
 	OOMKills uint64 `json:"oom_kills,omitempty"`
 	// Cache is the highest charge in bytes, as far as looks saw it, beyond what reclaim cannot
 	// take back: page cache.

@@ -38,6 +38,14 @@ func Follow(proc string, id rss.ProcID) *Process {
 	})
 }
 
+// Beside follows a task of Slurm's beside which we were started, and stands in the holder's
+// place: ranks are met and loaders asked as a holder's watcher does.
+func Beside(proc string, id rss.ProcID, self int) *Process {
+	p := Follow(proc, id)
+	p.begin.Holder = self
+	return p
+}
+
 // FollowAll follows several processes, one of which is spoken of as the command. lives says
 // whether one of them does; wait returns when the last has ended.
 func FollowAll(command rss.ProcID, lives func() bool, wait func()) *Process {
@@ -55,7 +63,7 @@ func FollowAll(command rss.ProcID, lives func() bool, wait func()) *Process {
 	return p
 }
 
-// Begin names the process. There is no holder: its PID is 0.
+// Begin names the process. There is no holder: its PID is 0, and our own beside a task.
 func (p *Process) Begin() hold.Begin { return p.begin }
 
 // Messages yields an Exit, whose code and signal mean nothing, when the process has ended,
@@ -116,6 +124,7 @@ type Abilities struct {
 	Requeue string // put the job into the queue again
 	Comment string // write the job's comment
 	Ranks   string // meet the other ranks on this node
+	Exit    string // know how the command ended
 	// Cannot is what cannot be done from outside and why, a sentence each.
 	Cannot []string
 }
@@ -129,7 +138,17 @@ func FromOutside(noHook string, cannot []string) Abilities {
 		Requeue: "only what rsswarden run has started is requeued",
 		Comment: "it may be another user's job",
 		Ranks:   "every attach watches by itself",
+		Exit:    "its parent alone learns that",
 		Cannot:  cannot,
+	}
+}
+
+// FromBeside are the abilities for a task of Slurm's that we watch beside it.
+func FromBeside() Abilities {
+	return Abilities{
+		Ptrace:  "who watches beside a task is not its parent",
+		Requeue: "only what rsswarden run has started is requeued",
+		Exit:    "slurmstepd alone learns that",
 	}
 }
 

@@ -64,6 +64,7 @@ const (
 	NameRelease    = "release"
 	NameSignals    = "signals"
 	NamePlugin     = "plugin"
+	NameTaskProlog = "task-prolog"
 	NamePtrace     = "ptrace"
 	NamePython     = "python"
 	NameRunDir     = "run-dir"

@@ -64,6 +64,7 @@ type Setup struct {
 	Origin            func(option string) string // where it was chosen, as the user wrote it
 
 	Prepare     func() (loader.Prepared, error)
+	WhyBare     func() error // why a task like this process gets no watcher from TaskProlog
 	LookPath    func(name string) (string, error)
 	Sample      func(set *limit.Set, proc string, pid int) (*rss.Sample, error)
 	CommandLine func(pid int) []string

@@ -24,7 +24,7 @@ import (
 
 // names are checks that are printed in this order; others may stand between them.
 var names = []string{
-	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameRelease, NameSignals, NamePlugin, NamePtrace,
+	NameProgram, NameSettings, NameRun, NameLimit, NameTree, NameCgroup, NameSlurm, NameAccounting, NameRelease, NameSignals, NamePlugin, NameTaskProlog, NamePtrace,
 	NamePython, NameRunDir, NameHookDir, NameRecord, NameJournal, NameKernel, NameMaps, NameFDs, NameTasks, NameShm, NameAlert,
 }
 
@@ -474,7 +474,7 @@ func TestExamine(t *testing.T) {
 	}
 	r := Examine(setup)
 	for _, name := range names {
-		if optional := name == NameSettings || name == NameRun || name == NameAccounting || name == NameRelease || name == NameSignals || name == NamePlugin; !optional && len(found(r, name)) == 0 {
+		if optional := name == NameSettings || name == NameRun || name == NameAccounting || name == NameRelease || name == NameSignals || name == NamePlugin || name == NameTaskProlog; !optional && len(found(r, name)) == 0 {
 			t.Errorf("no check %s", name)
 		}
 	}

@@ -192,12 +192,13 @@ func (d *prober) limits() []Check {
 	d.found = append(slices.Clone(l.Limits), d.Counts(d.PID, sample.Procs)...)
 	d.room, d.roomKnown = l.Headroom()
 	checks := append([]Check{limitCheck(l), treeCheck(tree), cgroup}, slurmChecks(s)...)
-	return append(checks, d.plugin(func() string {
+	checks = append(checks, d.plugin(func() string {
 		if s.Version == "" {
 			s.findVersion(ctx)
 		}
 		return s.Version
 	})...)
+	return append(checks, d.taskProlog()...)
 }
 
 // Counts are limits on numbers and their use; 0 for a limit that is missing or could not

@@ -47,7 +47,7 @@ type Options struct {
 	Sys      string // "/sys" outside tests
 	Self     int    // our PID
 	Lookup   func(string) (string, bool)
-	Holder   int        // its PID, 0 where we attached
+	Holder   int        // its PID, 0 where we attached, our own where we watch beside a task
 	Command  rss.ProcID // that we hold or attached to
 	Job      func() population.Job
 	Probes   *probe.Set
@@ -164,7 +164,10 @@ func (o *Observer) find(holder, command int, step string) []limit.Warning {
 		return warnings
 	}
 	pid, self := holder, []int{holder, opt.Self}
-	if o.Pop.Attached() {
+	switch {
+	case holder == opt.Self: // beside a task, whose limits slurmstepd sets
+		pid = command
+	case o.Pop.Attached():
 		// Where we count with it we are found like every other process.
 		pid, self = command, nil
 	}
@@ -425,7 +428,7 @@ func OwnCost(proc string, holder, watcher int) (out []event.Cost, err error) {
 		who string
 		pid int
 	}{{"holder", holder}, {"watcher", watcher}} {
-		if p.pid == 0 {
+		if p.pid == 0 || p.who == "holder" && holder == watcher {
 			continue
 		}
 		c, cerr := proctree.CostOf(proc, p.pid)

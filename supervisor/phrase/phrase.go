@@ -224,6 +224,14 @@ func AttachEnded(pid int, job string, ended, stopped bool, watched time.Duration
 	return what + end + "; watched for " + text.Span(watched)
 }
 
+// TaskEnded is the front of the last lines about a task of Slurm's that was watched from beside.
+func TaskEnded(stopped bool, watched time.Duration) string {
+	if stopped {
+		return "task stopped by rsswarden after " + text.Span(watched)
+	}
+	return "task ended, Slurm has its exit status; watched for " + text.Span(watched)
+}
+
 // Nested says that two runs watch one command. loaders says whether this one talks to
 // loaders.
 func Nested(outer int, loaders bool) string {

@@ -24,7 +24,7 @@ type Options struct {
 	// attached to as a whole; else it is nil.
 	Command  rss.ProcID
 	Followed func() Job
-	Holder   int // its PID, 0 where we attached
+	Holder   int // its PID, 0 where we attached, our own where we watch beside a task
 	Self     int // our PID
 	// Names are what the kernel calls the watchers of other ranks.
 	Names []string
@@ -153,9 +153,14 @@ func (p *Population) Read() ([]rss.Proc, rss.Gaps, error) {
 	p.Update()
 	if p.Holder != 0 {
 		// A watcher of another rank may have been started again since that told who it is.
-		adopters := []proctree.Adopter{{PID: p.Holder, Root: p.Command, Own: p.Self, Names: p.Forks}}
+		var adopters []proctree.Adopter
+		if p.Holder != p.Self { // who watches beside a task adopts nothing
+			adopters = append(adopters, proctree.Adopter{PID: p.Holder, Root: p.Command, Own: p.Self, Names: p.Forks})
+		}
 		for _, r := range p.others {
-			adopters = append(adopters, proctree.Adopter{PID: r.Holder, Root: r.Command, Own: r.Watcher, Names: p.Names})
+			if r.Holder != r.Watcher {
+				adopters = append(adopters, proctree.Adopter{PID: r.Holder, Root: r.Command, Own: r.Watcher, Names: p.Names})
+			}
 		}
 		p.Tree.Adopt(adopters...)
 	}

@@ -47,6 +47,10 @@ func Short(b *analysis.Brief, style values.Style) []string {
 		if b.Helped != event.HelpedYes {
 			return nil
 		}
+	case event.RunUnknown: // of a task that is watched from beside, Slurm knows more
+		if b.Attached == "" || b.Helped != event.HelpedYes && b.Memory != event.MemoryTight && b.Memory != event.MemoryOver {
+			return nil
+		}
 	case event.RunFailed, event.RunKilled:
 		if b.Memory != event.MemoryTight && b.Memory != event.MemoryOver {
 			return nil
@@ -58,7 +62,10 @@ func Short(b *analysis.Brief, style values.Style) []string {
 	if what[1] == "" {
 		what[0] = "peak"
 	}
-	const off = "--rsswarden=off turns it off"
+	off := "--rsswarden=off turns it off"
+	if b.Attached != "" {
+		off = "RSSWARDEN=off turns it off"
+	}
 	if more == "" {
 		more = off
 	} else if len(more)+len("; ")+len(off) <= leastWidth {
