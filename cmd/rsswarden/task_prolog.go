@@ -38,7 +38,7 @@ func taskPrologCommand(p process) *cli.Command {
 			"the ladder of run, as a run that the site started. Where the task cannot be\n" +
 			"watched nothing is printed, and the task runs bare: rsswarden doctor in the job\n" +
 			"says why. Exit status: 0.\n",
-		Flags:     watchFlags(true),
+		Flags: watchFlags(true),
 		ArgsUsage: examples(
 			"rsswarden task-prolog 2>/dev/null",
 			"rsswarden task-prolog --at '90%:recycle' 2>/dev/null",
