@@ -69,7 +69,7 @@ func shareOf(v float64) string {
 func fleetSums(f *analysis.Fleet) (lines []string) {
 	jobs := text.Count(f.Sum.Jobs, "job")
 	if f.Accounted > 0 {
-		jobs += fmt.Sprintf(", %d of them by AdminComment alone", f.Accounted)
+		jobs += ", " + text.Digits(uint64(f.Accounted)) + " of them by AdminComment alone"
 	}
 	lines = append(lines, jobs+". MEMORY counts oom, slurm-kill and stopped.")
 	if f.Sum.Measured > 0 {
@@ -77,7 +77,7 @@ func fleetSums(f *analysis.Fleet) (lines []string) {
 			text.Count(f.Sum.Measured, "job")))
 	}
 	if f.Untold > 0 {
-		lines = append(lines, fmt.Sprintf("sacct has %d more, of which no peak is known.", f.Untold))
+		lines = append(lines, "sacct has "+text.Digits(uint64(f.Untold))+" more, of which no peak is known.")
 	}
 	return lines
 }
