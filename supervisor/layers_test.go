@@ -23,7 +23,7 @@ var layers = map[string][]string{
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {
-		"rss", "rss/cgroup", "rss/procfile", "slurm", "supervisor/alert", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs", "supervisor/roff", "supervisor/text", "supervisor/textfile",
+		"rss", "rss/cgroup", "rss/procfile", "rss/proctree", "slurm", "slurm/adminline", "supervisor/alert", "supervisor/event", "supervisor/metrics", "supervisor/nodejobs", "supervisor/roff", "supervisor/text", "supervisor/textfile",
 		"github.com/prometheus/client_golang", "github.com/prometheus/common", "github.com/prometheus/exporter-toolkit", "github.com/urfave/cli", "golang.org/x/sys",
 	},
 

@@ -135,7 +135,7 @@ func parse(p process, c *cli.Context) (settings, error) {
 	s := settings{
 		listen: c.String("listen"), webConfig: c.String("web.config.file"),
 		textfile: c.String("textfile"), records: c.String("records"),
-		interval: c.Duration("interval"), node: c.String("node"),
+		interval: c.Duration("interval"), node: c.String("node"), adminComment: c.Bool("admin-comment"),
 	}
 	if c.NArg() > 0 {
 		return s, usagef(programName+" --help lists the options", "unexpected argument %q", c.Args().First())
@@ -143,8 +143,8 @@ func parse(p process, c *cli.Context) (settings, error) {
 	if s.listen == "none" {
 		s.listen = ""
 	}
-	if s.listen == "" && s.textfile == "" && s.records == "" {
-		return s, usagef("give --textfile DIR, or leave --listen out", "nothing to do: no --listen, --textfile or --records")
+	if s.listen == "" && s.textfile == "" && s.records == "" && !s.adminComment {
+		return s, usagef("give --textfile DIR, or leave --listen out", "nothing to do: no --listen, --textfile, --records or --admin-comment")
 	}
 	if s.listen != "" {
 		if _, _, err := net.SplitHostPort(s.listen); err != nil {
@@ -216,6 +216,7 @@ type settings struct {
 	textfile, records string // directories, empty for none
 	interval          time.Duration
 	node              string
+	adminComment      bool
 }
 
 // failure is what kept it from starting, with what to do about it.

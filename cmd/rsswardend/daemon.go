@@ -33,7 +33,10 @@ type daemon struct {
 	failed map[string]string // the last reported failure, by part
 	extra  time.Time         // until then no look but those of the interval
 
-	told    bool   // the kernel reported a kill, and no look was taken since
+	told     bool        // the kernel reported a kill, and no look was taken since
+	lines    *lineWriter // nil without --admin-comment
+	leftLine bool        // one was left alone, which was logged
+
 	heard   bool   // it reports those of all steps of the last look
 	unheard string // why it does not, as it was logged last
 }
@@ -46,6 +49,9 @@ func newDaemon(s settings, log *slog.Logger) *daemon {
 	}
 	if s.textfile != "" {
 		d.text = &promfile{dir: s.textfile}
+	}
+	if s.adminComment {
+		d.lines = newLineWriter()
 	}
 	return d
 }
@@ -66,6 +72,7 @@ func (d *daemon) look() {
 	d.tellWhere(&snap)
 	d.tellUnheard(&snap)
 	d.watchOOM(&snap)
+	d.adminComment(&snap)
 	v := newView(&snap, slices.Collect(maps.Values(d.killed)))
 	d.snap.Store(v)
 	if d.text != nil {

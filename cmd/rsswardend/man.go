@@ -31,6 +31,7 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "web.config.file", Usage: "TLS and passwords for --listen, from a `FILE`"},
 		&cli.StringFlag{Name: "textfile", Usage: "metrics for node_exporter in `DIR`/rsswardend.prom"},
 		&cli.StringFlag{Name: "records", Usage: "keep in `DIR` what is known of jobs hit by OOM kills"},
+		&cli.BoolFlag{Name: "admin-comment", Usage: "write a line for sacct into each job's AdminComment", DisableDefaultText: true},
 		&cli.DurationFlag{Name: "interval", Value: 10 * time.Second, Usage: "the `TIME` between two looks, 1s to 1h"},
 		&cli.StringFlag{Name: "node", Usage: "the node's `NAME`, where cgroups do not tell it"},
 		&cli.BoolFlag{Name: "version", Aliases: []string{"V"}, Usage: "print the version", DisableDefaultText: true},
@@ -46,6 +47,8 @@ var about = map[string]string{
 		"(--collector.textfile.directory), at each look.",
 	"records": "Keep what is known of each job that lost a process to the OOM killer in this directory,\n" +
 		"one JSON object a line.",
+	"admin-comment": "Write memory, CPUs and OOM kills of each job that runs longer than a minute or two into its\n" +
+		"AdminComment, in the form of jobstats. It needs an operator's rights in Slurm (AdminLevel), or root.",
 	"interval": "The time between two looks, 10s by default, 1s to 1h. A forecast takes 20 of them, and\n" +
 		"three minutes at least.",
 	"node":    "The node's name, where cgroups do not tell it. Else it is SLURMD_NODENAME, else the host's name.",

@@ -67,6 +67,8 @@ func serve(p process, s settings) error {
 			d.look()
 		case <-kills.C:
 			d.lookForKills(false)
+		case r := <-d.lineDone():
+			d.heardLine(r)
 		case <-d.jobs.Told():
 			d.lookForKills(true)
 		}
