@@ -124,7 +124,7 @@ func beginBeside(p process, c *cli.Context) (lines string, err error) {
 		closeOnExec()
 	}
 	watcher := exec.Command("/proc/self/exe", taskCommand)
-	watcher.Dir, watcher.Env = "/", besideEnv(p.env)
+	watcher.Env = besideEnv(p.env)
 	// slurmstepd kills the group of its prolog. Start returns when the watcher has left it.
 	watcher.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe, err := watcher.StdinPipe()
@@ -147,7 +147,8 @@ func beginBeside(p process, c *cli.Context) (lines string, err error) {
 		if err != nil {
 			s.Warnings = append(s.Warnings, "the loader hook is off: "+err.Error())
 		} else {
-			s.Dir, lines = prepared.Dir, exports(prepared, p.get("PYTHONPATH"))
+			path, _ := p.lookup("PYTHONPATH")
+			s.Dir, lines = prepared.Dir, exports(prepared, path)
 		}
 	}
 	if len(lines) > maxExports || strings.Count(lines, "\n") > 2 {
@@ -163,8 +164,11 @@ func beginBeside(p process, c *cli.Context) (lines string, err error) {
 // exports are lines for slurmstepd. A hook that is in front already, of the batch script's
 // watcher, is not put there again.
 func exports(of loader.Prepared, path string) string {
-	if path != of.Hook && !strings.HasPrefix(path, of.Hook+":") {
-		path = strings.TrimSuffix(of.Hook+":"+path, ":")
+	switch {
+	case path == "":
+		path = of.Hook
+	case path != of.Hook && !strings.HasPrefix(path, of.Hook+":"):
+		path = of.Hook + ":" + path
 	}
 	return "export PYTHONPATH=" + path + "\nexport " + loader.EnvDir + "=" + of.Dir + "\n"
 }
