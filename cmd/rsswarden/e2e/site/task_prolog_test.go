@@ -36,6 +36,12 @@ func TestTaskProlog(t *testing.T) {
 	t.Run("signals", s.prologSignals)
 	t.Run("terminal", s.prologTerminal)
 	t.Run("training", s.prologTraining)
+	t.Run("watcher killed", func(t *testing.T) {
+		got := s.Srun(t, "--mem=1100", "sh", "-c", `kill -9 $(sed -n "s/^pid //p" "$RSSWARDEN_DIR/identity"); /usr/bin/python3 -c "import multiprocessing.pool; print(7)"; exit 7`)
+		if got.Code != 7 || got.Stdout != "7\n" {
+			t.Errorf("%+v", got)
+		}
+	})
 	t.Run("no program", func(t *testing.T) {
 		wardentest.NoError(t, os.Rename(s.bin, s.bin+".old"))
 		wardentest.NoError(t, os.WriteFile(s.bin, []byte("\x7fELF cut off"), 0o755))
