@@ -42,19 +42,22 @@ var poolShapes = []struct {
 	{newest, "--pool executor --start fork --how map"},
 }
 
-// TestPools replaces workers of pools: no task is lost, done twice or out of place, and
-// what raises raises as without us.
+// TestPools replaces workers of pools: no task is lost, done twice or out of place, what
+// raises raises as without us, and no descriptor or semaphore is left behind.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	for _, shape := range poolShapes[:wardentest.Few(len(poolShapes), 13)] {
 		t.Run(strings.ReplaceAll(shape.on.Name+" "+shape.args, "--", ""), func(t *testing.T) {
 			t.Parallel()
 			tr := train(t, trainOptions{on: shape.on, script: "pools.py", args: shape.args, forks: true})
-			tr.recycle(wardentest.Few(200, 6), event.Drain)
+			count := wardentest.Few(200, 6)
+			tr.recycle(count, event.Drain)
 			r := tr.finish()
-			if r.Wrong != 0 || r.Errors == 0 || r.FDs[1] > r.FDs[0]+4 {
+			if r.Wrong != 0 || r.Errors == 0 || r.FDs[1] > r.FDs[0]+4 || r.Sems[0] == 0 || r.Sems[1] > r.Sems[0] || r.Sems[3] > 0 {
 				t.Errorf("%+v", r)
 			}
+			t.Logf("%d workers replaced, %d results wrong; %d descriptors, then %d; %d semaphores, then %d, of %d left %d",
+				count, r.Wrong, r.FDs[0], r.FDs[1], r.Sems[0], r.Sems[1], r.Sems[2], r.Sems[3])
 			tr.notOff()
 			tr.quiet()
 		})

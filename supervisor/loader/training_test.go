@@ -191,6 +191,7 @@ type result struct {
 	Mapped   uint64    `json:"mapped"` // most that a record found mapped
 	Late     uint64    `json:"late"`   // the same, from the second epoch on
 	FDs      [2]int    `json:"fds"`
+	Sems     [4]int    `json:"semaphores"` // mapped after the first round and the last, seen, and left at the end
 	Waits    []float64 `json:"waits"`
 }
 

@@ -5,6 +5,7 @@ what was lost, doubled, out of place or not as it should be; errors counts tasks
 some are made to.
 """
 import argparse
+import gc
 import json
 import os
 import sys
@@ -143,7 +144,9 @@ class Joblib:
         return Parallel(n_jobs=OPTIONS.workers, batch_size=2)(delayed(safe)(n) for n in numbers)
 
     def end(self):
-        pass
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown()
 
 
 def made_in(module, make):
@@ -167,8 +170,26 @@ def make():
     return Standard(__import__(OPTIONS.pool))
 
 
+def semaphores():
+    """Returns the names of the semaphores that this process has mapped, and of those that its workers have."""
+    own, theirs = set(), set()
+    processes = [os.getpid()]
+    for pid in processes:
+        try:
+            for thread in os.listdir("/proc/%d/task" % pid):  # a pool's thread starts its workers
+                with open("/proc/%d/task/%s/children" % (pid, thread)) as file:
+                    processes += map(int, file.read().split())
+            with open("/proc/%d/maps" % pid) as file:
+                names = {line.split()[5] for line in file if "/dev/shm/sem." in line}
+        except OSError:
+            continue  # it has ended
+        (own if pid == os.getpid() else theirs).update(names)
+    return own, theirs
+
+
 def main():
     pool, wrong, errors, total, descriptors, first = make(), 0, 0, 0, [], 0
+    mapped, named = [], set()
     for turn in range(OPTIONS.rounds):
         numbers = list(range(first, first + OPTIONS.tasks))
         first += OPTIONS.tasks
@@ -183,14 +204,20 @@ def main():
         wrong += sum(g != w for g, w in zip(got, want)) + abs(len(got) - len(want))
         total += len(answers)
         descriptors.append(len(os.listdir("/proc/self/fd")))
+        own, theirs = semaphores()
+        mapped.append(len(own))
+        named |= own | theirs
         print(json.dumps({"what": "epoch"}), flush=True)
         if OPTIONS.until and os.path.exists(OPTIONS.until):
             break
     pool.end()
+    del pool, answers  # tracebacks of its exceptions have the pool
+    gc.collect()
     with open(os.environ["STARTED"]) as file:
         ran = sorted(int(line) for line in file)
     wrong += abs(len(ran) - total) + sum(a != b for a, b in zip(ran, range(total)))
-    print(json.dumps({"what": "result", "wrong": wrong, "errors": errors, "fds": [descriptors[0], descriptors[-1]]}), flush=True)
+    print(json.dumps({"what": "result", "wrong": wrong, "errors": errors, "fds": [descriptors[0], descriptors[-1]],
+                      "semaphores": [mapped[0], mapped[-1], len(named), sum(map(os.path.exists, named))]}), flush=True)
 
 
 if __name__ == "__main__":

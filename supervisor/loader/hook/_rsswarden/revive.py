@@ -348,20 +348,12 @@ class Life:
         """Says why a worker that has died may be replaced, or nothing where it may not."""
         if process not in self.known:
             code, why = _exit_code(process), ""
-            if code == -signal.SIGKILL and self._is_oom():
+            if code == -signal.SIGKILL and oom.explain(self.counter, self.kills, process):
                 why = "SIGKILL, and the kernel counts an OOM kill"
             elif self.mode == _ANY:
                 why = cause(code)
             self.known[process] = why
         return self.known[process]
-
-    def _is_oom(self):
-        """Says whether the kernel counts an OOM kill that no worker was taken for yet."""
-        kills = oom.kills(self.counter)
-        if self.kills is None or kills is None or kills <= self.kills:
-            return False
-        self.kills += 1
-        return True
 
     def noticed(self, pid):
         """Says whether that is a worker whose death is met here; it is met where a batch is waited for."""

@@ -33,6 +33,16 @@ class Counter(unittest.TestCase):
                 ("0::/a:b\n", {v2: "oom 1\n"}, ("/proc/vmstat", 9))):  # before Linux 4.13
             self.assertEqual(self.found(cgroup, dict(files, **node)), want)
 
+    def test_a_kill_explains_one_death(self):
+        a, b, c = object(), object(), object()
+        with mock.patch.object(oom, "kills", lambda path: 5), mock.patch.object(oom, "_explains", {}):
+            self.assertTrue(oom.explain("cgroup", 4, a))
+            self.assertFalse(oom.explain("cgroup", 4, b))
+            self.assertTrue(oom.explain("cgroup", 4, a), "asked again while it is asked")
+            self.assertTrue(oom.explain("cgroup", 3, b), "a loader that is older knows of the kill before")
+            self.assertFalse(oom.explain("cgroup", 5, c))
+            self.assertFalse(oom.explain("cgroup", None, c))
+
     def test_none(self):
         self.assertEqual(self.found("", {}), ("/proc/vmstat", None))
 

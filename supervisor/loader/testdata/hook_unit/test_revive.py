@@ -354,6 +354,24 @@ class Ends(Case):
         finally:
             revive.oom.kills = kept
 
+    def test_an_oom_kill_is_met_once_in_all_loaders(self):
+        kills, kept, revive.oom._explains = [7], revive.oom.kills, {}
+        revive.oom.kills = lambda path: kills[0]
+        try:
+            first, second = self.start(which=1), self.start(which=1)
+            next(second)
+            kills[0] += 1
+            os.kill(first._workers[1].pid, signal.SIGKILL)
+            self.assertEqual(list(first), list(range(COUNT)))
+            self.assertEqual(len(self.revived()), 1)
+            with self.assertRaisesRegex(RuntimeError, "is killed by signal|exited unexpectedly"):
+                os.kill(second._workers[1].pid, signal.SIGKILL)
+                for _ in second:
+                    pass
+            self.assertEqual(len(self.revived()), 1)
+        finally:
+            revive.oom.kills = kept
+
     def test_a_failure_of_ours_is_torchs_error(self):
         iterator = self.start()
         next(iterator)
