@@ -7,7 +7,7 @@ import (
 )
 
 // BenchmarkPool is what the hook takes between two tasks of 1 ms in a multiprocessing.Pool, with
-// a limit that has workers look at what they have mapped: in turns of 100 tasks with a pool
+// a limit that has workers look at what they have mapped: in turns of 50 tasks with a pool
 // beside it that was made without the hook. A run is one program, with both.
 func BenchmarkPool(b *testing.B) { run(b, measurePool) }
 
@@ -15,20 +15,23 @@ func BenchmarkPool(b *testing.B) { run(b, measurePool) }
 const poolTask = 1000
 
 func measurePool(b *bench) {
-	var of struct{ Ours, Bare, Hook float64 } // seconds a task
-	line := under("--quiet", "--limit", "8G")(python, path("pool.py"), strconv.Itoa(pick(b, 30, 2)))
+	var of struct {
+		Ours, Bare, Hook float64 // seconds a task
+		Ratios           []float64
+	}
+	line := under("--quiet", "--limit", "8G")(python, path("pool.py"), strconv.Itoa(pick(b, 60, 4)))
 	var bare, ours, ratios, inside []float64
 	for range pick(b, *pairsFlag, 2) {
 		check(json.Unmarshal(must(command(line...).Output()), &of))
 		bare, ours = append(bare, of.Bare), append(ours, of.Ours)
-		ratios, inside = append(ratios, of.Bare/of.Ours), append(inside, 1e6*of.Hook)
+		ratios, inside = append(ratios, of.Ratios...), append(inside, 1e6*of.Hook)
 	}
 	r := newRow("time of a task", "s")
 	r.put("ours", ours)
 	r.put("bare", bare)
 	low, middle, high := interval(ratios)
 	r.tell("throughput, with the hook to bare", middle, "times")
-	r.note("its 95 %% interval: %s to %s", figure(low), figure(high))
+	r.note("its 95 %% interval, of %d pairs of turns: %.4f to %.4f", len(ratios), low, high)
 	b.add(r)
 	// It depends less on what else the machine does.
 	r = newRow("processor time inside the hook, a task", "µs")

@@ -16,12 +16,22 @@ PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--case")
 PARSER.add_argument("--start", default="fork")
 PARSER.add_argument("--rounds", type=int, default=3)
+PARSER.add_argument("--patched", choices=("gevent", "eventlet"))
 PARSER.add_argument("--until")
 PARSER.add_argument("--data")
 PARSER.add_argument("--size", type=int)
 OPTIONS = PARSER.parse_args()
 CONTEXT = multiprocessing.get_context(OPTIONS.start)
 RANK = None
+
+if OPTIONS.patched == "gevent":
+    from gevent import monkey
+
+    monkey.patch_all()
+elif OPTIONS.patched == "eventlet":
+    import eventlet
+
+    eventlet.monkey_patch()
 
 
 def plain(number):

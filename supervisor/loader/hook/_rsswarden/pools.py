@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import os
+import select
 import sys
 import time
 import types
@@ -121,19 +122,29 @@ def _pool(pool, module):
     why = None
     if pool.__dict__.get("_rsswarden_by") == "datasets.":
         why = "Hugging Face datasets gives up when a worker of its pool ends; use a smaller writer_batch_size"
-    return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why or _handout(pool)
+    return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why or _patched() or _handout(pool)
 
 
 def _executor(executor, module):
     """Returns the same of a ProcessPoolExecutor."""
-    start, why = executor._mp_context.get_start_method(), None
+    start, why = executor._mp_context.get_start_method(), _patched()
     if executor.__dict__.get("_rsswarden_by") == "torch._inductor.":
         return "torch.compile", start, "torch.compile's workers end by themselves a minute later; TORCHINDUCTOR_COMPILE_THREADS=1 starts none"
     if executor._max_workers == 1 and not _refills(module):
         why = "this Python's ProcessPoolExecutor may not replace its only worker"
-    elif start == "fork":
+    elif why is None and start == "fork":
         why = _FORKED
     return "ProcessPoolExecutor", start, why or _handout(executor)
+
+
+def _patched():
+    """Returns why workers have to stay where another select than Python's is waited with, or None.
+
+    eventlet's says of one file alone that it is ready: that a worker has ended, and not that its
+    last result came before, which breaks a ProcessPoolExecutor.
+    """
+    module = getattr(select.select, "__module__", None)
+    return None if module == "select" else "%s has replaced Python's select, with which its pool waits for workers" % str(module).split(".")[0]
 
 
 def _handout(pool):
