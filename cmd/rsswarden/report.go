@@ -38,7 +38,7 @@ func reportCommand(p process) *cli.Command {
 			&cli.StringFlag{Name: "by", Usage: "sum up the jobs of each command, node or user: `WHAT`"},
 			colorFlag(p),
 			&cli.BoolFlag{Name: "csv", Usage: "every sample of every process, as CSV"},
-			&cli.StringFlag{Name: "html", Usage: "write a page to `FILE`: a timeline to zoom into; with --by the sums"},
+			&cli.StringFlag{Name: "html", Usage: "write a page to `FILE`: a timeline to zoom into; --by: the sums"},
 			&cli.StringFlag{Name: "svg", Usage: "write the timeline to `FILE` as an image"},
 			&cli.BoolFlag{Name: "advise", Usage: "what to ask for next, from all runs in the directories"},
 			&cli.BoolFlag{Name: "no-slurm", Usage: "do not ask sacct and scontrol how jobs ended"},
