@@ -125,7 +125,7 @@ tree() {
 		mode=644
 		[ ! -x "$file" ] || mode=755
 		install -D -m $mode "$file" "$to/share/doc/rsswarden/$file"
-	done < <(find docs examples/{integrations,pools,prometheus,sbatch,rsswarden.toml} -type f ! -name '*.go' ! -name '*.pyc' ! -path '*/testdata/*')
+	done < <(find docs examples/{integrations,pools,prometheus,sbatch,site,rsswarden.toml} -type f ! -name '*.go' ! -name '*.pyc' ! -path '*/testdata/*')
 	install -D -m 644 -t "$to/share/doc/rsswarden/slurm/plugin" slurm/plugin/rsswarden_spank.c
 	install -D -m 644 CHANGELOG.md "$to/share/doc/rsswarden/changelog"
 	gzip -9n "$to/share/doc/rsswarden/changelog"

@@ -150,10 +150,10 @@ func (s *site) prologSignals(t *testing.T) {
 	seen := func(text string) func(slurmtest.Result) bool {
 		return func(r slurmtest.Result) bool { return strings.Contains(r.Stdout, text) }
 	}
-	run.Until(t, time.Minute, seen("ready"))
+	run.Until(t, 5*time.Minute, seen("ready"))
 	for _, sig := range []string{"USR1", "USR2", "TERM"} {
 		s.Cancel(t, "-f", "-s", sig, run.ID)
-		run.Until(t, time.Minute, seen(sig))
+		run.Until(t, 5*time.Minute, seen(sig))
 	}
 	wardentest.NoError(t, os.WriteFile(filepath.Join(run.Dir, "stop"), nil, 0o644))
 	if got := run.Wait(t); got.Stdout != "ready\nUSR1\nUSR2\nTERM\nbeside\n" {
@@ -163,13 +163,14 @@ func (s *site) prologSignals(t *testing.T) {
 
 // prologTerminal: a shell of --pty has its terminal, of which nothing of ours is left.
 func (s *site) prologTerminal(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	file := filepath.Join(s.Dir(), "terminal.sh")
 	wardentest.NoError(t, os.WriteFile(file, []byte("tty >/dev/null && "+beside+"; ps -o stat= -p $$; exit 3"), 0o644))
 	cmd := s.Command(ctx, "script", "-qec", "srun --pty --mem=1100 sh "+file, "/dev/null")
 	out, _ := cmd.Output()
-	if text := strings.Trim(strings.ReplaceAll(string(out), "\r", ""), "\x00^@"); !terminalShell.MatchString(text) || cmd.ProcessState.ExitCode() != 3 {
+	said := regexp.MustCompile(`(?m)^srun: .*\n`).ReplaceAllString(strings.ReplaceAll(string(out), "\r", ""), "")
+	if text := strings.Trim(said, "\x00^@"); !terminalShell.MatchString(text) || cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("status %d: %q", cmd.ProcessState.ExitCode(), out)
 	}
 }
