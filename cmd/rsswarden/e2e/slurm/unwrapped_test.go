@@ -26,7 +26,7 @@ func TestReportOfAccounting(t *testing.T) {
 	wardentest.NoError(t, err)
 	const held = "until [ -e over ]; do sleep 0.05; done"
 	job := c.Submit(t, "srun true; "+held+"; exit 3", "--mem=200", "--array=5")
-	wrapped := c.Submit(t, "exec "+warden+" run --events $PWD/events -- sh -c '"+held+"'", "--mem=300")
+	wrapped := c.Submit(t, "exec "+warden+" run --events $PWD/events --record $PWD/records -- sh -c '"+held+"'", "--mem=300")
 	job.Running(t)
 	if out := c.Admin(t, "scontrol", "update", "JobId="+job.ID+"_5", "AdminComment="+line); out.Code != 0 {
 		t.Fatalf("%+v", out)
@@ -52,7 +52,7 @@ func TestReportOfAccounting(t *testing.T) {
 		{[]string{job.ID + ".batch", "--json"}, 0, []string{`"outcome": "failed"`, `"asked_step": "batch"`, `"limit_bytes": 209715200`}},
 		{[]string{job.ID + ".7"}, 2, []string{`error: sacct knows no step "7" of job ` + job.ID, "hint: it has batch and 0"}},
 		{[]string{"99999"}, 2, []string{"error: no run \"99999\" found", "hint: check the number"}},
-		{[]string{"--since", "1d", "--by", "node", c.Dir()}, 0, []string{c.Node(), "2 jobs, 1 of them by AdminComment alone", "GiB-hours are of 2 jobs"}},
+		{[]string{"--since", "1d", "--by", "node", wrapped.Dir}, 0, []string{c.Node(), "2 jobs, 1 of them by AdminComment alone", "GiB-hours are of 2 jobs"}},
 	} {
 		out := report(want.args...)
 		for _, says := range want.says {
