@@ -115,7 +115,7 @@ func findRun(p process, arg string, askSlurmToo bool) ([]record.Found, error) {
 	}
 	said := ""
 	if silent != nil {
-		said, hint = "; "+silent.Error(), silentHint(silent, arg)
+		said, hint = "; "+silent.Error(), cmp.Or(silentHint(silent, arg), hint)
 	}
 	return nil, usagef(lookedIn(recordPlaces(p), hint), "no run %q found%s", arg, said)
 }
@@ -384,7 +384,7 @@ func stepsOf(job *slurm.EndedJob) string {
 	return "it has " + text.List(names, 8)
 }
 
-// silentHint is what to do where Slurm did not say how a job ended.
+// silentHint is what to do where Slurm did not say how a job ended, empty where nothing about Slurm.
 func silentHint(err error, job string) string {
 	switch said := err.Error(); {
 	case errors.Is(err, slurm.ErrNoJob):
@@ -393,6 +393,8 @@ func silentHint(err error, job string) string {
 		return "Slurm's commands are not in PATH: ask where they are, such as on a login node"
 	case strings.Contains(said, "storage is disabled"):
 		return "this site keeps no accounting, and Slurm forgets a job minutes after its end"
+	case strings.Contains(said, "configuration source"): // its commands are here, and no Slurm
+		return ""
 	}
 	return "Slurm's accounting does not answer: try again later; sacct -j " + job + " says more"
 }

@@ -69,6 +69,7 @@ var typed = []struct {
 	{shown: "rsswarden report 4711               # of a Slurm job, also one that ran without rsswarden", status: []int{2}, says: "no run "},
 	{shown: "rsswarden report --since 7d --outcome oom", status: []int{0, 2}, says: "run"},
 	{shown: "rsswarden report --since 30d --by user DIR...", args: map[string]string{"DIR...": "."}, status: []int{0, 2}},
+	{shown: "rsswarden task-prolog"}, // no task of Slurm's: it prints nothing
 	{shown: "rsswarden report --advise DIR --json", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
 	{shown: "rsswarden report --advise DIR", args: map[string]string{"DIR": "."}, status: []int{2}, says: "no run has left a record"},
 

@@ -33,6 +33,7 @@ TRIES = 3  # workers that may die over one batch, or without a batch between the
 _LOOK = 1.0  # seconds between two looks at the workers
 _SOON = 0.05  # the same while nothing comes since one has died
 _DYING = 10.0  # seconds for which a worker that is on its way out is waited for
+_CALM = 0.5  # seconds until workers that live are believed: one may have taken the dead one's place just now
 _PINNED = 0.25  # seconds until a death that is known is met while the pin thread is waited for
 _STUCK = 0.5  # seconds for which a lock is held over a silent pipe, until all workers are started again
 _HUNG = 300.0  # seconds of waiting without a batch since a death, until torch's error is raised: the dead may hold a lock of the program's
@@ -241,7 +242,8 @@ class Life:
     def _lost(self, pipe, message, error):
         """Says whether a message that could not be unpickled is one of a worker that has died: a tensor is fetched from the worker."""
         number = _number(message)
-        end = time.monotonic() + (_DYING if isinstance(error, (OSError, EOFError, RuntimeError)) else 0)
+        fetched = isinstance(error, (OSError, EOFError, RuntimeError))
+        end, calm = (time.monotonic() + (wait if fetched else 0) for wait in (_DYING, _CALM))
         while True:
             iterator = self.iterator()
             if iterator is None or pipe != self.reader.pipe.number or number in self.again:
@@ -256,7 +258,8 @@ class Life:
             if dead:
                 # Whoever waits for the batch has it done again.
                 return all([self.meant(process) for process in dead])
-            if time.monotonic() >= end or not any([_is_dying(process.pid) for process in old]):
+            now = time.monotonic()
+            if now >= end or now >= calm and not any([_is_dying(process.pid) for process in old]):
                 return False
             time.sleep(0.01)
 
