@@ -336,7 +336,7 @@ func wantCalls(t *testing.T, want map[string]int, name func(*ast.CallExpr) strin
 // (fault.Point, cmd/rsswarden.TestGoroutinePanics), or needs a reason why it cannot.
 var goStatements = map[string]int{
 	"supervisor/action": 7, "supervisor/alert": 5, "supervisor/control": 3, "supervisor/doctor": 2, "supervisor/event": 1, "supervisor/hold": 5, "supervisor/nodejobs": 1, "supervisor/probe": 2,
-	"supervisor/record": 1, "supervisor/record/store": 4, "supervisor/remote": 4, "supervisor/screen": 1, "supervisor/tell": 2, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/trim/once": 1, "supervisor/wake": 2, "cmd/rsswarden": 10, "cmd/rsswardend": 1,
+	"supervisor/record": 1, "supervisor/record/store": 4, "supervisor/remote": 4, "supervisor/screen": 1, "supervisor/tell": 2, "supervisor/textfile": 1, "supervisor/trim": 2, "supervisor/trim/once": 1, "supervisor/wake": 2, "cmd/rsswarden": 10, "cmd/rsswardend": 2,
 }
 
 // TestGoroutines: no goroutine is added unnoticed.
@@ -364,7 +364,8 @@ func TestRecovers(t *testing.T) {
 		"supervisor/trim recover":    1, // a trim: its thread ends and releases the process
 		"supervisor/hold recover":    3, // the holder's loop; the start of a watcher, which is repeated
 		"supervisor recover":         1, // a trim, which is refused
-		"cmd/rsswarden recover":      3, // watching before there is a command; the helper for file systems; attach
+		"cmd/rsswarden recover":      5, // watching before there is a command; the helper for file systems; attach; what is beside a task
+		"cmd/rsswardend recover":     1, // lines in AdminComment, without which it goes on
 	}
 	wantCalls(t, want, func(c *ast.CallExpr) string {
 		if f := types.ExprString(c.Fun); f == "recover" {
@@ -379,7 +380,7 @@ func TestRecovers(t *testing.T) {
 // goes through rss/procfile or an io.LimitReader.
 func TestReadsAreBounded(t *testing.T) {
 	want := map[string]int{
-		"cmd/rsswarden os.ReadDir":           1, // /proc
+		"cmd/rsswarden os.ReadDir":           2, // /proc; our own descriptors
 		"rss/cgroup os.ReadDir":              3, // steps of our job; groups that we made; a search with a bound
 		"rss/proctree os.ReadDir":            1, // our own descriptors
 		"slurm os.ReadDir":                   1, // steps of a job, which root alone makes
@@ -422,11 +423,13 @@ func TestReadsAreBounded(t *testing.T) {
 func TestProgramsStarted(t *testing.T) {
 	want := map[string]int{
 		`cmd/rsswarden runs "/proc/self/exe" exportCommand`: 1,
+		`cmd/rsswarden runs "/proc/self/exe" taskCommand`:   1, // a watcher beside a task: ourselves
+		"cmd/rsswardend runs name":                          1, // sacct, sacctmgr
 		`cmd/rsswarden runs "squeue" "--noheader"`:          1, // completion of --job
 		"supervisor/doctor runs cat":                        1, // doctor: ourselves
 		"supervisor/doctor runs path":                       1, // doctor: Python
 		`supervisor/hold runs "/proc/self/exe"`:             1, // a watcher at rest: ourselves
-		"cmd/rsswarden runs name":                           1, // sacct, scontrol
+		"cmd/rsswarden runs name":                           2, // sacct, scontrol
 		`slurm runs "scontrol"`:                             1,
 		`supervisor/action runs "/bin/sh" "-c" putOutside`:  1,
 		`supervisor/action runs "/bin/sh" "-c" p.Command`:   1, // exec=, the user's own text
