@@ -61,6 +61,7 @@ hunt: ## as root: bare beside wrapped, system calls that fail, attacks by anothe
 gpu: ## on a machine with a GPU and a torch with CUDA: trainings bare beside wrapped, with checksums
 	@.ci/setup release
 	@examples/packages/release.sh dist '$(VERSION)' amd64 >/dev/null
+	@tar -xzf dist/rsswarden-*-linux-amd64.tar.gz -C dist --strip-components=2 --wildcards '*/bin/rsswarden'
 	@python3 examples/train/gpu.py --rsswarden dist/rsswarden || [ $$? = 77 ]
 
 check: ## gofmt, vet, staticcheck, import directions, the structure's figures, what twelve runs say
