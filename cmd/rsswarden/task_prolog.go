@@ -24,6 +24,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor"
 	attachment "github.com/rsswarden/rsswarden/supervisor/attach"
 	"github.com/rsswarden/rsswarden/supervisor/loader"
+	"github.com/rsswarden/rsswarden/supervisor/record/store"
 	"github.com/rsswarden/rsswarden/supervisor/settings"
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
@@ -84,7 +85,7 @@ func whyBare(lookup func(string) (string, bool), resident uint64) error {
 	return nil
 }
 
-// task is what a watcher beside a task is told on its standard input.
+// task is what a watcher beside a task reads from its standard input.
 type task struct {
 	ID       rss.ProcID
 	Settings json.RawMessage
@@ -120,8 +121,8 @@ func beginBeside(p process, c *cli.Context) (lines string, err error) {
 	s.StartedBySite()
 
 	// What slurmstepd left open is not to be held open by who lives on.
-	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		closeOnExec()
+	if err := store.CloseOnExec(); err != nil {
+		return "", err
 	}
 	watcher := exec.Command("/proc/self/exe", taskCommand)
 	watcher.Env = besideEnv(p.env)
@@ -179,16 +180,6 @@ func besideEnv(env []string) []string {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains([]string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK"}, name)
 	})
-}
-
-// closeOnExec is close_range(2) before Linux 5.11.
-func closeOnExec() {
-	names, _ := os.ReadDir("/proc/self/fd")
-	for _, n := range names {
-		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
-	}
 }
 
 // watchTask is the watcher beside a task. Its exit status is not used.
@@ -257,7 +248,7 @@ func residentLimit(pid int) uint64 {
 }
 
 // stderrOf is the standard error of a task. A pipe is slurmstepd's, so it cannot be opened by its
-// name. Where neither works nothing is told there, and the record has it.
+// name. Where neither works nothing is written there, and the record has it.
 func stderrOf(pid int) *os.File {
 	const fd = 2
 	if process, err := unix.PidfdOpen(pid, 0); err == nil {

@@ -18,7 +18,7 @@ func TestPluginSource(t *testing.T) {
 	}
 	need(t, "srun")
 	source := filepath.Join(needBuilt(t), "rsswarden-slurm-plugin-"+version)
-	// Slurm need not be from a package, so both are told not to look for one.
+	// Slurm need not be from a package, so neither may look for one.
 	for name, script := range map[string]string{
 		"rpmbuild": `
 rpm -K "$1-1.src.rpm"

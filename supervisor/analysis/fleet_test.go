@@ -74,7 +74,7 @@ func TestFleet(t *testing.T) {
 	if _, got := sum("user"); got[0] != "alice: 1 jobs, 0 by memory, 0 failed, peaks 0.5 0.5; 1: 25.0 = 12.5 + 12.5" {
 		t.Error(got)
 	}
-	// A --limit is asked of nobody: the limit that the job had beside it counts.
+	// A --limit reserves nothing: the limit that the job had beside it counts.
 	runs = runs[:1]
 	runs[0].Limit = event.LimitUser
 	if _, got := sum("user"); got[0] != "alice: 1 jobs, 0 by memory, 0 failed, peaks 0.5 0.5; 0: 0.0 = 0.0 + 0.0" {

@@ -76,16 +76,17 @@ func (s *cgroups) OOMKills() []Kills {
 	return out
 }
 
-// AwaitVictim returns once the memory of whom the kernel's OOM killer has just ended is given
-// back, after 200 ms at the latest. Until then the limit is full, but the kernel no longer finds
+// AwaitVictim returns once the memory of a process that the kernel's OOM killer has just ended is
+// given back, after 200 ms at the latest. Until then the limit is full, but the kernel no longer finds
 // the victim among the processes (css_task_iter passes over one whose threads are gone): whoever
 // allocates, be it by opening a file, has it kill another one, which may be us. What this reads
 // is read by descriptors that are open.
 func (s *cgroups) AwaitVictim() {
 	const longest, step, enough = 200 * time.Millisecond, 2 * time.Millisecond, rss.MiB
+	waited := time.Duration(0)
 	for i := range s.kills {
 		k := &s.kills[i]
-		if k.level.Version != 2 || k.last != nil { // v1 tells nobody of a kill
+		if k.level.Version != 2 || k.last != nil { // v1 does not report a kill
 			continue
 		}
 		ooms, err := k.level.OOMs()
@@ -93,7 +94,7 @@ func (s *cgroups) AwaitVictim() {
 			continue
 		}
 		k.seen = ooms
-		for waited := time.Duration(0); waited < longest; waited += step {
+		for ; waited < longest; waited += step {
 			most, err1 := k.level.Max()
 			used, err2 := k.level.Usage()
 			if err1 != nil || err2 != nil || used+enough <= most {

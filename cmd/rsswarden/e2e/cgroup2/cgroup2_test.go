@@ -270,7 +270,7 @@ func startCommand(t *testing.T, cgroup string, uid int, args ...string) *run {
 	return r
 }
 
-// kernelLog is the end of what the kernel said: whom it killed, and why.
+// kernelLog is the end of the kernel's log: what it killed, and why.
 func kernelLog() string {
 	b := make([]byte, 8<<10)
 	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, b)
