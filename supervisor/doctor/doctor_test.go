@@ -423,6 +423,22 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestFirst: less must be free on tmpfs, where a full record is smaller.
+func TestFirst(t *testing.T) {
+	dir := "/dev/shm"
+	if name, used, size, err := statFS(dir); err != nil || name != "tmpfs" || size.Sub(used) < inMemory {
+		t.Skip("needs a tmpfs with some room at /dev/shm")
+	}
+	fits := func(string) error { return nil }
+	if p := first([]string{dir}, onDisk, fits); p.Err != nil || p.Need != inMemory {
+		t.Errorf("%+v", p)
+	}
+	// Mounts of the kernel's have no room at all.
+	if p := first([]string{"/proc", dir}, onDisk, fits); p.Err != nil || p.Dir != dir || len(p.Passed) != 1 {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestExamine makes all checks but the trial run, with a Python that has no torch.
 func TestExamine(t *testing.T) {
 	dir := t.TempDir()

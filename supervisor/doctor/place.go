@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -212,7 +213,11 @@ func Unfit(dir string) error {
 
 func (d *prober) hookDir(prepared loader.Prepared, err error) Check {
 	if err != nil {
-		return hookDir.judge(Place{Err: err})
+		k := hookDir
+		if strings.HasPrefix(err.Error(), loader.NoRunDir) {
+			k.errDo = runDir.errDo
+		}
+		return k.judge(Place{Err: err})
 	}
 	p := place(prepared.Hook)
 	if prepared.Passed != nil {
@@ -232,11 +237,13 @@ func (d *prober) records() []Check {
 	default:
 		places.Records = []string{d.Record}
 	}
-	const full, spare = 64 * rss.MiB, 64 * rss.MiB
 	journal := first(places.Journals, 0, writable)
 	journal.Need = rss.MiB
-	return []Check{recordDir.judge(first(places.Records, full+spare, record.CheckDir)), journalDir.judge(journal)}
+	return []Check{recordDir.judge(first(places.Records, onDisk, record.CheckDir)), journalDir.judge(journal)}
 }
+
+// What must be free for a full record: its size, less on tmpfs, and 64 MiB to spare.
+const onDisk, inMemory = 128 * rss.MiB, 72 * rss.MiB
 
 // first is the first place that is fit, with the faults of those before it.
 func first(dirs []string, need rss.Bytes, check func(string) error) Place {
@@ -250,7 +257,13 @@ func first(dirs []string, need rss.Bytes, check func(string) error) Place {
 				p.Err = fmt.Errorf("%s: no answer from the file system within %v", dir, patience)
 			}
 		}
-		if p.Err == nil && p.FS != "tmpfs" && p.Free < need {
+		switch p.FS {
+		case "tmpfs":
+			p.Need = min(need, inMemory)
+		case "ramfs": // has no size
+			p.Need = 0
+		}
+		if p.Err == nil && p.Free < p.Need {
 			p.Err = fmt.Errorf("%s has only %v free", dir, p.Free)
 		}
 		if p.Err == nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -250,6 +251,9 @@ type Prepared struct {
 	Swept int
 }
 
+// NoRunDir begins an error of [Prepare] for which the place of the hook is not to blame.
+const NoRunDir = "cannot make run directory"
+
 // Prepare makes the run directory, installs the hook where it is missing, and returns the
 // environment for the command. Once the owner has ended, the directory is stale. On an
 // error nothing is left behind, and Env is Options.Env as it was.
@@ -261,7 +265,7 @@ func Prepare(o Options) (Prepared, error) {
 	}
 	dir, swept, err := makeRunDir(RunParents(func(name string) string { return getEnv(o.Env, name) }), o.Name, me)
 	if err != nil {
-		return plain, fmt.Errorf("cannot make run directory: %w", err)
+		return plain, fmt.Errorf("%s: %w", NoRunDir, err)
 	}
 	hook, passed, err := layHook(hookParents(o.Env), dir)
 	if err != nil {
@@ -314,7 +318,7 @@ func RunParents(get func(name string) string) []string {
 			list = append(list, filepath.Clean(dir))
 		}
 	}
-	return append(list, "/tmp")
+	return slices.Compact(append(list, "/tmp"))
 }
 
 // hookParents lists the places for the hook, best first: the user's cache.

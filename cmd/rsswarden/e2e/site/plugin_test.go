@@ -48,6 +48,7 @@ func newSite(t *testing.T, suite debian.Suite) *site {
 	s.so = filepath.Join(filepath.Dir(s.Conf()), "rsswarden_spank.so")
 	build(t, suite, s.so)
 	s.plugstack(t, "optional "+s.so+" bin="+s.bin+" minmem=0")
+	t.Cleanup(func() { s.plugstack(t, "") }) // the cluster is that of the next test, too
 	return s
 }
 
@@ -315,7 +316,6 @@ func (s *site) leftBare(t *testing.T, suite debian.Suite) {
 	wardentest.NoError(t, os.WriteFile(part, program[:len(program)/2], 0o755))
 	wardentest.NoError(t, os.WriteFile(part+"-task", program[:len(program)/2], 0o755))
 	wardentest.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "broken.so"), []byte("no plugin"), 0o755))
-	defer s.plugstack(t, "")
 	const runs, bare = true, false
 	for _, row := range []struct {
 		name, line, srun string
