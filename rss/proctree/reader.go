@@ -117,7 +117,7 @@ func (r *Reader) Group(pids []int) ([]rss.Proc, rss.Gaps, error) {
 			count(&gaps, err)
 			continue
 		}
-		if !e.member {
+		if e.member == nil {
 			e.start, e.parent = p.ID.Start, p.Parent
 		}
 		procs = append(procs, p)

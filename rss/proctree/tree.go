@@ -20,12 +20,16 @@ type entry struct {
 	start  uint64
 	parent int
 	comm   string
-	member bool
 	seen   uint64 // tick of the last listing that held it
 	fresh  uint64 // tick in which start and parent were read
 	old    bool   // it was outside the tree before that
 	doubt  doubt  // of its parent
 
+	*member // nil outside the tree: a node may have 10,000 processes
+}
+
+// member is what is remembered of a process in the tree.
+type member struct {
 	fd    int      // of statm plus 1, 0 where none is kept
 	proc  rss.Proc // as stat and status said last
 	pages statm    // … and statm then
@@ -146,7 +150,7 @@ func (r *Reader) gather() {
 		switch {
 		case e.seen != r.tick:
 			r.forget(pid)
-		case e.member:
+		case e.member != nil:
 			r.tree = append(r.tree, e)
 		}
 	}
@@ -158,7 +162,7 @@ func (r *Reader) forget(pid int) {
 	if e == nil {
 		return
 	}
-	if e.fd > 0 {
+	if e.member != nil && e.fd > 0 {
 		syscall.Close(e.fd - 1)
 		r.kept.open--
 	}
@@ -186,7 +190,7 @@ func (r *Reader) take(roots []rss.ProcID) bool {
 		was, had := old[id.PID]
 		if had && (id.Start == 0 || id.Start == was.Start) {
 			id, stays = was, true
-		} else if e := r.known[id.PID]; e != nil && !e.member {
+		} else if e := r.known[id.PID]; e != nil && e.member == nil {
 			stale = true
 		}
 		r.roots[id.PID] = id
@@ -199,7 +203,7 @@ func (r *Reader) take(roots []rss.ProcID) bool {
 		r.forgetAll()
 	case stale:
 		for pid, e := range r.known {
-			if !e.member {
+			if e.member == nil {
 				r.forget(pid)
 			}
 		}
@@ -230,7 +234,7 @@ func (r *Reader) discover() error {
 		case e == nil:
 			e = &entry{pid: pid}
 			r.known[pid] = e
-		case e.member, e.doubt != lookAgain && !due(pid, r.lists):
+		case e.member != nil, e.doubt != lookAgain && !due(pid, r.lists):
 			e.seen = r.tick
 			continue
 		}
@@ -245,7 +249,7 @@ func (r *Reader) discover() error {
 	}
 	for pid, root := range r.roots {
 		e := r.known[pid]
-		if e == nil || e.member || e.fresh != r.tick {
+		if e == nil || e.member != nil || e.fresh != r.tick {
 			continue
 		}
 		if root.Start == 0 {
@@ -255,11 +259,13 @@ func (r *Reader) discover() error {
 				r.first = root
 			}
 		}
-		e.member = e.start == root.Start
+		if e.start == root.Start {
+			e.member = new(member)
+		}
 	}
 	for _, pid := range r.pids {
-		if e := r.known[pid]; e != nil && e.fresh == r.tick && !e.member {
-			e.member = r.descends(e)
+		if e := r.known[pid]; e != nil && e.fresh == r.tick && e.member == nil && r.descends(e) {
+			e.member = new(member)
 		}
 	}
 	return short
@@ -314,7 +320,7 @@ func (r *Reader) descends(e *entry) bool {
 			continue
 		case up == nil, up.start > e.start:
 			return false
-		case up.member:
+		case up.member != nil:
 			return true
 		case up.fresh != r.tick:
 			return false
@@ -408,7 +414,7 @@ func (r *Reader) members(gaps *rss.Gaps) ([]rss.Proc, error) {
 // orphaned says that the parent of a process is not in the tree.
 func (r *Reader) orphaned(e *entry) bool {
 	up := r.known[e.parent]
-	return e.proc.ID != r.roots[e.pid] && (up == nil || !up.member || up.seen != r.tick)
+	return e.proc.ID != r.roots[e.pid] && (up == nil || up.member == nil || up.seen != r.tick)
 }
 
 // member brings the entry of one process of the tree up to date: by statm
@@ -526,7 +532,7 @@ func (r *Reader) hidden() (n int) {
 			if err != nil {
 				continue
 			}
-			if known := r.known[pid]; known != nil && known.member {
+			if known := r.known[pid]; known != nil && known.member != nil {
 				continue
 			}
 			_, err = r.f.read(pid, "stat")

@@ -120,6 +120,13 @@ func TestHookRefused(t *testing.T) {
 		"compiled files": {func(h, _ string) error {
 			return errors.Join(os.Remove(h+"/__pycache__"), os.Mkdir(h+"/__pycache__", 0o700))
 		}, "does not belong there", false},
+		"another compiled file": {func(h, _ string) error {
+			return os.WriteFile(h+"/_rsswarden/__pycache__/socket.cpython-311.pyc", nil, 0o600)
+		}, "does not belong there", false},
+		"a compiled file of another user": {func(h, _ string) error {
+			pyc := h + "/_rsswarden/__pycache__/guard.cpython-311.pyc"
+			return errors.Join(os.WriteFile(pyc, nil, 0o600), os.Chown(pyc, 12345, 12345))
+		}, "belongs to another user", true},
 		"a compiled file": {func(h, _ string) error {
 			return errors.Join(os.Remove(h+"/sitecustomize.pyc"), os.WriteFile(h+"/sitecustomize.pyc", nil, 0o600))
 		}, "does not belong there", false},
@@ -708,4 +715,38 @@ func TestPreparePythonPath(t *testing.T) {
 			t.Errorf("%q: PYTHONPATH=%s", old, got)
 		}
 	}
+}
+
+// TestCompiled: the first Python leaves the hook compiled for the next, the hook is trusted
+// as before, and a compiled file that is cut short is compiled anew.
+func TestCompiled(t *testing.T) {
+	lib := t.TempDir()
+	layTorch(t, lib)
+	env, dir := hooked(t, "PYTHONPATH="+lib, "PYTHONDONTWRITEBYTECODE=")
+	load := func() {
+		t.Helper()
+		cmd := exec.Command(python, "-c", "import torch.utils.data.dataloader")
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	said := func(hello int) {
+		t.Helper()
+		if n, text := saidIn(t, getEnv(env, EnvDir)); n != hello || text != "" {
+			t.Errorf("%d said hello, want %d; %s", n, hello, text)
+		}
+	}
+	load()
+	said(1)
+	files, err := filepath.Glob(filepath.Join(dir, compiled, "channel.*.pyc"))
+	wardentest.NoError(t, errors.Join(err, checkHook(dir)))
+	if len(files) != 1 {
+		t.Fatalf("compiled: %v", files)
+	}
+	load()
+	said(2)
+	wardentest.NoError(t, os.Truncate(files[0], 100))
+	load()
+	said(3)
 }

@@ -17,14 +17,29 @@ def _arm(here):
                "loky.process_executor", "joblib.externals.loky.process_executor")
     package = "_rsswarden"
 
+    def ours(name):
+        """Returns the spec of the hook, or of a module in it. One whose compiled file is broken is compiled anew."""
+        from importlib.machinery import SourceFileLoader
+        from importlib.util import spec_from_file_location
+
+        class Loader(SourceFileLoader):
+            def get_code(self, fullname):
+                try:
+                    return SourceFileLoader.get_code(self, fullname)
+                except (EOFError, TypeError, ValueError):
+                    return self.source_to_code(self.get_data(self.path), self.path)
+
+        folder = os.path.join(here, package)
+        file = os.path.join(folder, (name[len(package) + 1:] or "__init__") + ".py")
+        return spec_from_file_location(
+            name, file, loader=Loader(name, file), submodule_search_locations=[folder] if name == package else None)
+
     def begin(module):
         """Loads the hook, which is not on sys.path, and gives it the module."""
         if package not in sys.modules:
-            from importlib.util import module_from_spec, spec_from_file_location
+            from importlib.util import module_from_spec
 
-            folder = os.path.join(here, package)
-            spec = spec_from_file_location(
-                package, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+            spec = ours(package)
             hook = module_from_spec(spec)
             sys.modules[package] = hook
             try:
@@ -97,7 +112,7 @@ def _arm(here):
         @staticmethod
         def find_spec(name, path=None, target_module=None):
             if name not in targets:
-                return None
+                return ours(name) if name.startswith(package + ".") else None
             try:
                 return find(name, path, target_module)
             except Exception:
