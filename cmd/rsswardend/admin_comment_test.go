@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/adminline"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
@@ -210,4 +212,40 @@ func TestAdminCommentOfSlurm(t *testing.T) {
 		t.Errorf("%q, want %q: %v\n%s", out, want, err, errs)
 	}
 	run.Wait(t)
+}
+
+// TestAdminCommentAfterwards: what was not written while a job ran goes into slurmdbd by sacctmgr,
+// as it is.
+func TestAdminCommentAfterwards(t *testing.T) {
+	c := slurmtest.Start(t, slurmtest.Linux, slurmtest.Options{Accounting: true, Suite: debian.Sid})
+	run := c.Submit(t, "true", "--mem=60", "--array=3")
+	run.Wait(t)
+	comment := func(state string) string {
+		out := c.Admin(t, "sacct", "-nXP", "-j", run.ID+"_3", "-o", "State,AdminComment").Stdout
+		text, _ := strings.CutPrefix(strings.TrimSpace(out), state+"|")
+		return text
+	}
+	wardentest.Until(t, "slurmdbd knows that the job has ended", func() bool { return comment("COMPLETED") == "" })
+	w := newLineWriter()
+	w.run = func(ctx context.Context, name string, args ...string) ([]byte, error) {
+		argv := debian.Need(t, debian.Sid).Argv(name, args...)
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.Env = c.Env()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%q: %w: %s", args, err, out)
+		}
+		return out, err
+	}
+	got, err := run.Now(t.Context())
+	must(t, err)
+	ended := jobOn(c.Node(), got.Fields["JobId"], time.Now().Add(-time.Minute), 50*rss.MiB)
+	ended.OOMKills = 1
+	if n, err := write(t, w, &nodejobs.Snapshot{At: time.Now(), Ended: []nodejobs.Ended{{Job: ended}}}); n != 1 || err != nil || len(w.jobs) != 0 {
+		t.Errorf("%d lines: %v", n, err)
+	}
+	line, err := adminline.Decode(comment("COMPLETED"))
+	if n := line.Nodes[c.Node()]; err != nil || line.Own == nil || n.Peak != 50<<20 || line.Own.Nodes[c.Node()].OOMKills != 1 {
+		t.Errorf("%+v: %v\n%s", line, err, comment("COMPLETED"))
+	}
 }

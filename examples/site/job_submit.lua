@@ -3,8 +3,9 @@
 -- Python and csh scripts, srun and salloc are left alone. sacct -B shows the script with this line.
 local bin = "/usr/bin/rsswarden"
 -- The mark is the job's number: a plain one would be inherited by the jobs that it submits.
-local line = '[ "$RSSWARDEN_SITE" = "$SLURM_JOB_ID" ] || [ "$RSSWARDEN" = off ] || [ ! -x ' .. bin ..
-	' ] || { RSSWARDEN_SITE=$SLURM_JOB_ID; export RSSWARDEN_SITE; RSSWARDEN_BY=site exec ' .. bin .. ' run -- "$0" "$@"; }\n'
+-- A script may have set -u in its first line, and one that cannot be executed would end it.
+local line = '[ "${RSSWARDEN_SITE:-}" = "$SLURM_JOB_ID" ] || [ "${RSSWARDEN:-}" = off ] || ! { ' .. bin ..
+	' --version; } >/dev/null 2>&1 || { RSSWARDEN_SITE=$SLURM_JOB_ID; export RSSWARDEN_SITE; RSSWARDEN_BY=site exec ' .. bin .. ' run -- "$0" "$@"; }\n'
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
 	local s = job_desc.script

@@ -9,20 +9,41 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 )
 
-// databaseSQL are the system tables of MariaDB, without which slurmdbd's procedures have no place.
-const databaseSQL = "/usr/share/mysql/mysql_system_tables.sql"
+// databaseSQL are the system tables of MariaDB, without which slurmdbd's procedures have no
+// place, and where MariaDB 11 has them.
+var databaseSQL = []string{"/usr/share/mysql/mysql_system_tables.sql", "/usr/share/mariadb/mariadb_system_tables.sql"}
 
-// MissingAccounting returns why no cluster can keep accounting on this machine, or nil.
-func MissingAccounting() error {
-	for _, name := range []string{"mariadbd", "slurmdbd", "sacct", "sacctmgr"} {
-		if _, err := program(name); err != nil {
-			return fmt.Errorf("%s is not installed", name)
+// MissingAccounting returns why no cluster of this machine's Slurm, or of a suite's, can keep
+// accounting, or nil.
+func MissingAccounting(suite debian.Suite) error {
+	at := func(name string) string { return name }
+	if suite != "" {
+		root, err := debian.Find(suite)
+		if err != nil {
+			return err
+		}
+		at = root.Path
+	}
+	for _, path := range []string{"/usr/sbin/mariadbd", "/usr/sbin/slurmdbd", "/usr/bin/sacct", "/usr/bin/sacctmgr"} {
+		if _, err := os.Stat(at(path)); err != nil {
+			return fmt.Errorf("no accounting: %w", err)
 		}
 	}
-	_, err := os.Stat(databaseSQL)
+	_, err := systemTables(at)
 	return err
+}
+
+func systemTables(at func(string) string) (text []byte, err error) {
+	for _, path := range databaseSQL {
+		if text, err = os.ReadFile(at(path)); err == nil {
+			break
+		}
+	}
+	return text, err
 }
 
 // startAccounting brings up MariaDB and slurmdbd, with the jobs of this cluster alone.
@@ -32,16 +53,20 @@ func (c *Cluster) startAccounting(ctx context.Context, host string) error {
 	if err := errors.Join(os.RemoveAll(data), os.Mkdir(data, 0o700)); err != nil {
 		return err
 	}
-	tables, err := os.ReadFile(databaseSQL)
+	at := func(name string) string { return name }
+	if c.suite != nil {
+		at = c.suite.Path
+	}
+	tables, err := systemTables(at)
 	if err != nil {
 		return err
 	}
 	bare = append(bare, "--datadir="+data)
-	server, err := program("mariadbd")
+	argv, err := c.argv("mariadbd", append(bare, "--bootstrap"))
 	if err != nil {
 		return err
 	}
-	prepare := exec.CommandContext(ctx, server, append(bare, "--bootstrap")...)
+	prepare := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	prepare.Stdin = strings.NewReader("create database mysql;\nuse mysql;\n" + string(tables) + "\ncreate database slurm_acct_db;\n")
 	if out, err := prepare.CombinedOutput(); err != nil || bytes.Contains(out, []byte("[ERROR]")) {
 		return fmt.Errorf("cannot make a database: %w: %s", err, out)

@@ -50,7 +50,7 @@ func Start(t testing.TB, mode Mode, options Options) *Cluster {
 	if options.Suite != "" {
 		debian.Need(t, options.Suite)
 	}
-	if err := MissingAccounting(); options.Accounting && err != nil {
+	if err := MissingAccounting(options.Suite); options.Accounting && err != nil {
 		t.Skip(err)
 	}
 	s := outside

@@ -63,7 +63,7 @@ func newPrologSite(t *testing.T, suite debian.Suite) *site {
 	wardentest.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	prolog := filepath.Join(dir, "task-prolog.sh")
 	o := options
-	o.Suite, o.Conf = suite, "TaskProlog="+prolog
+	o.Suite, o.Conf = suite, o.Conf+"\nTaskProlog="+prolog
 	s := &site{Cluster: slurmtest.Start(t, slurmtest.Linux, o)}
 	s.bin = s.Install(t, wardentest.Program(t, wardentest.Site)) // which reads etc/rsswarden.toml
 	script := wardentest.Read("../../../../examples/site/task-prolog.sh")
