@@ -271,8 +271,9 @@ class Recycler:
         """Gives the replacement the worker's place; the worker keeps the batches it was given."""
         task = self.task
         task.owed = self._owed(iterator, task.worker_id)
+        self.leaving = self.leaving + [task]  # first: a handler of SIGCHLD looks for the old worker here or there
         iterator._workers[task.worker_id], iterator._index_queues[task.worker_id] = task.new, task.new_queue
-        self.leaving, self.task = self.leaving + [task], None
+        self.task = None
         self._watch(iterator)
         self.say("swapped", task, new=task.new.pid, count=len(task.owed))
         self.reap(iterator)
