@@ -292,8 +292,8 @@ func (s *site) terminals(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			on := wardentest.OnTerminal(t, s.Command(ctx, argv[0], args...))
-			on.Send("PS1=\"$(printf '%s' rea)dy \"; read parent </proc/$PPID/comm; tty=$(tty); echo by-$parent ${tty%[0-9]*}; sleep 1000\n")
-			on.Await("by-rsswarden /dev/pts/")
+			on.Send("PS1=\"$(printf '%s' rea)dy \"; read parent </proc/$PPID/comm; tty=$(tty); sh -c \"echo by-$parent ${tty%[0-9]*}; exec sleep 1000\"\n")
+			on.Await("by-rsswarden /dev/pts/") // said by what the signal is for: a shell that is about to start it may lose it
 			on.Send("\x03")
 			on.Await("ready")
 			on.Send("echo status-$?; exit 5\n")
