@@ -377,7 +377,7 @@ func daemonRows(b *bench, what string, subjects []*subject) {
 		switch m.name {
 		case "CPU, by schedstat":
 			r.atMost("alone", mean(r.of(daemonAlone).runs), 1, r.unit)
-			r.atMost("scraped", mean(r.of(daemonRead).runs), 1, r.unit)
+			r.atMost("scraped", mean(r.of(daemonRead).runs), 0.8, r.unit)
 			r.note("looks of 10 s fall into runs of %v unevenly: the mean of the runs is what was used", b.idle()/time.Duration(runs))
 		case "RSS":
 			r.atMost("scraped", r.median(daemonRead), 64, r.unit)

@@ -86,11 +86,21 @@ func (d *daemon) look() {
 // killer is at work all the time the looks take a fiftieth of a core.
 func (d *daemon) lookForKills(told bool) {
 	d.told = d.told || told
-	if now := time.Now(); now.After(d.extra) && (d.jobs.Killed() && !(d.heard && d.jobs.Hears()) || d.told) {
+	if now := time.Now(); now.After(d.extra) && (!d.hears() && d.jobs.Killed() || d.told) {
 		d.told = false
 		d.look()
 		d.extra = now.Add(50 * time.Since(now))
 	}
+}
+
+// hears says that the kernel reports all kills, so that none is to be looked for.
+func (d *daemon) hears() bool { return d.heard && d.jobs.Hears() }
+
+func (d *daemon) killsPause() time.Duration {
+	if d.hears() {
+		return heardPause
+	}
+	return unheardPause
 }
 
 // complain says that a part does not work, and again only where the error is another

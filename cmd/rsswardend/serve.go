@@ -55,7 +55,8 @@ func serve(p process, s settings) error {
 	}
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
-	kills := time.NewTicker(killsPause)
+	pause := unheardPause
+	kills := time.NewTicker(pause)
 	defer kills.Stop()
 	for {
 		select {
@@ -67,6 +68,10 @@ func serve(p process, s settings) error {
 			d.look()
 		case <-kills.C:
 			d.lookForKills(false)
+			if p := d.killsPause(); p != pause {
+				pause = p
+				kills.Reset(p)
+			}
 		case r := <-d.lineDone():
 			d.heardLine(r)
 		case <-d.jobs.Told():
@@ -75,9 +80,13 @@ func serve(p process, s settings) error {
 	}
 }
 
-// killsPause is the time between two looks at the node's count of OOM kills. It must be
-// shorter than it takes most jobs to end after one, and each takes 0.1 ms with all around it.
-const killsPause = 200 * time.Millisecond
+// Pauses between two looks at the node's count of OOM kills. unheardPause must be shorter than
+// it takes most jobs to end after one, and each look takes 0.1 ms with all around it. While the
+// kernel reports the kills in all steps, heardPause is how soon one without reports is noticed.
+const (
+	unheardPause = 200 * time.Millisecond
+	heardPause   = time.Second
+)
 
 // open opens the address.
 func open(s settings, log *slog.Logger) (net.Listener, error) {

@@ -39,6 +39,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -80,6 +81,8 @@ type Limits struct {
 	// memory is then never swapped out to keep a limit.
 	Swappable bool
 }
+
+const statFile = "memory.stat"
 
 // file names, v1 then v2.
 var (
@@ -167,6 +170,15 @@ func (l *Level) Close() {
 	}
 }
 
+// CloseRest is Close but for the files of the charge and of the limit.
+func (l *Level) CloseRest() {
+	for name, c := range l.kept {
+		if name != usageFile[l.Version] && name != maxFile[l.Version] {
+			c.close()
+		}
+	}
+}
+
 // pathless takes the path out of an error whose text names it already.
 func pathless(err error) error {
 	var p *fs.PathError
@@ -209,6 +221,7 @@ func (l *Level) optional(name string) (rss.Bytes, error) {
 type counter struct {
 	fd     int
 	has    bool
+	plain  bool // the kernel's own, of one number: reading it waits for nothing
 	absent bool // the kernel has no such file
 	buf    []byte
 }
@@ -235,7 +248,7 @@ func (l *Level) read(name string) ([]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("cannot read %s: %w", l.File(name), err)
 			}
-			c.fd, c.has = fd, true
+			c.fd, c.has, c.plain = fd, true, name != statFile && ofKernel(fd)
 		}
 		b, err := c.pread()
 		if err == nil {
@@ -248,9 +261,15 @@ func (l *Level) read(name string) ([]byte, error) {
 	}
 }
 
+// ofKernel says that a file is one of the kernel's cgroups, not of a copy or of lxcfs.
+func ofKernel(fd int) bool {
+	var s unix.Statfs_t
+	return unix.Fstatfs(fd, &s) == nil && (s.Type == unix.CGROUP_SUPER_MAGIC || s.Type == unix.CGROUP2_SUPER_MAGIC)
+}
+
 func (c *counter) pread() ([]byte, error) {
 	for {
-		n, err := unix.Pread(c.fd, c.buf, 0)
+		n, err := c.once()
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
@@ -263,6 +282,18 @@ func (c *counter) pread() ([]byte, error) {
 			c.buf = make([]byte, 4*len(c.buf))
 		}
 	}
+}
+
+// once is one pread(2). That of a plain counter is raw: the runtime need not prepare for it.
+func (c *counter) once() (n int, err error) {
+	if !c.plain {
+		return unix.Pread(c.fd, c.buf, 0)
+	}
+	got, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(c.fd), uintptr(unsafe.Pointer(&c.buf[0])), uintptr(len(c.buf)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(got), nil
 }
 
 func (c *counter) close() {

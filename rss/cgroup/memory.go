@@ -78,13 +78,13 @@ func (l *Level) readMemory() (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	b, err := l.read("memory.stat")
+	b, err := l.read(statFile)
 	if err != nil {
 		return Memory{}, err
 	}
 	s, err := parseStat(b, l.Version)
 	if err != nil {
-		return Memory{}, fmt.Errorf("cannot parse %s: %w", l.File("memory.stat"), err)
+		return Memory{}, fmt.Errorf("cannot parse %s: %w", l.File(statFile), err)
 	}
 	// At the limit reclaim may have freed 64 MiB of page cache between the two
 	// readings, which would count as what cannot be reclaimed.
@@ -276,7 +276,7 @@ func (l *Level) remember(m Memory, behind bool) {
 func (l *Level) catchUp(m Memory) (Memory, bool) {
 	stale := m.Stat
 	for dir := filepath.Dir(l.Dir); ; dir = filepath.Dir(dir) {
-		if _, err := procfile.Read(filepath.Join(dir, "memory.stat"), procfile.Small); err != nil {
+		if _, err := procfile.Read(filepath.Join(dir, statFile), procfile.Small); err != nil {
 			if errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 				break
 			}

@@ -42,6 +42,9 @@ type notices struct {
 	refused error // why something is not told
 	deaf    int   // steps that the kernel reports nothing of, and directories that it never will
 
+	moves
+	unwatched bool // a directory above steps has no watch
+
 	// kills is the node's count at the last reading of any reader, rose is when it was
 	// found to have risen.
 	kills uint64
@@ -59,7 +62,7 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 	n := &notices{
 		version: t.version, proc: proc, most: most, kills: kills, inotify: -1, epoll: -1, stop: -1,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
-		watches: map[int32]*watchedDir{}, events: map[int32]*oomCounter{},
+		watches: map[int32]*watchedDir{}, events: map[int32]*oomCounter{}, moves: moves{map[string]bool{}, true},
 	}
 	var errs [3]error
 	n.inotify, errs[0] = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -174,6 +177,21 @@ func (n *notices) take(events []unix.EpollEvent, buf []byte) (over, calm bool) {
 	return false, calm && len(n.news) == tolled && len(events) > 0
 }
 
+// changes returns what moved since the last call.
+func (n *notices) changes() moves {
+	if n == nil {
+		return moves{all: true}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.moves
+	// What waits to be read is not in it yet.
+	waits, err := unix.IoctlGetInt(n.inotify, unix.TIOCINQ)
+	m.all = m.all || n.unwatched || err != nil || waits > 0
+	n.moves = moves{moved: map[string]bool{}}
+	return m
+}
+
 func (n *notices) readKills() {
 	if kills, ok := killsIn(filepath.Join(n.proc, "vmstat")); ok {
 		n.counted(kills)
@@ -192,6 +210,7 @@ func (n *notices) refuse(err error) {
 	defer n.mu.Unlock()
 	n.refused = err
 	n.deaf++
+	n.unwatched = true
 }
 
 func (n *notices) close() {
@@ -249,6 +268,7 @@ func (n *notices) drain(buf []byte) (calm bool) {
 			switch {
 			case mask&unix.IN_Q_OVERFLOW != 0:
 				n.again(n.root)
+				n.all = true
 				calm = false
 			case s == nil:
 			case mask&unix.IN_IGNORED != 0:
@@ -291,6 +311,7 @@ func (n *notices) follow(s *watchedDir) {
 	if err := n.watch(s, s.path, ofDirs); err != nil {
 		n.refused = err
 		n.deaf++
+		n.unwatched = true
 	}
 	n.comeIn(s)
 }
@@ -321,8 +342,10 @@ func (n *notices) addDir(s *watchedDir, name string) {
 	if s.kids[name] != nil {
 		return
 	}
+	n.moved[s.path] = true
 	if len(n.watches)+len(n.events) > maxWatched {
 		n.deaf++
+		n.unwatched = true
 		return
 	}
 	d := s.child(name)
@@ -342,12 +365,14 @@ func (n *notices) addDir(s *watchedDir, name string) {
 		s.kids = map[string]*watchedDir{}
 	}
 	s.kids[name] = c
+	n.moved[c.path] = true
 	n.follow(c)
 }
 
 // went forgets a directory, and all that was below it.
 func (n *notices) went(parent, s *watchedDir) {
 	delete(parent.kids, s.name)
+	n.moved[parent.path], n.moved[s.path] = true, true
 	for _, c := range s.kids {
 		n.went(s, c)
 	}

@@ -270,6 +270,51 @@ func TestRealNoticesOverflow(t *testing.T) {
 	}
 }
 
+// TestRealStill: of jobs that inotify watches and that are charged the same, steps that come,
+// go or grow are seen as at every other look.
+func TestRealStill(t *testing.T) {
+	r := newReal(t)
+	task := r.job(1, rss.GiB)
+	must(t, r.Listen())
+	eater := rsstest.StartEater(t)
+	must(t, os.WriteFile(task+"/cgroup.procs", fmt.Append(nil, eater.PID), 0))
+	step := func(id string) *Step {
+		j := r.find(r.look(), "1")
+		if j == nil {
+			t.Fatal("the job is not there")
+		}
+		return j.step(id)
+	}
+	// The kernel counts what the eater has just done a little later.
+	wardentest.Until(t, "a charge that stays", func() bool {
+		charged := step("0").Charged
+		return charged > 0 && step("0").Charged == charged
+	})
+	job := r.trees[0].root.find(r.user + "/job_1")
+	wardentest.Until(t, "a look at the job alone", func() bool {
+		step("0")
+		of := job.kids[0].group
+		return of.chargedAt == r.looks && of.readAt < r.looks
+	})
+	if !eater.Anon(50 * rss.MiB) {
+		t.Fatal("the eater was killed")
+	}
+	if s := step("0"); s.Charged < 50*rss.MiB || s.Unreclaimable < 50*rss.MiB {
+		t.Errorf("%+v after 50 MiB", s)
+	}
+	other := filepath.Dir(filepath.Dir(task)) + "/step_1"
+	for range 20 {
+		must(t, os.Mkdir(other, 0o755))
+		if step("1") == nil {
+			t.Error("a step that began is not there")
+		}
+		removed(t, other)
+		if step("1") != nil {
+			t.Error("a step that ended is there still")
+		}
+	}
+}
+
 // TestRealNoticesRefused: without spare descriptors or the permission to ask, a line says so
 // and the step is counted.
 func TestRealNoticesRefused(t *testing.T) {

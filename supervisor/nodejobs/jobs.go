@@ -79,7 +79,7 @@ func (n *Node) use(d *dir, bound rss.Bytes, now time.Time) (least rss.Bytes, ok 
 
 // recount is after how many looks the processes of a step are counted again whose charge
 // has stayed the same to the byte, and what is below it is looked at.
-const recount = 6
+const recount = 12
 
 // sum counts processes and kills of a job and of its steps.
 func (n *Node) sum(job *dir) {
@@ -162,9 +162,10 @@ const near = 0.9
 // from a half on; a trend takes 9 KiB.
 const trendFrom = 0.25
 
-// Descriptors: what a level takes at most, and what is left to all else.
+// Descriptors: what a level takes at most, what where there are many, and what is left to all else.
 const (
 	perLevel = 7
+	perFew   = 2
 	spare    = 256
 )
 
@@ -187,13 +188,25 @@ func (n *Node) measure(d *dir, bound rss.Bytes) (rss.Bytes, bool) {
 		}
 		g.level = &cgroup.Level{Version: n.version, Dir: own, Name: filepath.Base(own)}
 	}
-	if g.kept = (n.levels+1)*perLevel+spare <= n.files; !g.kept {
-		defer g.level.Close()
+	each := perLevel
+	if n.few {
+		each = perFew
 	}
-	most, err := g.level.Max()
-	if err != nil {
-		n.failed(err)
-		return bound, false
+	switch g.kept = (n.levels+1)*each+spare <= n.files; {
+	case !g.kept:
+		defer g.level.Close()
+	case n.few:
+		defer g.level.CloseRest()
+	}
+	most, err := g.lim.Max, error(nil)
+	if g.limited == 0 || n.looks-g.maxAt >= easyEach || g.charged.Of(g.use.Limit) >= easy {
+		if most, err = g.level.Max(); err != nil {
+			n.failed(err)
+			return bound, false
+		}
+		if g.maxAt = n.looks; g.limited == 0 {
+			g.maxAt -= n.levels % easyEach // not all in the same look
+		}
 	}
 	mem, err := n.readMemory(g, most)
 	// That of swap is changed with that of memory, or read as late as all that rests is.
@@ -245,6 +258,7 @@ func (n *Node) readMemory(g *group, limit rss.Bytes) (cgroup.Memory, error) {
 		charged, err := g.charged, error(nil)
 		if g.chargedAt != n.looks {
 			charged, err = g.level.Usage()
+			g.charged, g.chargedAt, g.readAt = charged, n.looks, n.looks
 		}
 		if err != nil || charged == g.mem.Charged && charged.Of(min(limit, g.use.Limit)) < near {
 			g.quiet++

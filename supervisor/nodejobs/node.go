@@ -30,7 +30,9 @@
 // descriptors. cgroup.procs is opened again, since a kept descriptor of v1 never shows
 // new members. memory.stat, which costs ten times a counter, and cgroup.procs are left as
 // they were while the charge does not change, and far from the limit for two looks of three
-// while it moves by little.
+// while it moves by little. There the limit is read at every third look, and the charge of
+// the steps too while that of the job is the same to the byte. Where inotify tells which
+// directories come and go, those of jobs are not looked at.
 //
 // # OOM kills
 //
@@ -74,9 +76,9 @@ type Node struct {
 	ended   []Ended
 	buf     []byte
 
-	real   bool // the tree that is being read is the kernel's
-	files  int  // RLIMIT_NOFILE
-	levels int  // jobs and steps that were measured in this look
+	real bool // the tree that is being read is the kernel's
+	descriptors
+	unmoved
 
 	notices *notices // nil without notifications
 	nodeKills
@@ -84,6 +86,27 @@ type Node struct {
 	lists    int // directories listed, for tests
 	failures int
 	failure  error
+}
+
+// descriptors is how many there may be, and for what.
+type descriptors struct {
+	files  int  // RLIMIT_NOFILE
+	levels int  // jobs and steps that were measured in this look
+	few    bool // … were more in the look before than can keep all of their descriptors
+}
+
+// unmoved is what a look need not read.
+type unmoved struct {
+	moves
+	known bool // what moves does not have is as in the look before
+	still bool // the job that is being updated is charged what it was
+}
+
+// moves are directories in which inotify saw one come or go since the look before, and those
+// themselves. It may have missed one where all is set.
+type moves struct {
+	moved map[string]bool
+	all   bool
 }
 
 // New returns a follower of this node's jobs. proc and sys stand for /proc and /sys.

@@ -31,6 +31,7 @@ func (n *Node) Scan(now time.Time) (Snapshot, error) {
 	}
 	began := time.Now()
 	snap := Snapshot{At: now}
+	n.few = n.levels*perLevel+spare > n.files
 	n.failures, n.failure, n.levels, n.seen = 0, nil, 0, 0
 	n.looks++
 	// Where nothing was killed on the whole node, nothing was in any job.
@@ -50,10 +51,12 @@ func (n *Node) Scan(now time.Time) (Snapshot, error) {
 	n.kills, n.blind = kills, !ok
 	fresh := n.notices.collect(kills, ok)
 	n.noteAll(fresh, false)
+	moved := n.notices.changes()
 	var top *dir
 	// The first tree that has a job has them all: those of other controllers are the same.
 	for _, t := range n.trees {
 		n.version, n.real = t.version, t.real
+		n.moves, n.known = moved, !moved.all && n.notices.root.path == t.root.path
 		n.refresh(t.root)
 		n.noteAll(fresh, true)
 		found, jobs := n.readTree(t, now)
@@ -218,21 +221,57 @@ func (n *Node) Close() {
 // is there as before: that is looked at where the step has changed. It returns false where
 // the directory is gone, or another one has its name.
 func (n *Node) update(d *dir) bool {
-	return d.kind == kindStep && n.lives(d) || n.refresh(d)
+	switch d.kind {
+	case kindJob:
+		n.still = false
+		if n.stays(d) {
+			return true
+		}
+	case kindStep:
+		if n.lives(d) {
+			return true
+		}
+	}
+	return n.refresh(d)
 }
 
-// lives reports whether a step is surely there: a kept descriptor of a cgroup that is gone
-// gives ENODEV. The charge that was read is that of this look.
+// stays reports whether a job is there with the steps of the look before, by inotify.
+func (n *Node) stays(d *dir) bool {
+	g := d.group
+	if !n.known || n.moved[d.path] || d.ino == 0 || g == nil {
+		return false
+	}
+	was, wasAt := g.charged, g.chargedAt
+	if !n.charge(g) {
+		return false
+	}
+	n.still = wasAt == n.looks-1 && g.charged == was && g.charged.Of(g.use.Limit) < easy
+	d.freshAt = n.looks
+	return !n.updateKids(d)
+}
+
+// lives reports whether a step is surely there. The charge is that of this look, or of one
+// of the two before where that of its job has not changed by a byte since.
 func (n *Node) lives(d *dir) bool {
 	g := d.group
-	if !n.real || g == nil || !g.kept || !g.use.Measured {
+	if g != nil && n.still && g.use.Measured && g.chargedAt == n.looks-1 && n.looks-g.readAt < easyEach && g.charged.Of(g.use.Limit) < easy {
+		g.chargedAt = n.looks
+		return true
+	}
+	return g != nil && n.charge(g)
+}
+
+// charge reads the charge of a job or step: a kept descriptor of a cgroup that is gone gives
+// ENODEV.
+func (n *Node) charge(g *group) bool {
+	if !n.real || !g.kept || !g.use.Measured {
 		return false
 	}
 	charged, err := g.level.Usage()
 	if err != nil {
 		return false
 	}
-	g.charged, g.chargedAt = charged, n.looks
+	g.charged, g.chargedAt, g.readAt = charged, n.looks, n.looks
 	return true
 }
 

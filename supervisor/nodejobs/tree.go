@@ -90,8 +90,10 @@ type memory struct {
 	known     bool // that mem was read
 	stated    int  // mem, or a little before
 	full      int  // memory.stat, at first a little before
+	maxAt     int  // lim.Max
 	charged   rss.Bytes
-	chargedAt int
+	chargedAt int // the look for which charged is taken …
+	readAt    int // … and in which it was read
 	// quiet is for how many looks the charge has been the same to the byte, or as good as.
 	quiet int
 	// kept says that the level's descriptors stay open from look to look.
