@@ -109,7 +109,7 @@ func (q *ioRequest) look() (r ioReply) {
 	case ioPrepare:
 		fault.Point("prepare")
 		var p loader.Prepared
-		if p, err = loader.Prepare(loader.Options{Env: strings.Split(string(q.Env), "\x00"), Name: q.Run, Owner: q.Holder}); err == nil {
+		if p, err = loader.Prepare(loader.Options{Env: strings.Split(string(q.Env), "\x00"), Name: q.Run, Owner: q.Holder, Dir: path}); err == nil {
 			if p.Passed != nil {
 				r.Passed, r.Distrust = p.Passed.Error(), p.Distrusted
 			}

@@ -29,7 +29,7 @@ func main() {
 		version: version,
 		color:   new(string),
 	}
-	if hold.Forked() {
+	if hold.Forked() || hold.Woken() {
 		p.mute()
 	}
 	os.Exit(runProgram(p))
@@ -37,8 +37,8 @@ func main() {
 
 // runProgram is the whole program: it returns the exit status.
 func runProgram(p process) int {
-	if hold.Woken() {
-		return resume(p)
+	if setup := hold.Setup(); len(setup) > 0 && hold.Woken() {
+		return resume(p, setup)
 	}
 	if len(p.args) > 1 {
 		switch name, alone := p.args[1], len(p.args) == 2; {
@@ -57,7 +57,7 @@ func runProgram(p process) int {
 		}
 	}
 	known := []*cli.Command{runCommand(p)}
-	if !hold.Forked() { // else a mistake is the holder's to explain
+	if !hold.Forked() && !hold.Woken() { // else a mistake is the holder's to explain
 		known = commands(p)
 	}
 	cli.HelpFlag = nil // each command looks at its own, see command
@@ -98,7 +98,13 @@ func runProgram(p process) int {
 	err := app.Run(p.args)
 	var status exitStatus
 	var watcher *asWatcher
+	var holder *asHolder
 	switch {
+	case errors.As(err, &holder):
+		p.stderr = os.Stderr
+		return resume(p, holder.settings.Encode())
+	case hold.Woken():
+		resumeAlone(p, err)
 	case errors.As(err, &watcher):
 		p.stderr = os.Stderr
 		return watchOver(p, watcher.link, watcher.settings)

@@ -68,6 +68,7 @@ func TestReference(t *testing.T) {
 	configurationPage().Check(t, "docs/reference/configuration.md")
 	rulesPage(t).Check(t, "docs/reference/rules.md")
 	reference.Check(t, "examples/rsswarden.toml", configurationExample())
+	reference.Check(t, "supervisor/hold/at_once.h", atOnceTable())
 }
 
 func commandsPage() *reference.Page {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/rsswarden/rsswarden/rss/procfile"
@@ -17,15 +18,34 @@ type asWatcher struct {
 
 func (*asWatcher) Error() string { return "the command runs" }
 
+// asHolder is a run whose command was started at once, and whose holder has woken up before
+// there were settings.
+type asHolder struct{ settings settings.Settings }
+
+func (*asHolder) Error() string { return "the command runs" }
+
 // resume is a parked holder that has woken up. It ends as the command ends.
-func resume(p process) int {
-	s, err := settings.Decode(hold.Setup())
+func resume(p process, setup json.RawMessage) int {
+	s, err := settings.Decode(setup)
 	opt := holdOptions(p, &s)
-	if opt.Setup = hold.Setup(); err == nil {
+	if opt.Setup = setup; err == nil {
 		opt.Trim = tracer(&s)
 	}
 	end(hold.Resume(opt), &s)
 	return exitCannotRun // not reached
+}
+
+// resumeAlone is resume where there are no settings: the command runs on without a watcher, but
+// for one that is there.
+func resumeAlone(p process, why error) {
+	var s settings.Settings
+	s.Dir = hold.RunDir()
+	opt := holdOptions(p, &s)
+	opt.Watcher = nil
+	if why != nil && !hold.BySite() {
+		opt.Log("the command runs unwatched: it was started at once, and then: " + why.Error())
+	}
+	end(hold.Resume(opt), &s)
 }
 
 // served says that a part of this program lies on a file server, which may hang when a parked

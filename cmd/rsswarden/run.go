@@ -90,6 +90,9 @@ func runCommand(p process) *cli.Command {
 func start(p process, s settings.Settings) error {
 	file, err := p.lookPath(s.Command[0])
 	if err != nil {
+		if dir := hold.RunDir(); dir != "" && !hold.Begun() {
+			_ = loader.Remove(dir)
+		}
 		return notStarted(file, err)
 	}
 	if proctree.Self("/proc") != os.Getpid() {
@@ -98,7 +101,7 @@ func start(p process, s settings.Settings) error {
 		}
 		return replace(p, s.Command)
 	}
-	if hold.Forked() && served() {
+	if hold.Forked() && !hold.Begun() && served() {
 		hold.Leave()
 	}
 	opt := holdOptions(p, &s)
@@ -108,7 +111,7 @@ func start(p process, s settings.Settings) error {
 	opt.Subreaper = !inSlurm
 	used := ""
 	if s.Loader {
-		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p)})
+		prepared, err := prepare(loader.Options{Env: opt.Env, Name: runName(p), Dir: hold.RunDir()})
 		if err != nil {
 			s.Warnings = append(s.Warnings, "the loader hook is off: "+err.Error())
 		} else {
@@ -120,6 +123,9 @@ func start(p process, s settings.Settings) error {
 		}
 	}
 	s.Warnings = append(s.Warnings, runtimeUnused(p, used)...)
+	if part := hold.Differs(opt); part != "" {
+		s.Warnings = append(s.Warnings, "internal error: the command was started at once, but not as it is to be: "+part)
+	}
 	told := s
 	told.Command = clipped(s.Command)
 	tell.NameRun(&told.Run, p.lookup)
@@ -131,6 +137,9 @@ func start(p process, s settings.Settings) error {
 			hold.Leave()
 		}
 		return &asWatcher{link, told}
+	}
+	if hold.Woken() {
+		return &asHolder{told}
 	}
 	opt.Trim = tracer(&s)
 	st, err := hold.Run(opt)
@@ -245,7 +254,7 @@ func replace(p process, command []string) error {
 
 // prepare is loader.Prepare, within bounds.
 func prepare(opt loader.Options) (loader.Prepared, error) {
-	q := ioRequest{What: ioPrepare, Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: cmp.Or(opt.Owner, hold.PID())}
+	q := ioRequest{What: ioPrepare, Path: []byte(opt.Dir), Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: cmp.Or(opt.Owner, hold.PID())}
 	r, err := q.answer(preparePatience, isLocal(loader.Places(opt.Env)...))
 	if err == nil {
 		err = r.err()

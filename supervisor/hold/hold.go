@@ -5,6 +5,8 @@
 //
 // The holder is one goroutine around poll(2), which allocates nothing while all is well and
 // makes no call that a silent file server could keep. Its threads exist before the command.
+// Most of the time it is a loop in C (park.c), and where nothing is to be decided C starts the
+// command too (start.c).
 package hold
 
 import (
@@ -125,7 +127,7 @@ func Exec(paths, args []string) error {
 	if Forked() {
 		Leave()
 	}
-	if !active() {
+	if !active() || Woken() {
 		return ErrNotHolder
 	}
 	return &StartError{Name: args[0], Errno: execInPlace(paths, args, Environ())}

@@ -76,6 +76,9 @@ struct hold_parked {
 	pid_t parent;        // ours when we began
 	pid_t pid, watcher;  // the command; 0 for none
 	int pidfd, signals;  // signalfd
+	int at_once, subreaper; // the command is started before the verdict; with us as a subreaper
+	char *dir;           // the run directory of a command that is started at once, or NULL
+	struct hold_child *child; // how the command is started
 	int noted, wake;     // ends of the pipe that the handler writes to
 	int nkeep, keep[HOLD_KEEP];
 	int flush, left_out; // ms; it has not our variables
@@ -88,7 +91,7 @@ struct hold_parked {
 	uint64_t read;       // when, CLOCK_MONOTONIC, ns
 	char *setup;
 	int setup_size;
-	struct hold_verdict *verdict; // fork: where it is written, room bytes
+	struct hold_verdict *verdict; // fork: where it is written, room bytes; holder: where the setup will be, or NULL
 	size_t room;
 };
 extern struct hold_parked hold_parked;
@@ -100,6 +103,7 @@ struct hold_verdict {
 	int32_t command; // where in argv it begins
 	int32_t npaths, nenv, nkeep, keep[HOLD_KEEP];
 	int32_t flush_ms, subreaper, setup;
+	int32_t ready; // of a command that was started at once: the setup is there
 };
 struct hold_answer {
 	int32_t pid, left_out;
@@ -129,6 +133,10 @@ enum { HOLD_RESTS = 0 };
 enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
 
 void hold_park(char **argv, char **envp);
+int hold_at_once(struct hold_child *c, char **argv, char **command, char **envp);
+void hold_make_run_directory(void);
+int hold_options(char **argv, char **command, int *hooked);
+int hold_asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, char **envp);
 int hold_pass(void);                    // forwards the batch; whether some of it is left
 void hold_pass_all(void);               // forwards what is left
 void hold_at_rest(char **argv);

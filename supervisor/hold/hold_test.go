@@ -58,6 +58,9 @@ func testMain(m *testing.M) int {
 	if out, err := exec.Command(cc, "-Wall", "-Wextra", "-O1", "-o", probe, "testdata/probe.c").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("cannot compile probe: %v\n%s", err, out))
 	}
+	if _, set := os.LookupEnv("RSSWARDEN_PARK"); !set {
+		os.Setenv("RSSWARDEN_PARK", "wait") // C would take a config for the command
+	}
 	return m.Run()
 }
 

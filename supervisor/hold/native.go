@@ -85,14 +85,13 @@ func Environ() []string {
 }
 
 // environ is C's: early.c has hidden some of it from our runtime.
-func environ() (env []string) {
-	if C.environ == nil {
-		return nil
+func environ() []string { return texts(C.environ) }
+
+func texts(list **C.char) (all []string) {
+	for p := list; p != nil && *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
+		all = append(all, C.GoString(*p))
 	}
-	for p := C.environ; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
-		env = append(env, C.GoString(*p))
-	}
-	return env
+	return all
 }
 
 // shown is an entry of the environment with the name that the user gave it.

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "hold.h"
 #include "raw.h"
+#include "at_once.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -123,34 +124,6 @@ static int verdict(int slices) {
 	return recv(p->link, &word, sizeof word, MSG_DONTWAIT) == sizeof word ? (int)word : 0;
 }
 
-// asked_for fills in what the verdict says of the command, with pointers into it. It lies in
-// memory that is shared with our own child.
-static int asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, char **envp) {
-	char *s = (char *)(v + 1) + (size_t)v->nenv * sizeof(int32_t);
-	int32_t *index = (int32_t *)(v + 1);
-	int n = 0;
-	while (argv[v->command + n] != NULL) n++;
-	c->argv = argv + v->command;
-	c->paths = calloc((size_t)v->npaths + 1, sizeof(char *));
-	c->envp = calloc((size_t)v->nenv + 1, sizeof(char *));
-	c->shell = calloc((size_t)n + 2, sizeof(char *));
-	p->setup = malloc((size_t)v->setup + 1);
-	if (c->paths == NULL || c->envp == NULL || c->shell == NULL || p->setup == NULL) return 0;
-	for (int i = 0; i < v->npaths; s += strlen(s) + 1) c->paths[i++] = s;
-	for (int i = 0; i < v->nenv; i++) {
-		c->envp[i] = index[i] >= 0 ? envp[index[i]] : s;
-		if (index[i] < 0) s += strlen(s) + 1;
-	}
-	c->given = envp;
-	c->shell[0] = "/bin/sh"; // [1] is the file, see try_file
-	c->shell[1] = "";
-	memcpy(c->shell + 2, c->argv + 1, (size_t)(n - 1) * sizeof(char *));
-	memcpy(p->setup, s, (size_t)v->setup);
-	p->setup_size = v->setup, p->flush = v->flush_ms, p->nkeep = v->nkeep;
-	memcpy(p->keep, v->keep, sizeof p->keep);
-	return 1;
-}
-
 void hold_slim(void) { dl_iterate_phdr(drop, NULL); }
 
 static void default_chld(int on) {
@@ -245,13 +218,19 @@ static _Noreturn void gone(void) {
 	_exit(128 + p->status);
 }
 
+// no_setup says that the Go holder would not know what to do.
+static int no_setup(void) {
+	if (p->verdict == NULL) return p->setup == NULL;
+	return p->ended && !__atomic_load_n(&p->verdict->ready, __ATOMIC_ACQUIRE); // else it finds out
+}
+
 // room says that a Go runtime would start here: one has started in a fork, which ends at once.
 // Where none does, or it hangs, this process must not become one. Each call that one needs
 // is also made here once. In the fork it sets the role.
 static int room(void) {
 	siginfo_t si;
 	struct timespec pause = {0, 200000};
-	if (p->setup == NULL || hold_refused(1) != NULL || !hold_reserve()) return 0;
+	if (no_setup() || hold_refused(1) != NULL || !hold_reserve()) return 0;
 	char name[16] = "";
 	prctl(PR_GET_NAME, name);
 	prctl(PR_SET_NAME, "rss-watcher"); // from its first moment: it is no orphan of the command's
@@ -274,6 +253,15 @@ static int room(void) {
 	if (pid > 0) kill(pid, SIGKILL);
 	hold_unreserve(0);
 	return 0;
+}
+
+// begin starts the command.
+static int begin(struct hold_child *c) {
+	if (p->subreaper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	p->pid = hold_spawn(c);
+	if (p->pid > 0 && c->exec_errno == 0) return 1;
+	prctl(PR_SET_CHILD_SUBREAPER, hold_early.subreaper, 0, 0, 0);
+	return p->pid = 0;
 }
 
 // parked sleeps until there is something for the Go holder.
@@ -327,7 +315,7 @@ void hold_park(char **argv, char **envp) {
 	static const size_t size = (size_t)1 << 20;
 	const uint64_t all = ~UINT64_C(0), faults = HOLD_FAULTS & ~hold_early.blocked;
 	int pair[2], pipes[2];
-	struct hold_child c = {0};
+	static struct hold_child c;
 	int quiet = 0;
 	char **bare = hold_command(argv, &quiet);
 	const char *off = getenv("RSSWARDEN");
@@ -347,8 +335,12 @@ void hold_park(char **argv, char **envp) {
 	}
 	null = move_up(open("/dev/null", O_RDWR | O_CLOEXEC));
 	if (p->link < 0 || pair[1] < 0 || p->signals < 0 || p->noted < 0 || p->wake < 0 || null < 0) goto undo_pair;
+	p->at_once = find_streams() && hold_at_once(&c, argv, bare, envp);
+	p->child = &c;
 	if ((p->watcher = fork()) == 0) {
 		int link = pair[1];
+		if (p->dir != NULL) hold_make_run_directory();
+		if (p->at_once) release(); // a pipe held open here would hide that the command has closed it
 		leave();
 		p->role = HOLD_FORKED, p->link = link, p->verdict = v, p->room = size;
 		hold_as_watcher(argv);
@@ -359,24 +351,25 @@ void hold_park(char **argv, char **envp) {
 	}
 	if (p->watcher < 0) goto undo_pair;
 	close(pair[1]);
-	int word = verdict(SLICES);
-	if (word == 0) {
-		take_watcher();
-		hold_in_place(bare, quiet, "its start failed"); // does not return
-	}
-	if (word < 0) kill(p->watcher, SIGKILL);
-	if (word != HOLD_VERDICT || !asked_for(v, &c, argv, envp) || !find_streams()) goto undo;
-	if (v->subreaper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	p->pid = hold_spawn(&c);
-	if (p->pid < 0 || c.exec_errno != 0) {
-		prctl(PR_SET_CHILD_SUBREAPER, hold_early.subreaper, 0, 0, 0);
-		goto undo; // it finds out again, and says so
+	struct hold_answer answer = {0};
+	if (p->at_once && begin(&c)) {
+		p->verdict = v, p->flush = AT_ONCE_FLUSH;
+	} else {
+		if (p->at_once) send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int word = verdict(SLICES);
+		if (word == 0) {
+			take_watcher();
+			hold_in_place(bare, quiet, "its start failed"); // does not return
+		}
+		if (word < 0) kill(p->watcher, SIGKILL);
+		// What does not start here the Go holder tries again, and says so.
+		if (word != HOLD_VERDICT || !hold_asked_for(v, &c, argv, envp) || !find_streams() || !begin(&c)) goto undo;
 	}
 	p->early = c.pending, p->began = c.time, p->left_out = c.left_out;
 	p->pidfd = move_up((int)syscall(SYS_pidfd_open, p->pid, 0));
-	struct hold_answer answer = {.pid = p->pid, .left_out = c.left_out};
+	answer = (struct hold_answer){.pid = p->pid, .left_out = c.left_out};
 	send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
-	munmap(v, size);
+	if (p->verdict == NULL) munmap(v, size);
 	free(c.paths);
 	free(c.envp);
 	free(c.shell);

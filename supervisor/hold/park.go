@@ -3,6 +3,7 @@ package hold
 /*
 #cgo LDFLAGS: -Wl,--wrap=sigaction -Wl,--wrap=pthread_create
 #include "hold.h"
+#include "at_once.h"
 */
 import "C"
 
@@ -12,11 +13,16 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// AtOnceFlush is Options.Flush of a command that is started at once.
+const AtOnceFlush = C.AT_ONCE_FLUSH * time.Millisecond
 
 // parked is what C hands over, see park.c.
 func parked() *C.struct_hold_parked { return &C.hold_parked }
@@ -39,13 +45,69 @@ func PID() int {
 	return os.Getpid()
 }
 
-// Setup is Options.Setup of the run that [Resume] goes on with.
+// Setup is Options.Setup of the run that [Resume] goes on with. It is empty where the command
+// was started at once, and the fork has not come that far.
 func Setup() json.RawMessage {
-	return C.GoBytes(unsafe.Pointer(parked().setup), parked().setup_size)
+	p := parked()
+	if p.verdict == nil {
+		return C.GoBytes(unsafe.Pointer(p.setup), p.setup_size)
+	}
+	if atomic.LoadInt32((*int32)(&p.verdict.ready)) == 0 {
+		return nil
+	}
+	return slices.Clone(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(p.verdict), C.sizeof_struct_hold_verdict)), p.verdict.setup))
+}
+
+// RunDir is the run directory that a parked holder has made, empty where it has made none.
+func RunDir() string { return C.GoString(parked().dir) }
+
+// answered is what the holder said of a command that it wanted to start at once.
+var answered = sync.OnceValue(func() (a C.struct_hold_answer) {
+	if p := parked(); Forked() && p.at_once != 0 {
+		a, _ = readAnswer()
+	}
+	return a
+})
+
+// Begun says that the holder started the command at once: no verdict is waited for.
+func Begun() bool { return answered().pid > 0 || Woken() }
+
+func readAnswer() (a C.struct_hold_answer, ok bool) {
+	for {
+		n, err := unix.Read(int(parked().link), unsafe.Slice((*byte)(unsafe.Pointer(&a)), C.sizeof_struct_hold_answer))
+		if err != unix.EINTR {
+			return a, err == nil && n == C.sizeof_struct_hold_answer
+		}
+	}
+}
+
+// Differs names what of the options the command was started without, empty where all is as C
+// found it, or where the verdict is waited for.
+func Differs(o Options) string {
+	c := parked().child
+	if !Forked() || !Begun() {
+		return ""
+	}
+	switch {
+	case !slices.Equal(texts(c.argv), o.Args):
+		return "its arguments"
+	case !slices.Equal(texts(c.paths), o.Paths):
+		return "where it is looked for"
+	case !slices.EqualFunc(texts(c.envp), o.Env, func(c, want string) bool { return shown(c) == want }):
+		return "its environment"
+	case (parked().subreaper != 0) != o.Subreaper:
+		return "who takes its orphans"
+	case o.Flush != AtOnceFlush || len(o.KeepFDs) > 0:
+		return "what is waited for at its end"
+	}
+	return ""
 }
 
 // Leave ends this fork; its holder does everything itself then, as if it had not been parked.
 func Leave() {
+	if Begun() {
+		os.Exit(1) // the holder wakes up
+	}
 	word := uint32(C.HOLD_LEAVE)
 	unix.Sendto(int(parked().link), unsafe.Slice((*byte)(unsafe.Pointer(&word)), 4), unix.MSG_NOSIGNAL, nil)
 	os.Exit(0)
@@ -59,19 +121,16 @@ func Start(o Options) *Link {
 		return nil
 	}
 	fd, word := int(parked().link), uint32(C.HOLD_VERDICT)
-	if unix.Sendto(fd, unsafe.Slice((*byte)(unsafe.Pointer(&word)), 4), unix.MSG_NOSIGNAL, nil) != nil {
+	answer, ok := answered(), true
+	if Begun() {
+		atomic.StoreInt32((*int32)(&parked().verdict.ready), 1)
+	} else if unix.Sendto(fd, unsafe.Slice((*byte)(unsafe.Pointer(&word)), 4), unix.MSG_NOSIGNAL, nil) != nil {
 		return nil
 	}
-	var answer C.struct_hold_answer
-	for {
-		n, err := unix.Read(fd, unsafe.Slice((*byte)(unsafe.Pointer(&answer)), C.sizeof_struct_hold_answer))
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n != C.sizeof_struct_hold_answer {
+	if !Begun() {
+		if answer, ok = readAnswer(); !ok {
 			return nil
 		}
-		break
 	}
 	unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(parked().verdict)), parked().room))
 	closeInherited(o.KeepFDs)
@@ -101,9 +160,13 @@ func setVerdict(o *Options) bool {
 	if at < 2 || !slices.Equal(os.Args[at:], o.Args) || len(o.KeepFDs) > C.HOLD_KEEP || len(o.Setup) > maxSetup {
 		return false
 	}
+	paths, env := o.Paths, o.Env
+	if Begun() {
+		paths, env = nil, nil // only the setup is asked for
+	}
 	v := parked().verdict
 	*v = C.struct_hold_verdict{
-		command: C.int32_t(at), npaths: C.int32_t(len(o.Paths)), nenv: C.int32_t(len(o.Env)), nkeep: C.int32_t(len(o.KeepFDs)),
+		command: C.int32_t(at), npaths: C.int32_t(len(paths)), nenv: C.int32_t(len(env)), nkeep: C.int32_t(len(o.KeepFDs)),
 		flush_ms: C.int32_t(o.Flush.Milliseconds()), setup: C.int32_t(len(o.Setup)),
 	}
 	for i, fd := range o.KeepFDs {
@@ -116,7 +179,7 @@ func setVerdict(o *Options) bool {
 	for i, entry := range Environ() {
 		places[entry] = int32(i)
 	}
-	indices, text := C.sizeof_struct_hold_verdict, C.sizeof_struct_hold_verdict+4*len(o.Env)
+	indices, text := C.sizeof_struct_hold_verdict, C.sizeof_struct_hold_verdict+4*len(env)
 	put := func(s string) bool {
 		if text+len(s)+1 > len(room) {
 			return false
@@ -128,12 +191,12 @@ func setVerdict(o *Options) bool {
 	if text > len(room) {
 		return false
 	}
-	for _, path := range o.Paths {
+	for _, path := range paths {
 		if !put(path) {
 			return false
 		}
 	}
-	for i, entry := range o.Env {
+	for i, entry := range env {
 		place, ok := places[entry]
 		if !ok {
 			if place = -1; !put(entry) {

@@ -188,7 +188,7 @@ func (w *watcher) take(h *holder) {
 
 // again plans the next start, if there is one left.
 func (w *watcher) again() {
-	if w.attempt <= len(pauses) {
+	if w.attempt <= len(pauses) && w.requests != nil {
 		w.next = time.Now().Add(pauses[w.attempt-1])
 	}
 }

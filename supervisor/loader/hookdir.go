@@ -37,7 +37,7 @@ func layHook(parents []string, runDir string) (dir string, passed, err error) {
 		errs = append(errs, err)
 	}
 	passed = errors.Join(errs...)
-	dir = filepath.Join(runDir, hookPrefix+hook.Hash())
+	dir = filepath.Join(runDir, HookName())
 	if err = checkElement(dir); err == nil {
 		err = writeHook(dir)
 	}
@@ -64,7 +64,7 @@ func layHookIn(parent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(parent, hookPrefix+hook.Hash())
+	dir := filepath.Join(parent, HookName())
 	if err := checkElement(dir); err != nil {
 		return "", err
 	}
@@ -96,11 +96,14 @@ func layHookIn(parent string) (string, error) {
 // 2 MiB and 35 ms in each process.
 const compiled = "_rsswarden/__pycache__"
 
-// contents are the files of a hook's directory and its directories, by their names. There is a
-// file where Python 3 would make the directory for a compiled sitecustomize, and directories
+// HookName is that of the hook's directory.
+func HookName() string { return hookPrefix + hook.Hash() }
+
+// HookContents are the files of a hook's directory and its directories, by their names. There is
+// a file where Python 3 would make the directory for a compiled sitecustomize, and directories
 // where Python 2 would write one: none is written, and no setting of the user's interpreter is
 // touched.
-func contents() (files map[string][]byte, dirs map[string]bool) {
+func HookContents() (files map[string][]byte, dirs map[string]bool) {
 	files = map[string][]byte{"__pycache__": nil}
 	dirs = map[string]bool{".": true, "sitecustomize.pyc": true, "sitecustomize.pyo": true, compiled: true}
 	for _, f := range hook.Files() {
@@ -111,7 +114,7 @@ func contents() (files map[string][]byte, dirs map[string]bool) {
 }
 
 func writeHook(dir string) error {
-	files, dirs := contents()
+	files, dirs := HookContents()
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			return err
@@ -130,7 +133,7 @@ func writeHook(dir string) error {
 // Python would take a sitecustomize.so or a directory sitecustomize before
 // sitecustomize.py.
 func checkHook(dir string) error {
-	files, dirs := contents()
+	files, dirs := HookContents()
 	missing := len(files) + len(dirs)
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err == nil {

@@ -121,6 +121,20 @@ func makeRunDirIn(parent, name string, me identity) (dir string, swept int, err 
 	return dir, swept, nil
 }
 
+// takeRunDir takes a run directory that the holder has made, or what is left of it.
+func takeRunDir(dir string, me identity) (swept int, err error) {
+	all := filepath.Dir(dir)
+	if err := cmp.Or(nodedir.Make(all), nodedir.Make(dir)); err != nil {
+		return 0, err
+	}
+	if i, err := readIdentity(dir); err != nil || i != me {
+		if err := replaceFile(filepath.Join(dir, identityFile), me.format()); err != nil {
+			return 0, err
+		}
+	}
+	return sweep(all, me), nil
+}
+
 // takeDir makes a directory under all that is named base, with a number behind
 // it where a run of the same task lives: one started by the other, or beside it.
 func takeDir(all, base string) (string, error) {
@@ -232,6 +246,8 @@ type Options struct {
 	Name string
 	// Owner is the PID of the run, 0 for the calling process.
 	Owner int
+	// Dir is the run directory where the holder has made one, else empty.
+	Dir string
 }
 
 type Prepared struct {
@@ -263,7 +279,12 @@ func Prepare(o Options) (Prepared, error) {
 	if err != nil {
 		return plain, fmt.Errorf("cannot prepare loader: %w", err)
 	}
-	dir, swept, err := makeRunDir(RunParents(func(name string) string { return getEnv(o.Env, name) }), o.Name, me)
+	dir, swept := o.Dir, 0
+	if dir != "" {
+		swept, err = takeRunDir(dir, me)
+	} else {
+		dir, swept, err = makeRunDir(RunParents(func(name string) string { return getEnv(o.Env, name) }), o.Name, me)
+	}
 	if err != nil {
 		return plain, fmt.Errorf("%s: %w", NoRunDir, err)
 	}

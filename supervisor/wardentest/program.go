@@ -33,7 +33,7 @@ const tags = "-tags=urfave_cli_no_docs"
 var builds = map[string][]string{
 	Rsswarden: {tags, "-ldflags=" + noVerdicts, "./cmd/rsswarden"},
 	Faults:    {tags + ",rsswarden_faults", "-ldflags=" + noVerdicts, "./cmd/rsswarden"},
-	Site:      {tags, "-ldflags=" + noVerdicts + "var/torch -X main.siteFile=etc/rsswarden.toml", "./cmd/rsswarden"},
+	Site:      {tags, "-ldflags=" + noVerdicts + "var/torch -X main.siteFile=etc/rsswarden.toml -extldflags=-Wl,--defsym=hold_other_site=1", "./cmd/rsswarden"},
 	Static:    {tags + ",netgo,osusergo", "-ldflags=-s -w -linkmode=external -extldflags=-static", "./cmd/rsswarden"},
 	Daemon:    {tags, "./cmd/rsswardend"},
 	LMDBLoad:  {"./examples/lmdbload"},

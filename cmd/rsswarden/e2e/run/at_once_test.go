@@ -1,0 +1,88 @@
+package run
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
+)
+
+// atHome is `rsswarden run` with these arguments and a home directory of its own.
+func atHome(home string, env []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, append([]string{"run"}, args...)...)
+	cmd.Env = wardentest.Env(append(env, "HOME="+home, "XDG_CACHE_HOME=", "XDG_STATE_HOME="+home, "TMPDIR="+home)...)
+	return cmd
+}
+
+// differing is what no two runs have the same.
+var differing = regexp.MustCompile(`/(run|4711)\.[0-9.]+|pipe:\[[0-9]+\]`)
+
+// TestAtOnce: a command that C starts before there is a Go runtime has what the Go program would
+// have given it, and the Go program finds no difference.
+func TestAtOnce(t *testing.T) {
+	home := t.TempDir()
+	const shows = `env | grep -v -e RSSWARDEN_PARK -e ^_=; grep -e Sig[PBIC] -e Shd /proc/self/status; umask; ulimit -n; readlink /proc/$$/fd/*; echo "$0" "$@"
+	until [ -e "${RSSWARDEN_DIR-/}" ]; do :; done; exit 7`
+	wardentest.NoError(t, atHome(home, nil, "--", "true").Run()) // which makes the hook's directory
+	for name, c := range map[string]struct {
+		env  []string
+		args []string
+	}{
+		"no option":        {nil, nil},
+		"options":          {nil, []string{"--limit", "90%", "--trim=off", "-interval=500ms", "--stop-status", "85"}},
+		"no hook":          {nil, []string{"--loader", "off"}},
+		"a PYTHONPATH":     {[]string{"PYTHONPATH=a:b"}, nil},
+		"an empty one":     {[]string{"PYTHONPATH="}, nil},
+		"a Go program's":   {[]string{"GOMEMLIMIT=1G", "GODEBUG=x=1"}, nil},
+		"a job":            {[]string{"SLURM_JOB_ID=4711", "SLURM_STEP_ID=0", "SLURM_PROCID=3"}, nil},
+		"another place":    {[]string{"RSSWARDEN_RUNTIME=" + home}, nil},
+		"a relative PATH":  {[]string{"PATH=:bin:/nowhere:/usr/bin:/bin"}, nil},
+		"C is not sure":    {nil, []string{"--at", "99%:warn"}},
+		"a relative place": {[]string{"TMPDIR=x"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var outs [2]string
+			for i, park := range []string{"", "RSSWARDEN_PARK=wait"} {
+				cmd := atHome(home, append(strings.Fields(park), c.env...), slices.Concat(c.args, []string{"--", "sh", "-c", shows, "it", "a b", ""})...)
+				out, errs, err := wardentest.Run(cmd)
+				if err == nil || cmd.ProcessState.ExitCode() != 7 || strings.Contains(errs, "internal error") || strings.Contains(errs, "unwatched") {
+					t.Errorf("%s: %v, said\n%s", park, err, errs)
+				}
+				outs[i] = differing.ReplaceAllString(out, "X")
+			}
+			if outs[0] != outs[1] {
+				t.Errorf("the command saw\n%s, and where Go speaks first\n%s", outs[0], outs[1])
+			}
+		})
+	}
+	// C compares no contents: this shows that it has started the command.
+	hook, err := filepath.Glob(filepath.Join(home, ".cache/rsswarden/hook-*/_rsswarden/trim.py"))
+	wardentest.NoError(t, err)
+	wardentest.Write(t, hook[0], strings.Replace(wardentest.Read(hook[0]), "\n", " ", 1))
+	for park, want := range map[string]int{"": 1, "RSSWARDEN_PARK=wait": 0} {
+		cmd := atHome(home, strings.Fields(park), "--", "sh", "-c", "exit 7")
+		_, errs, _ := wardentest.Run(cmd)
+		const differs = "internal error: the command was started at once, but not as it is to be: its environment"
+		if n := strings.Count(errs, differs); n != want || cmd.ProcessState.ExitCode() != 7 {
+			t.Errorf("%q: %v, said\n%s", park, cmd.ProcessState, errs)
+		}
+	}
+}
+
+// TestAtOnceWatcherDies: a watcher that is killed before it has settings is started again, and
+// the command ends as bare.
+func TestAtOnceWatcherDies(t *testing.T) {
+	home := t.TempDir()
+	wardentest.NoError(t, atHome(home, nil, "--", "true").Run())
+	const kills = `until first=$(pgrep -P $PPID -x rss-watcher); do :; done; kill -9 $first
+	until second=$(pgrep -P $PPID -x rss-watcher) && [ "$second" != "$first" ] && grep -q SigBlk /proc/$second/status; do sleep 0.05; done; exit 7`
+	cmd := atHome(home, nil, "--", "sh", "-c", kills)
+	_, errs, _ := wardentest.Run(cmd)
+	if cmd.ProcessState.ExitCode() != 7 || !strings.Contains(errs, "started again") || strings.Contains(errs, "unwatched") {
+		t.Errorf("%v, said\n%s", cmd.ProcessState, errs)
+	}
+}
