@@ -218,11 +218,12 @@ static _Noreturn void gone(void) {
 	_exit(128 + p->status);
 }
 
-// no_setup says that the Go holder would not know what to do.
-static int no_setup(void) {
-	if (p->verdict == NULL) return p->setup == NULL;
-	return p->ended && !__atomic_load_n(&p->verdict->ready, __ATOMIC_ACQUIRE); // else it finds out
-}
+// unready says that a command was started at once, and the fork has no settings yet.
+static int unready(void) { return p->verdict != NULL && !__atomic_load_n(&p->verdict->ready, __ATOMIC_ACQUIRE); }
+
+// no_setup says that the Go holder would not know what to do. While the command runs it would
+// find that out.
+static int no_setup(void) { return p->verdict == NULL ? p->setup == NULL : p->ended && unready(); }
 
 // room says that a Go runtime would start here: one has started in a fork, which ends at once.
 // Where none does, or it hangs, this process must not become one. Each call that one needs
@@ -270,7 +271,8 @@ static void parked(void) {
 	uint64_t reap = 0;  // the watcher has flushed: until when to wait for its end
 	for (;;) {
 		tell();
-		if (p->ended && p->end == 0) p->end = hold_now() + (uint64_t)p->flush * 1000000;
+		// The time in which a verdict may be waited for is the fork's here too.
+		if (p->ended && p->end == 0) p->end = hold_now() + (uint64_t)(p->flush + (unready() ? SLICE * SLICES : 0)) * 1000000;
 		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, p->ended && !p->told ? POLLIN | POLLOUT : POLLIN, 0}};
 		uint64_t until = reap != 0 ? reap : p->ended ? p->end : retry, now = hold_now();
 		int left = until == 0 ? -1 : until > now ? (int)((until - now) / 1000000) + 1 : 0;
