@@ -343,6 +343,8 @@ void hold_park(char **argv, char **envp) {
 		int link = pair[1];
 		if (p->dir != NULL) hold_make_run_directory();
 		if (p->at_once) release(); // a pipe held open here would hide that the command has closed it
+		// Where processors are few the command comes first.
+		if (p->at_once) poll(&(struct pollfd){link, POLLIN, 0}, 1, SLICE);
 		leave();
 		p->role = HOLD_FORKED, p->link = link, p->verdict = v, p->room = size;
 		hold_as_watcher(argv);
