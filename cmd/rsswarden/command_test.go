@@ -235,7 +235,7 @@ static const struct run_option run_options[] = {
 struct hook_file {
 	const char *name;
 	long size;
-	int entries; // of a directory, "." and ".." too; else 0
+	int entries; // of a directory, "." and ".." too; -1: Python's own; else 0
 };
 static const struct hook_file hook_files[] = {
 `, loader.HookName())
@@ -248,6 +248,9 @@ static const struct hook_file hook_files[] = {
 		entries[path.Dir(name)]++
 	}
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
+		if path.Base(name) == "__pycache__" {
+			entries[name] = -1
+		}
 		fmt.Fprintf(&b, "\t{%q, 0, %d},\n", name, entries[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -31,20 +31,20 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-827994cb533f58eb"
+#define HOOK_NAME "hook-6285325f58542a15"
 struct hook_file {
 	const char *name;
 	long size;
-	int entries; // of a directory, "." and ".." too; else 0
+	int entries; // of a directory, "." and ".." too; -1: Python's own; else 0
 };
 static const struct hook_file hook_files[] = {
 	{".", 0, 7},
 	{"_rsswarden", 0, 29},
+	{"_rsswarden/__pycache__", 0, -1},
 	{"sitecustomize.pyc", 0, 2},
 	{"sitecustomize.pyo", 0, 2},
 	{"__pycache__", 0, 0},
 	{"_rsswarden/__init__.py", 1880, 0},
-	{"_rsswarden/__pycache__", 0, 0},
 	{"_rsswarden/birth.py", 10239, 0},
 	{"_rsswarden/changes.py", 2922, 0},
 	{"_rsswarden/channel.py", 7444, 0},
@@ -64,13 +64,13 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/patch.py", 16277, 0},
 	{"_rsswarden/pools.py", 17836, 0},
 	{"_rsswarden/private.py", 4005, 0},
-	{"_rsswarden/recycle.py", 17477, 0},
+	{"_rsswarden/recycle.py", 17555, 0},
 	{"_rsswarden/revive.py", 27314, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17992, 0},
 	{"_rsswarden/trial.py", 11800, 0},
 	{"_rsswarden/trim.py", 9272, 0},
-	{"sitecustomize.py", 4930, 0},
+	{"sitecustomize.py", 5654, 0},
 };
 
 #endif

@@ -125,7 +125,11 @@ static int hook_whole(const char *dir) {
 	for (size_t i = 0; whole && i < sizeof hook_files / sizeof *hook_files; i++) {
 		const struct hook_file *f = &hook_files[i];
 		whole = fstatat(fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && ours(&st, 0);
-		whole = whole && (f->entries > 0 ? S_ISDIR(st.st_mode) && entries(fd, f->name) == f->entries : S_ISREG(st.st_mode) && st.st_size == f->size);
+		if (f->entries == 0) {
+			whole = whole && S_ISREG(st.st_mode) && st.st_size == f->size;
+		} else {
+			whole = whole && S_ISDIR(st.st_mode) && (f->entries < 0 || entries(fd, f->name) == f->entries);
+		}
 	}
 	close(fd);
 	return whole;
