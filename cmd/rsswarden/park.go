@@ -2,7 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -42,8 +46,10 @@ func resumeAlone(p process, why error) {
 	s.Dir = hold.RunDir()
 	opt := holdOptions(p, &s)
 	opt.Watcher = nil
-	if why != nil && !hold.BySite() {
-		opt.Log("the command runs unwatched: it was started at once, and then: " + why.Error())
+	// The runtime ends a process whose write to descriptor 2 itself fails with EPIPE.
+	if fd, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 10); err == nil && why != nil && !hold.BySite() {
+		os.Stderr = os.NewFile(uintptr(fd), "/dev/stderr")
+		within(200*time.Millisecond, func() bool { opt.Log("the command runs unwatched: " + why.Error()); return true })
 	}
 	end(hold.Resume(opt), &s)
 }

@@ -47,6 +47,10 @@ func runCommand(p process) *cli.Command {
 		defer func() {
 			// hold.Run takes up what fails in it: there is no command yet.
 			if what := recover(); what != nil && c.NArg() > 0 {
+				if hold.Woken() {
+					err = fmt.Errorf("internal error: %v", what)
+					return
+				}
 				if !hold.BySite() {
 					fmt.Fprint(os.Stderr, p.line("", "warn", fmt.Sprintf("the command runs unwatched: internal error: %v", what), ""))
 				}
