@@ -142,6 +142,15 @@ static int own_directory(const char *dir, int made) {
 	return !made && errno == EEXIST && lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && ours(&st, 0) && st.st_uid == geteuid() && (st.st_mode & 0777) == 0700;
 }
 
+// own_parent makes the directory above dir, which all runs of this user have.
+static int own_parent(char *dir) {
+	char *last = strrchr(dir, '/');
+	*last = 0;
+	int own = own_directory(dir, 0);
+	*last = '/';
+	return own;
+}
+
 // name_run_directory is the path of one that nobody has: "run", our PID and start, as
 // loader.Prepare names it. NULL where its place is not surely good.
 static char *name_run_directory(const char *mounts) {
@@ -158,18 +167,17 @@ static char *name_run_directory(const char *mounts) {
 	char *field = strrchr(stat, ')');
 	for (int n = 2; n < 22 && field != NULL; n++) field = strchr(field + 1, ' ');
 	if (field == NULL) return NULL;
-	return asprintf(&dir, "%s/rsswarden-%d/run.%d.%llu", parent, (int)geteuid(), p->holder, strtoull(field + 1, NULL, 10)) < 0 ? NULL : dir;
+	if (asprintf(&dir, "%s/rsswarden-%d/run.%d.%llu", parent, (int)geteuid(), p->holder, strtoull(field + 1, NULL, 10)) < 0) return NULL;
+	if (own_parent(dir)) return dir;
+	return free(dir), NULL;
 }
 
 // hold_make_run_directory makes it while the command begins: a Python that does looks into it
 // milliseconds later. What fails here the Go program tries again.
 void hold_make_run_directory(void) {
-	char text[256], boot[64], space[64] = "", name[PATH_MAX], *last = strrchr(p->dir, '/');
+	char text[256], boot[64], space[64] = "", name[PATH_MAX];
 	if (!read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot) || readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) return;
-	*last = 0;
-	int made = own_directory(p->dir, 0);
-	*last = '/';
-	if (!made || !own_directory(p->dir, 1)) return;
+	if (!own_parent(p->dir) || !own_directory(p->dir, 1)) return; // the last run that ended has removed its parent
 	snprintf(name, sizeof name, "%s/identity", p->dir);
 	int n = snprintf(text, sizeof text, "version 1\npid %d\nstart %s\nboot_id %spid_ns %s\n", p->holder, strrchr(p->dir, '.') + 1, boot, space);
 	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

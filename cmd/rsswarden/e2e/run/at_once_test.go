@@ -1,6 +1,8 @@
 package run
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,7 +16,7 @@ import (
 // atHome is `rsswarden run` with these arguments and a home directory of its own.
 func atHome(home string, env []string, args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, append([]string{"run"}, args...)...)
-	cmd.Env = wardentest.Env(append(env, "HOME="+home, "XDG_CACHE_HOME=", "XDG_STATE_HOME="+home, "TMPDIR="+home)...)
+	cmd.Env = wardentest.Env(append([]string{"HOME=" + home, "XDG_CACHE_HOME=", "XDG_STATE_HOME=" + home, "TMPDIR=" + home}, env...)...)
 	return cmd
 }
 
@@ -28,6 +30,8 @@ func TestAtOnce(t *testing.T) {
 	const shows = `env | grep -v -e RSSWARDEN_PARK -e ^_=; grep -e Sig[PBIC] -e Shd /proc/self/status; umask; ulimit -n; readlink /proc/$$/fd/*; echo "$0" "$@"
 	until [ -e "${RSSWARDEN_DIR-/}" ]; do :; done; exit 7`
 	wardentest.NoError(t, atHome(home, nil, "--", "true").Run()) // which makes the hook's directory
+	taken := t.TempDir()
+	wardentest.Write(t, filepath.Join(taken, fmt.Sprint("rsswarden-", os.Geteuid())), "not ours")
 	for name, c := range map[string]struct {
 		env  []string
 		args []string
@@ -43,6 +47,7 @@ func TestAtOnce(t *testing.T) {
 		"a relative PATH":  {[]string{"PATH=:bin:/nowhere:/usr/bin:/bin"}, nil},
 		"C is not sure":    {nil, []string{"--at", "99%:warn"}},
 		"a relative place": {[]string{"TMPDIR=x"}, nil},
+		"a place taken":    {[]string{"TMPDIR=" + taken}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var outs [2]string
