@@ -43,7 +43,6 @@ type notices struct {
 	deaf    int   // steps that the kernel reports nothing of, and directories that it never will
 
 	moves
-	unwatched bool // a directory above steps has no watch
 
 	// kills is the node's count at the last reading of any reader, rose is when it was
 	// found to have risen.
@@ -62,7 +61,7 @@ func listen(t *tree, proc, node string, most int, kills uint64) (*notices, error
 	n := &notices{
 		version: t.version, proc: proc, most: most, kills: kills, inotify: -1, epoll: -1, stop: -1,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
-		watches: map[int32]*watchedDir{}, events: map[int32]*oomCounter{}, moves: moves{map[string]bool{}, true},
+		watches: map[int32]*watchedDir{}, events: map[int32]*oomCounter{}, moves: moves{moved: map[string]bool{}, all: true},
 	}
 	var errs [3]error
 	n.inotify, errs[0] = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -187,8 +186,8 @@ func (n *notices) changes() moves {
 	m := n.moves
 	// What waits to be read is not in it yet.
 	waits, err := unix.IoctlGetInt(n.inotify, unix.TIOCINQ)
-	m.all = m.all || n.unwatched || err != nil || waits > 0
-	n.moves = moves{moved: map[string]bool{}}
+	m.all = m.all || m.unwatched || err != nil || waits > 0
+	n.moves = moves{moved: map[string]bool{}, unwatched: m.unwatched}
 	return m
 }
 

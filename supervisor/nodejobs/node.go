@@ -105,8 +105,9 @@ type unmoved struct {
 // moves are directories in which inotify saw one come or go since the look before, and those
 // themselves. It may have missed one where all is set.
 type moves struct {
-	moved map[string]bool
-	all   bool
+	moved     map[string]bool
+	all       bool
+	unwatched bool // a directory above steps has no watch
 }
 
 // New returns a follower of this node's jobs. proc and sys stand for /proc and /sys.

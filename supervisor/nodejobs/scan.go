@@ -242,7 +242,7 @@ func (n *Node) stays(d *dir) bool {
 		return false
 	}
 	was, wasAt := g.charged, g.chargedAt
-	if !n.charge(g) {
+	if !n.real || !g.recharge(n.looks) {
 		return false
 	}
 	n.still = wasAt == n.looks-1 && g.charged == was && g.charged.Of(g.use.Limit) < easy
@@ -258,20 +258,20 @@ func (n *Node) lives(d *dir) bool {
 		g.chargedAt = n.looks
 		return true
 	}
-	return g != nil && n.charge(g)
+	return n.real && g != nil && g.recharge(n.looks)
 }
 
-// charge reads the charge of a job or step: a kept descriptor of a cgroup that is gone gives
-// ENODEV.
-func (n *Node) charge(g *group) bool {
-	if !n.real || !g.kept || !g.use.Measured {
+// recharge reads the charge of a job or step in a look: a kept descriptor of a cgroup that is
+// gone gives ENODEV.
+func (g *group) recharge(look int) bool {
+	if !g.kept || !g.use.Measured {
 		return false
 	}
 	charged, err := g.level.Usage()
 	if err != nil {
 		return false
 	}
-	g.charged, g.chargedAt, g.readAt = charged, n.looks, n.looks
+	g.charged, g.chargedAt, g.readAt = charged, look, look
 	return true
 }
 
