@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -197,6 +198,29 @@ func (e *Eater) Free() bool { return e.do("free") }
 
 // File makes the eater write a file of this size, sync it and read it.
 func (e *Eater) File(size rss.Bytes, name string) bool { return e.do("file %d "+name, size) }
+
+// Stall has the kernel tell of memory stalls until the test ends: a process writes and reads
+// a file greater than what its cgroup may hold, again and again. The package's TestMain must
+// call [BeEater].
+func Stall(t testing.TB) {
+	t.Helper()
+	g := NewGroup(t, 16*rss.MiB)
+	e := StartEater(t)
+	g.Join(e.PID)
+	name := filepath.Join(t.TempDir(), "file")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for e.File(64*rss.MiB, name) {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done })
+}
 
 // Map makes the eater map a file shared and read-only, and touch so much of it.
 func (e *Eater) Map(size rss.Bytes, name string) bool { return e.do("map %d "+name, size) }

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -147,8 +146,7 @@ func TestWatchEnds(t *testing.T) {
 	yields(t, b, 4)
 }
 
-// TestStalledTells: the kernel says that a process waits for memory, here one
-// that writes a file greater than what its cgroup may hold.
+// TestStalledTells: the kernel says that a process waits for memory.
 func TestStalledTells(t *testing.T) {
 	if f, err := os.OpenFile("/proc/pressure/memory", os.O_RDWR, 0); err != nil {
 		t.Skip("needs pressure stall information: ", err)
@@ -157,22 +155,7 @@ func TestStalledTells(t *testing.T) {
 	}
 	b := New()
 	wardentest.NoError(t, b.Stalls(2, "/proc"))
-	g := rsstest.NewGroup(t, 16*rss.MiB)
-	e := rsstest.StartEater(t)
-	g.Join(e.PID)
-	dir := t.TempDir()
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				e.File(64*rss.MiB, filepath.Join(dir, "file"))
-			}
-		}
-	}()
+	rsstest.Stall(t)
 	select {
 	case <-b.C():
 		if why := b.Causes(); why != 2 {
@@ -181,8 +164,6 @@ func TestStalledTells(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("not told of stalls")
 	}
-	close(stop)
-	<-done
 }
 
 func TestNoStallInformation(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -24,6 +25,7 @@ var binary, faulty, ofSite string
 const python = wardentest.Python
 
 func TestMain(m *testing.M) {
+	rsstest.BeEater()
 	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string), wardentest.Site: &ofSite}))
 }
 
@@ -227,8 +229,9 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 		env  []string
 		// first comes before what the command does; it has a path of its own as argument
 		first string
+		stir  func(testing.TB) // has it do something; nil where it does by itself
 	}{
-		"stalled":     {},
+		"stalled":     {stir: rsstest.Stall},
 		"closelook":   {},
 		"mapped":      {first: forkMapping},
 		"holders":     {args: at("shm 0.0001%:warn")},
@@ -255,6 +258,9 @@ func TestGoroutinePanicsOnce(t *testing.T) {
 			cmd := exec.Command(faulty, args...)
 			cmd.Env = c.env
 			r, _ := startCount(t, cmd, "panic-in:"+part+"-once:"+file)
+			if c.stir != nil {
+				c.stir(t)
+			}
 			r.Stderr.Await(t, " at "+faultAt(t, part)+":", 1)
 			wardentest.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 			if !r.Lines.Scan() || r.Lines.Text() != "got" {
