@@ -171,11 +171,12 @@ func TestGoroutinePanics(t *testing.T) {
 		prepare func(*brokenRun)
 		stir    func(*brokenRun) // has it do something; nil where it does by itself
 		late    bool             // it does something at the second rung
+		early   bool             // … at the first, and then for a minute not
 	}{
 		"log":          {late: true},
 		"events":       {},
 		"record":       {},
-		"record-sync":  {},
+		"record-sync":  {early: true},
 		"journal":      {late: true},
 		"counts":       {},
 		"shared":       {},
@@ -191,15 +192,22 @@ func TestGoroutinePanics(t *testing.T) {
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
-			var died func()
+			died, says := func() {}, " at "+faultAt(t, part)+":" // of the line on what the watcher before it died of
 			b := broken{
 				prepare: func(r *brokenRun) {
 					asksFor("panic-in:" + part)(r)
+					if c.early {
+						wardentest.Write(t, filepath.Join(r.bin, "fault"), "")
+					}
 					if c.prepare != nil {
 						c.prepare(r)
 					}
 				},
 				harm: func(r *brokenRun) {
+					if c.early {
+						r.Stderr.Await(t, says, 1)
+						return
+					}
 					if died = faultNext(r); c.stir != nil {
 						c.stir(r)
 					}
@@ -209,7 +217,7 @@ func TestGoroutinePanics(t *testing.T) {
 				},
 				then: func(*brokenRun) { died() },
 				late: c.late,
-				says: " at " + faultAt(t, part) + ":", // of the line on what the watcher before it died of
+				says: says,
 			}
 			b.run(t)
 		})
