@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-6285325f58542a15"
+#define HOOK_NAME "hook-24794ce9a46d712e"
 struct hook_file {
 	const char *name;
 	long size;
@@ -70,7 +70,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/stateful.py", 17992, 0},
 	{"_rsswarden/trial.py", 11800, 0},
 	{"_rsswarden/trim.py", 9272, 0},
-	{"sitecustomize.py", 5654, 0},
+	{"sitecustomize.py", 5658, 0},
 };
 
 #endif

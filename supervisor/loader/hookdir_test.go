@@ -718,7 +718,7 @@ func TestPreparePythonPath(t *testing.T) {
 }
 
 // TestCompiled: the first Python leaves the hook compiled for the next, the hook is trusted
-// as before, and a compiled file that is cut short is compiled anew.
+// as before, and where a compiled file is cut short the text is compiled.
 func TestCompiled(t *testing.T) {
 	lib := t.TempDir()
 	layTorch(t, lib)

@@ -18,7 +18,7 @@ def _arm(here):
     package = "_rsswarden"
 
     def ours(name):
-        """Returns the spec of the hook, or of a module in it. One whose compiled file is broken is compiled anew."""
+        """Returns the spec of the hook, or of a module in it. Where its compiled file is broken the text is compiled."""
         from importlib.machinery import SourceFileLoader
         from importlib.util import spec_from_file_location
 
