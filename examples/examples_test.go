@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -115,7 +115,7 @@ func TestArray(t *testing.T) {
 	for task, name := range []string{"out-0", "out-1"} {
 		want := s.bare(t, "--seed", fmt.Sprint(task))
 		var out []byte
-		run.Until(t, time.Minute, func(slurmtest.Result) bool {
+		run.Until(t, rsstest.Patience, func(slurmtest.Result) bool {
 			out, _ = os.ReadFile(filepath.Join(run.Dir, name))
 			return bytes.Contains(out, []byte("\nchecksum "))
 		})
@@ -139,7 +139,7 @@ func (s stand) requeued(t *testing.T) *slurmtest.JobRun {
 func putBack(t *testing.T, c *slurmtest.Cluster, run *slurmtest.JobRun, printed string) {
 	t.Helper()
 	until := func(instead string, done func(r slurmtest.Result) bool) {
-		run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+		run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 			if r.Over() {
 				t.Fatalf("%s %s\n%s%s", r.State, instead, r.Stdout, r.Stderr)
 			}

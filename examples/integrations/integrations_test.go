@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -106,8 +107,8 @@ func (r *running) endsWithin(most time.Duration) bool {
 // ends waits for the command and returns its exit status.
 func (r *running) ends() int {
 	r.place.t.Helper()
-	if !r.endsWithin(3 * time.Minute) { // three processes that import PyTorch, beside other tests
-		r.place.t.Fatalf("%v still ran after three minutes\n%s%s", r.Args, &r.stdout, &r.stderr)
+	if !r.endsWithin(rsstest.Patience) {
+		r.place.t.Fatalf("%v still ran after %v\n%s%s", r.Args, rsstest.Patience, &r.stdout, &r.stderr)
 	}
 	return r.ProcessState.ExitCode()
 }

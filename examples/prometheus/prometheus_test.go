@@ -79,7 +79,7 @@ func TestBoardOnRealPrometheus(t *testing.T) {
 		for _, jobid := range []string{".*", "47"} {
 			for _, target := range panel.Targets {
 				query := strings.NewReplacer("$jobid", jobid, "$node", ".*", "$__rate_interval", "30s", "$__range", "1m").Replace(target.Expr)
-				within(t, time.Minute, fmt.Sprintf("panel %s, job %s: %s", panel.Title, jobid, query), func() bool {
+				within(t, rsstest.Patience, fmt.Sprintf("panel %s, job %s: %s", panel.Title, jobid, query), func() bool {
 					got, _ := p.Query(query)
 					return len(got) > 0
 				})

@@ -122,7 +122,7 @@ func BusyDir(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
 			if err := os.RemoveAll(dir); err == nil {
 				return
 			} else if time.Now().After(end) {

@@ -33,6 +33,10 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 )
 
+// Patience bounds each wait of a test for what should come: only what hangs takes so long.
+// It is long, as machines differ by a factor of ten in what a page fault or a process costs.
+const Patience = 10 * time.Minute
+
 //go:embed testdata/*.txtar
 var archives embed.FS
 

@@ -326,7 +326,7 @@ kill $(cat task0)
 wait`
 		run := c.Submit(t, fmt.Sprintf(script, c.InstallSelf(t)), "-N2", "-n2", "--ntasks-per-node=1", "--mem=100", "--no-requeue")
 		nodes := c.Nodes()
-		run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+		run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 			return r.Over() || strings.Contains(r.Stdout, nodes[1]+" 137\n")
 		})
 		pids := held(t, run, "task0")
@@ -475,7 +475,7 @@ func newerSlurm(t *testing.T, suite debian.Suite) {
 			}
 
 			run := c.Submit(t, "env -0 >env; cat /proc/self/cgroup >cgroup; touch ready; until [ -e go ]; do sleep 0.05; done", "--mem=300", "-t7")
-			run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+			run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 				_, err := os.Stat(run.Dir + "/ready")
 				return err == nil || r.Over()
 			})

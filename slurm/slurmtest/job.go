@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // JobRun is a batch job that was submitted.
@@ -89,18 +91,18 @@ var over = []string{
 // Over says that the job has ended.
 func (r Result) Over() bool { return slices.Contains(over, r.State) }
 
-// Wait waits for the job's end: at most until the test's own deadline, or 5
-// minutes.
+// Wait waits for the job's end: at most until the test's own deadline, or
+// [rsstest.Patience].
 func (run *JobRun) Wait(t testing.TB) Result {
 	t.Helper()
-	return run.Until(t, 5*time.Minute, Result.Over)
+	return run.Until(t, rsstest.Patience, Result.Over)
 }
 
 // Running waits until the job runs. The test fails if it ends before it was
 // seen to run.
 func (run *JobRun) Running(t testing.TB) Result {
 	t.Helper()
-	r := run.Until(t, time.Minute, func(r Result) bool { return r.State == "RUNNING" || r.Over() })
+	r := run.Until(t, rsstest.Patience, func(r Result) bool { return r.State == "RUNNING" || r.Over() })
 	if r.Over() {
 		t.Fatalf("job %s ended: %s, stderr %s", run.ID, r.State, r.Stderr)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
@@ -178,7 +179,7 @@ wait`
 	kills := slurm.Release{26, 5, 3}.In(c.Version(t))
 	held(t, run, "batch", "task")
 	want := fmt.Sprintf("Job %s exceeded memory limit", run.ID)
-	r := run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+	r := run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 		return r.Over() || !kills && strings.Contains(c.Log("slurmd"), want) && strings.Contains(r.Stderr, "Exceeded job memory limit")
 	})
 	t.Logf("job is %s; stderr %q", r.State, r.Stderr)

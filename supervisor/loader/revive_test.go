@@ -21,13 +21,13 @@ func revive(which event.Revive) func(*Control) error {
 func TestRevive(t *testing.T) {
 	t.Parallel()
 	shapes := []string{
-		"--workers 3", "--dataset heavy --workers 3", "--pin --dataset heavy --workers 3",
+		"--pin --dataset heavy --workers 3", "--workers 3",
 		// From here on with RSSWARDEN_ENDURANCE only.
-		"--loader plain --workers 3", "--sharing file_system --workers 3", "--unordered --workers 3", "--pair --workers 2",
+		"--dataset heavy --workers 3", "--loader plain --workers 3", "--sharing file_system --workers 3", "--unordered --workers 3", "--pair --workers 2",
 		"--loader endless --workers 2", "--workers 1 --dataset heavy", "--context spawn --workers 2", "--context forkserver --workers 2",
 		"--pin --workers 3", "--break-at 17 --workers 3", "--child fork --workers 2",
 	}
-	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 3)], nil, func(t *testing.T, s *stand, args string) {
+	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 2)], nil, func(t *testing.T, s *stand, args string) {
 		if s == torch113 && strings.Contains(args, "--unordered") {
 			return
 		}

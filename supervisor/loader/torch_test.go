@@ -71,35 +71,36 @@ var shapes = []shape{
 	{name: "persistent", args: "--workers 4"},
 	{name: "persistent, 1 worker", args: "--workers 1", swaps: true},
 	{name: "a new iterator an epoch", args: "--loader plain --workers 4"},
+	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17", often: 8},
+	{name: "spawn", args: "--context spawn --workers 2", slow: true},
+	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
+	{name: "pin thread, endless", args: "--pin --loader endless --workers 2"},
+	{name: "two loaders at once", args: "--pair --workers 2"},
+	{name: "a loader inside the dataset", args: "--dataset nested --workers 2"},
+	{name: "in a forked child", args: "--child fork --workers 2", child: true},
+	{name: "WeightedRandomSampler", args: "--sampler weighted --workers 2"},
+	{name: "a batch sampler", args: "--sampler batch --workers 2"},
+	{name: "plain file", args: "--dataset plain --main-reads --workers 2"},
+	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
+	{name: "lmdb", args: "--dataset lmdb --workers 2"},
+	// Batches are of use only while the worker that made them lives, and come before their turn.
+	{name: "batches of a living worker, epoch left early", args: "--break-at 7 --dataset named --sampler sequential --workers 2", often: 4},
+	// From here on with RSSWARDEN_ENDURANCE only: pairs of what stands above, or of what every test uses.
 	{name: "a new iterator an epoch, 1 worker", args: "--loader plain --workers 1", swaps: true},
 	{name: "endless", args: "--loader endless --workers 4"},
 	{name: "endless, 1 worker", args: "--loader endless --workers 1", swaps: true},
 	{name: "epoch left early", args: "--workers 3 --break-at 17", often: 8},
-	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17", often: 8},
-	{name: "spawn", args: "--context spawn --workers 2", slow: true},
 	{name: "forkserver", args: "--context forkserver --workers 2", slow: true},
-	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
 	{name: "pin thread", args: "--pin --workers 3"},
-	{name: "pin thread, endless", args: "--pin --loader endless --workers 2"},
-	{name: "two loaders at once", args: "--pair --workers 2"},
-	{name: "a loader inside the dataset", args: "--dataset nested --workers 2"},
 	{name: "a loader inside the loop", args: "--inner 40 --workers 2"},
-	{name: "in a forked child", args: "--child fork --workers 2", child: true},
 	{name: "in a spawned child", args: "--child spawn --workers 2", slow: true, child: true},
 	{name: "RandomSampler", args: "--sampler random --workers 2"},
 	{name: "SequentialSampler", args: "--sampler sequential --workers 2"},
-	{name: "WeightedRandomSampler", args: "--sampler weighted --workers 2"},
-	{name: "a batch sampler", args: "--sampler batch --workers 2"},
 	{name: "an infinite sampler", args: "--sampler infinite --loader plain --workers 2"},
 	{name: "DistributedSampler, set_epoch", args: "--sampler distributed --workers 2"},
-	{name: "plain file", args: "--dataset plain --main-reads --workers 2"},
 	{name: "numpy memmap", args: "--dataset memmap --workers 2"},
-	{name: "lmdb", args: "--dataset lmdb --workers 2"},
 	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true}, // in the turn of a stand that has it
-	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
-	// Batches are of use only while the worker that made them lives, and come before their turn.
 	{name: "batches of a living worker, endless", args: "--loader endless --dataset named --sampler sequential --workers 2", often: 4},
-	{name: "batches of a living worker, epoch left early", args: "--break-at 7 --dataset named --sampler sequential --workers 2", often: 4},
 }
 
 func runCell(t *testing.T, s *stand, sh shape) {
@@ -538,7 +539,7 @@ func TestWorksWith(t *testing.T) {
 // replacement has its id.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	for i, sh := range shapes {
+	for i, sh := range shapes[:wardentest.Few(len(shapes), 16)] {
 		if sh.newer && torch113.Turn(i) && !torch26.Turn(i) {
 			t.Errorf("%s is in the turn of a torch that does not have it", sh.name)
 		}

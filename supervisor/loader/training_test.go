@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -336,8 +337,7 @@ func (tr *training) poll() []Said {
 // until polls until cond holds, or the training ends, or it takes too long.
 func (tr *training) until(what string, cond func() bool) {
 	tr.t.Helper()
-	// Long, as importing torch takes minutes on a busy machine.
-	deadline := time.Now().Add(5 * time.Minute)
+	deadline := time.Now().Add(rsstest.Patience)
 	for {
 		tr.poll()
 		if cond() {
@@ -362,7 +362,7 @@ func (tr *training) until(what string, cond func() bool) {
 func (tr *training) finish() result {
 	tr.t.Helper()
 	wardentest.NoError(tr.t, os.WriteFile(tr.stop, nil, 0o600))
-	deadline := time.After(5 * time.Minute)
+	deadline := time.After(rsstest.Patience)
 	for wait := true; wait; {
 		select {
 		case <-tr.done:

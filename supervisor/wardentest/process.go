@@ -17,6 +17,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -43,7 +44,7 @@ func StartTalk(t testing.TB, cmd *exec.Cmd) *Talk {
 	r.Close()
 	t.Cleanup(func() {
 		w.Close()
-		late := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+		late := time.AfterFunc(rsstest.Patience, func() { cmd.Process.Kill() })
 		cmd.Wait()
 		late.Stop()
 	})

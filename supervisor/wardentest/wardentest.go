@@ -57,7 +57,7 @@ func Main(m *testing.M, programs map[string]*string, after ...func() error) int 
 // Python is Debian's, which has torch and lmdb.
 const Python = "/usr/bin/python3"
 
-// Until waits for a condition, two minutes at most: guests and busy machines are slow. It
+// Until waits for a condition, [rsstest.Patience] at most. It
 // looks seldom where a look takes long, as one that starts a program, or the wait is long.
 func Until(t testing.TB, what string, met func() bool) {
 	t.Helper()
@@ -67,8 +67,8 @@ func Until(t testing.TB, what string, met func() bool) {
 			return
 		}
 		waited := time.Since(began)
-		if waited > 2*time.Minute {
-			t.Fatalf("within two minutes: not %s", what)
+		if waited > rsstest.Patience {
+			t.Fatalf("within %v: not %s", rsstest.Patience, what)
 		}
 		time.Sleep(min(max(5*time.Millisecond, 2*time.Since(look), waited/50), 100*time.Millisecond))
 	}
@@ -179,7 +179,7 @@ func (l *Text) String() string {
 // Await waits until the text has this n times.
 func (l *Text) Await(t testing.TB, text string, n int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); strings.Count(l.String(), text) < n; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(rsstest.Patience); strings.Count(l.String(), text) < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%q was not said %d times:\n%s", text, n, l)
 		}

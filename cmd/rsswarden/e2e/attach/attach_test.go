@@ -385,7 +385,7 @@ func TestAttachPool(t *testing.T) {
 	out.Await(t, "grown\n", 2)
 	w := wardentest.StartAttach(t, nil, "--limit", "120M", "--interval", "20ms", "--at", "none", "--at", "80%:recycle",
 		"--worker-signal", "TERM", "--worker-match", "pool-worker$", strconv.Itoa(cmd.Process.Pid))
-	done := time.AfterFunc(time.Minute, func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	done := time.AfterFunc(rsstest.Patience, func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	cmd.Wait()
 	done.Stop()
 	wardentest.Says(t, out.String(), "four replaced")
@@ -415,7 +415,7 @@ func TestAttachRanks(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Skip(err)
 			}
-			done := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+			done := time.AfterFunc(rsstest.Patience, func() { cmd.Process.Kill() })
 			defer done.Stop()
 			out.Await(t, "ready", 2)
 			// It stands above the rung at the first look.

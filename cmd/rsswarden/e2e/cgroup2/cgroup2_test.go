@@ -147,12 +147,8 @@ func judge(t *testing.T, out, name string) {
 	}
 }
 
-// patience is how long anything may take, and guestTime all that a guest does: on a busy
-// machine it is slow.
-const (
-	patience  = 2 * time.Minute
-	guestTime = 10 * time.Minute
-)
+// guestTime is how long all that a guest does may take.
+const guestTime = 2 * rsstest.Patience
 
 // group makes a cgroup that accounts memory, with those above it, and sets files
 // of it. It is removed after the test.
@@ -187,7 +183,7 @@ func set(t *testing.T, dir, file, text string) {
 
 // remove waits for those who are just ending.
 func remove(t *testing.T, dir string) {
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(rsstest.Patience); ; time.Sleep(10 * time.Millisecond) {
 		err := os.Remove(dir)
 		if err == nil || os.IsNotExist(err) {
 			return
@@ -357,7 +353,7 @@ func (r *run) read(text []byte, into any) {
 // wait returns the first event of a kind that is as it should be.
 func wait[E any](r *run, name event.Name, what string, is func(*E) bool) *E {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(rsstest.Patience); ; time.Sleep(10 * time.Millisecond) {
 		for _, l := range r.events(name) {
 			e := new(E)
 			if r.read(l.text, e); is(e) {

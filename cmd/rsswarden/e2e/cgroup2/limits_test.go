@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -363,7 +364,7 @@ func clockSet(t *testing.T) {
 	samples := func() int { return len(r.events(event.NameSample)) }
 	more := func() {
 		t.Helper()
-		for had, end := samples(), time.Now().Add(patience); samples() < had+4; time.Sleep(10 * time.Millisecond) {
+		for had, end := samples(), time.Now().Add(rsstest.Patience); samples() < had+4; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("no more samples are taken")
 			}

@@ -161,6 +161,9 @@ func TestHungMount(t *testing.T) {
 		"read, own runtime dir": {prepare: func(r *brokenRun, hung string) { r.Cmd.Env = append(r.Cmd.Env, "RSSWARDEN_RUNTIME="+hung) }, reads: true, left: true, stuck: true, ours: true},
 		"read, record":          {prepare: func(r *brokenRun, hung string) { r.option("--record", hung) }, reads: true, left: true, stuck: true},
 	} {
+		if !c.reads && name != "events" && wardentest.Few(1, 0) == 0 {
+			continue // what is read is harder
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -267,11 +267,11 @@ func (s *site) jobs(t *testing.T) {
 			seen := func(text string) func(slurmtest.Result) bool {
 				return func(r slurmtest.Result) bool { return r.Over() || strings.Contains(r.Stdout, text) }
 			}
-			run.Until(t, 5*time.Minute, seen("ready"))
+			run.Until(t, rsstest.Patience, seen("ready"))
 			s.Cancel(t, "-b", "-s", "USR1", run.ID)
-			run.Until(t, 5*time.Minute, seen("USR1"))
+			run.Until(t, rsstest.Patience, seen("USR1"))
 			s.Cancel(t, "-f", "-s", "USR2", run.ID)
-			run.Until(t, 5*time.Minute, seen("USR2"))
+			run.Until(t, rsstest.Patience, seen("USR2"))
 			s.Cancel(t, "-b", "-s", "KILL", run.ID)
 			if got := run.Wait(t); got.Stdout != "ready\nUSR1\nUSR2\n" || got.Signal != 9 {
 				t.Errorf("%s: %s %q %s", mode, got.State, got.Stdout, got.Stderr)
@@ -289,7 +289,7 @@ func (s *site) terminals(t *testing.T) {
 			if argv[0] == "srun" {
 				args = append(args, "bash", "--norc", "--noprofile", "-i")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), rsstest.Patience)
 			defer cancel()
 			on := wardentest.OnTerminal(t, s.Command(ctx, argv[0], args...))
 			on.Send("PS1=\"$(printf '%s' rea)dy \"; read parent </proc/$PPID/comm; tty=$(tty); sh -c \"echo by-$parent ${tty%[0-9]*}; exec sleep 1000\"\n")

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -150,10 +150,10 @@ func (s *site) prologSignals(t *testing.T) {
 	seen := func(text string) func(slurmtest.Result) bool {
 		return func(r slurmtest.Result) bool { return strings.Contains(r.Stdout, text) }
 	}
-	run.Until(t, 5*time.Minute, seen("ready"))
+	run.Until(t, rsstest.Patience, seen("ready"))
 	for _, sig := range []string{"USR1", "USR2", "TERM"} {
 		s.Cancel(t, "-f", "-s", sig, run.ID)
-		run.Until(t, 5*time.Minute, seen(sig))
+		run.Until(t, rsstest.Patience, seen(sig))
 	}
 	wardentest.NoError(t, os.WriteFile(filepath.Join(run.Dir, "stop"), nil, 0o644))
 	if got := run.Wait(t); got.Stdout != "ready\nUSR1\nUSR2\nTERM\nbeside\n" {
@@ -163,7 +163,7 @@ func (s *site) prologSignals(t *testing.T) {
 
 // prologTerminal: a shell of --pty has its terminal, of which nothing of ours is left.
 func (s *site) prologTerminal(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), rsstest.Patience)
 	defer cancel()
 	file := filepath.Join(s.Dir(), "terminal.sh")
 	wardentest.NoError(t, os.WriteFile(file, []byte("tty >/dev/null && "+beside+"; ps -o stat= -p $$; exit 3"), 0o644))

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -425,14 +424,14 @@ func TestLimitShrinksUnderAJob(t *testing.T) {
 	s := startAccounting(t, slurmtest.Cgroup)
 	run := s.Submit(t, fmt.Sprintf("exec %s run --interval 200ms --events $PWD/events -- %s held 120 %s", s.rsswarden, s.hold, s.file), "--mem=900", "--no-requeue")
 	held := filepath.Join(run.Dir, "held")
-	run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+	run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 		_, err := os.Stat(held)
 		return err == nil || r.Over()
 	})
 	for _, dir := range []string{run.MemoryCgroup("batch"), run.MemoryCgroup("")} {
 		wardentest.NoError(t, os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte("160M"), 0))
 	}
-	got := run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+	got := run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 		return r.Over() || strings.Contains(r.Stderr, "limit cgroup is now 160 MiB, was 900 MiB") && strings.Contains(r.Stderr, " % of 160 MiB")
 	})
 	s.Cancel(t, run.ID)

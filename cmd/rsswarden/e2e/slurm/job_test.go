@@ -140,12 +140,12 @@ func TestSlurmSignals(t *testing.T) {
 			seen := func(text string) func(slurmtest.Result) bool {
 				return func(r slurmtest.Result) bool { return r.Over() || strings.Contains(r.Stdout, text) }
 			}
-			run.Until(t, time.Minute, seen("ready"))
+			run.Until(t, rsstest.Patience, seen("ready"))
 			// -b reaches the batch process alone, -f its whole process group.
 			c.Cancel(t, "-b", "-s", "USR1", run.ID)
-			run.Until(t, time.Minute, seen("got 10"))
+			run.Until(t, rsstest.Patience, seen("got 10"))
 			c.Cancel(t, "-f", "-s", "USR2", run.ID)
-			run.Until(t, time.Minute, seen("got 12"))
+			run.Until(t, rsstest.Patience, seen("got 12"))
 			c.Cancel(t, "-b", "-s", "TERM", run.ID)
 			got := run.Wait(t)
 			if want := "ready\ngot 10\ngot 12\ngot 15\n"; got.Stdout != want {
@@ -485,7 +485,7 @@ func TestAttachSlurmLinux(t *testing.T) {
 	other := []string{"env", "SLURM_JOB_ID=999", "SLURM_STEP_ID=7", "SLURM_MEM_PER_NODE=100", "SLURM_JOB_END_TIME=1"}
 
 	run := c.Submit(t, "srun "+job+" 115", "--mem=300", "-n2")
-	run.Until(t, time.Minute, func(r slurmtest.Result) bool { return r.Over() || strings.Count(r.Stdout, "\n") == 2 })
+	run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool { return r.Over() || strings.Count(r.Stdout, "\n") == 2 })
 	a := attach(t, c, warden, other, []string{"--at", "75%:signal=USR1", "--job", run.ID})
 	all := a.wait(t)
 	got := run.Wait(t)
@@ -529,7 +529,7 @@ func TestAttachSlurmCgroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := c.Submit(t, "exec "+job+" 250", "--mem=300", "--no-requeue")
-			r := run.Until(t, time.Minute, func(r slurmtest.Result) bool { return r.Over() || strings.HasSuffix(r.Stdout, "\n") })
+			r := run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool { return r.Over() || strings.HasSuffix(r.Stdout, "\n") })
 			fill := strings.NewReplacer("NODE", c.Node(), "ID", run.ID, "PID", strings.TrimSpace(r.Stdout))
 			before, what := []string{}, []string{"--at", "75%:signal=USR1"}
 			for _, s := range how.before {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -307,7 +308,7 @@ until [ -e end ]; do sleep 0.05; done
 scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--mem=300")
 	run.Running(t)
 	// Who asks from outside makes steps of the job too: its own is to be the first.
-	run.Until(t, time.Minute, func(slurmtest.Result) bool { return len(run.Processes("0")) >= 4 })
+	run.Until(t, rsstest.Patience, func(slurmtest.Result) bool { return len(run.Processes("0")) >= 4 })
 
 	type answer struct {
 		Nodes  []control.Status
@@ -338,7 +339,7 @@ scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--
 		}
 	}
 	var got answer
-	run.Until(t, time.Minute, func(slurmtest.Result) bool {
+	run.Until(t, rsstest.Patience, func(slurmtest.Result) bool {
 		var code int
 		got, code, _ = ask("status", "--job", run.ID)
 		n := 0
@@ -360,7 +361,7 @@ scancel $SLURM_JOB_ID.0; wait; true`, warden), "-N2", "--ntasks-per-node=2", "--
 	if out := c.Do(t, "touch", run.Dir+"/go"); out.Code != 0 {
 		t.Fatal(out)
 	}
-	run.Until(t, time.Minute, func(slurmtest.Result) bool { return wardentest.Read(run.Dir+"/inside") != "" })
+	run.Until(t, rsstest.Patience, func(slurmtest.Result) bool { return wardentest.Read(run.Dir+"/inside") != "" })
 	if code := wardentest.Read(run.Dir + "/inside"); code != "0\n" {
 		t.Errorf("in the script: status %s%s", code, wardentest.Read(run.Dir+"/inside.err"))
 	}
@@ -406,7 +407,7 @@ func TestTopSlurm(t *testing.T) {
 	if how, text := s.Ended(); how != "exit 0" {
 		t.Errorf("%s\n%q", how, text)
 	}
-	run.Until(t, time.Minute, func(slurmtest.Result) bool {
+	run.Until(t, rsstest.Patience, func(slurmtest.Result) bool {
 		steps := c.Do(t, "squeue", "--noheader", "--steps", "--job", run.ID, "--format=%i").Stdout
 		return len(strings.Fields(steps)) <= 2 // the batch step and srun's own
 	})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -77,7 +78,7 @@ func submitAll(t *testing.T, mode slurmtest.Mode, deaths []dying) (beds []*death
 // in the events: Slurm is asked for it some seconds after the start.
 func (d *deathbed) ready(t *testing.T) {
 	t.Helper()
-	d.run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+	d.run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 		if r.Over() {
 			t.Fatalf("%s: the job ended: %s\n%s", d.name, r.State, r.Stderr)
 		}
@@ -222,7 +223,7 @@ func killWatcher(t *testing.T, d *deathbed) {
 func killWatchers(t *testing.T, d *deathbed) {
 	t.Helper()
 	killWatcher(t, d)
-	d.run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+	d.run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 		if r.Over() {
 			t.Fatalf("%s: the job ended: %s\n%s", d.name, r.State, r.Stderr)
 		}
@@ -238,7 +239,7 @@ func killWatchers(t *testing.T, d *deathbed) {
 // settle waits until the record has some samples.
 func (d *deathbed) settle(t *testing.T) {
 	t.Helper()
-	d.run.Until(t, time.Minute, func(r slurmtest.Result) bool {
+	d.run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 		if r.Over() {
 			t.Fatalf("%s: the job ended: %s\n%s", d.name, r.State, r.Stderr)
 		}
@@ -392,7 +393,7 @@ func TestReportOfArrayTask(t *testing.T) {
 	job := c.Submit(t, "exec "+warden+" run --limit 1G --record "+c.Dir()+"/array -- sh -c 'exit $SLURM_ARRAY_TASK_ID'", "--array=4-5")
 	for _, task := range []string{"4", "5"} {
 		name := job.ID + "_" + task
-		job.Until(t, time.Minute, func(slurmtest.Result) bool {
+		job.Until(t, rsstest.Patience, func(slurmtest.Result) bool {
 			out := c.Do(t, "scontrol", "show", "job", name, "-o")
 			return strings.Contains(out.Stdout, "ExitCode="+task+":0") && strings.Contains(out.Stdout, "JobState=FAILED")
 		})

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/debian"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/analysis"
@@ -246,7 +246,7 @@ func tryAiling(t *testing.T, a wardentest.Ailment, c *slurmtest.Cluster, warden,
 	t.Helper()
 	run := c.Submit(t, fmt.Sprintf("export %s\nexec %s run --interval 20ms -- %s", cmp.Or(a.Env, "A=B"), warden, job), args...)
 	struck := map[int]bool{}
-	got := run.Until(t, 3*time.Minute, func(r slurmtest.Result) bool {
+	got := run.Until(t, rsstest.Patience, func(r slurmtest.Result) bool {
 		for _, pid := range run.Processes("batch") {
 			if a.Sig != 0 && wardentest.IsWatcher(pid) && !struck[pid] {
 				struck[pid] = syscall.Kill(pid, a.Sig) == nil

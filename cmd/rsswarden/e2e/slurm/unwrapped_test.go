@@ -4,8 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm/adminline"
 	"github.com/rsswarden/rsswarden/slurm/slurmtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -31,7 +31,7 @@ func TestReportOfAccounting(t *testing.T) {
 	if out := c.Admin(t, "scontrol", "update", "JobId="+job.ID+"_5", "AdminComment="+line); out.Code != 0 {
 		t.Fatalf("%+v", out)
 	}
-	wrapped.Until(t, time.Minute, func(slurmtest.Result) bool {
+	wrapped.Until(t, rsstest.Patience, func(slurmtest.Result) bool {
 		b, _ := os.ReadFile(wrapped.Dir + "/events")
 		return strings.Contains(string(b), `"event":"sample"`)
 	})
@@ -39,7 +39,7 @@ func TestReportOfAccounting(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	wrapped.Wait(t)
-	job.Until(t, time.Minute, func(slurmtest.Result) bool {
+	job.Until(t, rsstest.Patience, func(slurmtest.Result) bool {
 		return strings.Contains(c.Do(t, "sacct", "-nP", "-j", job.ID+"_5", "-o", "State,AdminComment").Stdout, "FAILED|"+line)
 	})
 	for _, want := range []struct {
