@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // JobRun is a batch job that was submitted.
@@ -88,21 +86,24 @@ var over = []string{
 	"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "DEADLINE", "BOOT_FAIL",
 }
 
+// patience bounds each wait for what should come: a machine may be slow.
+const patience = 10 * time.Minute
+
 // Over says that the job has ended.
 func (r Result) Over() bool { return slices.Contains(over, r.State) }
 
 // Wait waits for the job's end: at most until the test's own deadline, or
-// [rsstest.Patience].
+// ten minutes.
 func (run *JobRun) Wait(t testing.TB) Result {
 	t.Helper()
-	return run.Until(t, rsstest.Patience, Result.Over)
+	return run.Until(t, patience, Result.Over)
 }
 
 // Running waits until the job runs. The test fails if it ends before it was
 // seen to run.
 func (run *JobRun) Running(t testing.TB) Result {
 	t.Helper()
-	r := run.Until(t, rsstest.Patience, func(r Result) bool { return r.State == "RUNNING" || r.Over() })
+	r := run.Until(t, patience, func(r Result) bool { return r.State == "RUNNING" || r.Over() })
 	if r.Over() {
 		t.Fatalf("job %s ended: %s, stderr %s", run.ID, r.State, r.Stderr)
 	}

@@ -36,8 +36,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // kernels is what .ci/guest gets: the version of a kernel and the Debian release
@@ -64,7 +62,7 @@ type Options struct {
 	Files   map[string]string // further files: their paths on this machine by those in the guest
 	DiskMB  int               // size of an empty ext2 at /disk, 0 for none
 	MemMB   int               // of memory; 512 if 0
-	Timeout time.Duration     // of the program, without the boot; rsstest.Patience if 0
+	Timeout time.Duration     // of the program, without the boot; ten minutes if 0
 }
 
 // Run runs a program in a guest of its own. It returns what came out of it,
@@ -151,7 +149,7 @@ func find(kernel string) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machine{qemu: qemu, dir: dir, clock: clock, bootLimit: rsstest.Patience}, nil
+	return &machine{qemu: qemu, dir: dir, clock: clock, bootLimit: 10 * time.Minute}, nil
 }
 
 func folder() (string, error) {
@@ -243,7 +241,7 @@ func (m *machine) args(initrd string, memMB int) []string {
 // error says what is wrong if no exit status came out.
 func (m *machine) boot(args []string, c *console, timeout time.Duration) error {
 	if timeout == 0 {
-		timeout = rsstest.Patience
+		timeout = 10 * time.Minute
 	}
 	// An abrupt end of this process, as by `go test -timeout`, ends QEMU too: the signal
 	// is sent when the thread that started it ends.
