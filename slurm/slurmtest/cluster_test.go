@@ -236,7 +236,7 @@ func endsWithItsProcess(t *testing.T, nodes int) {
 		}
 		return left
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(rsstest.Patience)
 	for len(left()) > 0 {
 		if time.Now().After(deadline) {
 			t.Fatalf("left behind: %q", left())

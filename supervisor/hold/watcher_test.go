@@ -56,6 +56,12 @@ func TestWatcherRestarts(t *testing.T) {
 		}
 	}
 	until(t, "no child but the command", func() bool { return len(wardentest.Children(k.holder)) == 1 })
+	// The fork that rehearsed its start was to be taken first where memory runs out; it is not.
+	for _, pid := range []int{k.holder, k.command} {
+		if got, want := wardentest.Read(fmt.Sprintf("/proc/%d/oom_score_adj", pid)), wardentest.Read("/proc/self/oom_score_adj"); got != want {
+			t.Errorf("oom_score_adj of %d is %q, want %q", pid, got, want)
+		}
+	}
 	kill(t, k.holder, 10)
 	until(t, "a signal without a watcher", func() bool { return k.count(10) == 1 })
 	k.end(t)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -496,7 +497,7 @@ func TestLeavingWorkerKilled(t *testing.T) {
 		wardentest.NoError(t, unix.Kill(old, unix.SIGKILL))
 		select {
 		case <-tr.done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(rsstest.Patience):
 			t.Fatal("training hangs")
 		}
 		text := tr.stderr.String()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -222,7 +223,7 @@ func TestProcessDies(t *testing.T) {
 		}
 		select {
 		case <-over:
-		case <-time.After(5 * time.Second):
+		case <-time.After(rsstest.Patience):
 			t.Fatalf("%s: the trim of an ended process goes on: %s", name, states(p.pid))
 		}
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", p.pid)); err == nil {

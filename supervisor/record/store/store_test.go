@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -186,7 +187,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 		if !all {
 			t.Error("one that is stopped counts as dead")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(rsstest.Patience):
 		t.Fatal("one that is stopped keeps others waiting")
 	}
 	must(t, os.Remove(filepath.Join(live, liveName)))

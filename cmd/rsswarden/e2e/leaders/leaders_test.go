@@ -20,6 +20,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -371,7 +372,7 @@ func TestInterruptedCommand(t *testing.T) {
 	run.EndsWith(128 + int(syscall.SIGINT))
 	select {
 	case <-src.left:
-	case <-time.After(10 * time.Second):
+	case <-time.After(rsstest.Patience):
 		t.Error("the leader was not told")
 	}
 }
