@@ -19,15 +19,16 @@ import (
 
 // trimArgs are trainings that touch all of the file in every epoch.
 var trimArgs = []string{
-	"--workers 2", "--loader plain --workers 2", "--loader endless --workers 1",
-	"--workers 0", "--dataset stream --workers 2",
+	"--workers 0", "--dataset stream --workers 2", "--loader endless --workers 1",
+	// From here on with RSSWARDEN_ENDURANCE only.
+	"--workers 2", "--loader plain --workers 2",
 }
 
 // TestTrimRequest asks all processes that load to trim: each answers, and has
 // less mapped; the data are as they were.
 func TestTrimRequest(t *testing.T) {
 	t.Parallel()
-	torchtest.EachCase(t, trimArgs, nil, func(t *testing.T, on *stand, args string) {
+	torchtest.EachCase(t, trimArgs[:wardentest.Few(5, 3)], nil, func(t *testing.T, on *stand, args string) {
 		a := "--epochs 1 --step 0.001"
 		if strings.Contains(args, "stream") {
 			a += " --dataset stream"
@@ -71,7 +72,7 @@ func TestTrimRequest(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	torch113.Need(t)
-	for _, args := range []string{"--workers 2", "--workers 0", "--loader plain --dataset stream --workers 2"} {
+	for _, args := range []string{"--workers 2", "--loader plain --dataset stream --workers 2", "--workers 0"}[:wardentest.Few(3, 2)] {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			args += " --epochs 3 --step 0 --batch 256"
