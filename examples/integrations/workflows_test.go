@@ -170,11 +170,11 @@ func TestApptainer(t *testing.T) {
 		says  string // of what keeps it out; empty where nothing does
 		cure  string // … with what to do
 	}{
-		"kept":            {start: "rsswarden run -- apptainer exec @image"},
-		"cleaned":         {"rsswarden run -- apptainer exec --cleanenv @image", dropped, passOn},
-		"all contained":   {"rsswarden run -- apptainer exec --containall --bind @dir/work @image", numbers, leaveOut},
-		"contained":       {"rsswarden run -- apptainer exec --contain --bind @dir/work @image", "it does not see @dir/rsswarden-", "(of Apptainer --bind)"},
-		"both, and cured": {start: "train.sh --cleanenv --contain --bind @dir/work @image"},
+		"kept":          {start: "rsswarden run -- apptainer exec @image"},
+		"cleaned":       {"rsswarden run -- apptainer exec --cleanenv @image", dropped, passOn},
+		"all contained": {"rsswarden run -- apptainer exec --containall --bind @dir/work @image", numbers, leaveOut},
+		"contained":     {"rsswarden run -- apptainer exec --contain --bind @dir/work @image", "it does not see @dir/rsswarden-", "(of Apptainer --bind)"},
+		"both cured":    {start: "train.sh --cleanenv --contain --bind @dir/work @image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
