@@ -272,7 +272,11 @@ func TestAccelerate(t *testing.T) {
 			for _, m := range ranks {
 				for _, what := range []string{"hello", "recycled"} {
 					n := len(p.events("event=loader what=" + what + " pid=" + m[3]))
-					if t.Logf("rank %s: %s %d times", m[1], what, n); n == 0 || m[2] != fmt.Sprint(c.ranks) {
+					t.Logf("rank %s: %s %d times", m[1], what, n)
+					if what == "recycled" && n == 0 && strings.Contains(r.stderr.String(), "the data set would be sent again") {
+						continue // to send it takes longer than a recycle is worth, on a slow machine
+					}
+					if n == 0 || m[2] != fmt.Sprint(c.ranks) {
 						t.Errorf("rank %s of %s: %s %d times", m[1], m[2], what, n)
 					}
 				}

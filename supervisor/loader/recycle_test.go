@@ -234,7 +234,7 @@ func TestRecycleFailingDataset(t *testing.T) {
 func TestWorkerStays(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{"endless", "persistent"}[:wardentest.Few(2, 1)], nil, func(t *testing.T, s *stand, loader string) {
-		tr := train(t, trainOptions{on: s, args: "--dataset threaded --workers 2 --part 400 --told 1 --loader " + loader})
+		tr := train(t, trainOptions{on: s, args: "--dataset threaded --workers 2 --part 400 --told 3 --loader " + loader})
 		for _, mode := range []event.Mode{event.Swap, event.Drain} {
 			for _, said := range tr.recycle(2, mode) {
 				// torch's workers take a SIGTERM of their trainer's for a word to end, with 0.

@@ -247,7 +247,7 @@ func commit(t *testing.T) {
 	if d.LimitSize != 700000*rss.KiB || d.Used.Of(d.LimitSize) < 0.8 {
 		t.Errorf("%+v", d)
 	}
-	r.says("committed memory 8")
+	r.says("committed memory ")
 	r.ends(0)
 }
 

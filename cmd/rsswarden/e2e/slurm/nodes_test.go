@@ -243,7 +243,7 @@ signal.signal(signal.SIGUSR1, asked)
 kept = bytearray(120 << 20)
 time.sleep(60)
 EOF
-exec %s run --events $PWD/events --record none --at '40%%:signal=USR1' -- srun -n2 python3 task.py`, rsswarden), "-n2", "--mem=500")
+exec %s run --events $PWD/events --record none --at '48%%:signal=USR1' -- srun -n2 python3 task.py`, rsswarden), "-n2", "--mem=500")
 			got := run.Wait(t)
 			if got.State != "COMPLETED" || strings.Count(got.Stdout, "asked") != 2 {
 				t.Errorf("%s, printed %q, want both tasks to have been asked\n%s", got.State, got.Stdout, got.Stderr)
