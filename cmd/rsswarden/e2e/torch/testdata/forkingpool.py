@@ -18,7 +18,7 @@ start(); start()
 for n in range(int(sys.argv[1])):
     pids.discard(os.wait()[0])
     start()
-time.sleep(0.5)
+time.sleep(2)
 for pid in pids:
     os.kill(pid, signal.SIGKILL) # not reaped yet
 for pid in pids:
