@@ -25,6 +25,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 )
 
 // twin is one case: a bash script in which RUN stands before the command that is held.
@@ -122,7 +124,7 @@ func signalTwins() (all []twin) {
 				fmt.Sprintf(`ulimit -c 0; RUN bash -c 'kill -%d $$; echo alive; exit 3'; echo $?`, s))
 			add(more, fmt.Sprintf("%d is sent to what was started", s),
 				fmt.Sprintf(`ulimit -c 0; RUN bash -c ': >ready; while [ -e ready ]; do sleep .02; done; exit 3' & p=$!
-until [ -e ready ]; do sleep .01; done; kill -%d $p; (sleep .3; rm -f ready) & wait $p; echo $?`, s))
+until [ -e ready ]; do sleep .01; done; kill -%d $p; (sleep .3; rm -f ready) & wait $p; echo $?; wait`, s))
 		}
 		add(more, fmt.Sprintf("%d is caught", s),
 			fmt.Sprintf(`set -m; RUN bash -c 'trap "echo caught; exit 5" %[1]d; : >ready; while :; do sleep .02; done' & p=$!
@@ -325,7 +327,7 @@ func (c *twin) run(t *testing.T, prefix string) twinResult {
 	if err := cmd.Start(); err != nil {
 		t.Skip("cannot make a PID namespace: ", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), rsstest.Patience)
 	defer cancel()
 	late := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	err = cmd.Wait()
@@ -348,7 +350,7 @@ func (c *twin) run(t *testing.T, prefix string) twinResult {
 		r.stdout, r.stderr = strings.ReplaceAll(r.stdout, prefix, ""), strings.ReplaceAll(r.stderr, prefix, "")
 	}
 	if !ended {
-		t.Errorf("not ended after 40 s (prefix %q)\nstdout:\n%s\nstderr:\n%s", prefix, r.stdout, r.stderr)
+		t.Errorf("not ended after %v (prefix %q)\nstdout:\n%s\nstderr:\n%s", rsstest.Patience, prefix, r.stdout, r.stderr)
 	}
 	r.files = strings.ReplaceAll(tree(t, dir, top), top, "TOP")
 	return r
