@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -141,7 +142,7 @@ func (s *said) has(word string) bool {
 // long or one of them keeps the caller waiting.
 func feed(t *testing.T, r *Recorder, start time.Time, enough func() bool) {
 	t.Helper()
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(rsstest.Patience)
 	for n := 0; !enough(); n++ {
 		if time.Now().After(end) {
 			t.Fatal("nothing has come of it")

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -122,6 +123,12 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		must(t, err)
 		cmd.Stdout, cmd.Stderr = out, os.Stderr
 		must(t, cmd.Start())
+		// Most of them once it records: on a slow machine its start takes longer than the rest.
+		for end := time.Now().Add(rsstest.Patience); i%4 != 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if info, err := out.Stat(); err == nil && info.Size() > 0 {
+				break
+			}
+		}
 		time.Sleep(50*time.Millisecond + time.Duration(rnd.IntN(1900))*time.Millisecond)
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
