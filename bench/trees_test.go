@@ -22,7 +22,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/nodejobs"
 )
@@ -512,7 +511,7 @@ func sleepersOf(pid int) (pids []int) {
 func (t *nodeTree) end() {
 	for _, dir := range slices.Backward(t.dirs) {
 		// A process that was reaped may be in its cgroup a little longer.
-		for deadline := time.Now().Add(rsstest.Patience); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			if err := os.Remove(dir); err == nil || os.IsNotExist(err) || time.Now().After(deadline) {
 				break
 			}

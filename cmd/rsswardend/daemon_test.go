@@ -92,7 +92,7 @@ func (d *instance) said() string { return d.log.String() }
 func (d *instance) end() {
 	d.t.Helper()
 	must(d.t, d.cmd.Process.Signal(syscall.SIGTERM))
-	defer time.AfterFunc(rsstest.Patience, func() { d.cmd.Process.Kill() }).Stop()
+	defer time.AfterFunc(20*time.Second, func() { d.cmd.Process.Kill() }).Stop()
 	if err := d.cmd.Wait(); err != nil {
 		d.t.Errorf("%v: %s", err, d.said())
 	}

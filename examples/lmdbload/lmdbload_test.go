@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -180,7 +179,7 @@ func TestUnansweredRecordsAreReadAgain(t *testing.T) {
 // until waits for a condition.
 func until(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(rsstest.Patience); !met(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}

@@ -87,7 +87,7 @@ func TestRealCgroup(t *testing.T) {
 
 	// memory.stat lags behind by what each processor has counted for itself.
 	read := func(met func(Memory) bool) (m Memory, err error) {
-		for end := time.Now().Add(rsstest.Patience); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 			if m, err = l.Memory(); err != nil || met(m) || time.Now().After(end) {
 				return m, err
 			}

@@ -480,7 +480,7 @@ func shell(t *testing.T) (c *rsstest.Child, do func(line string) int) {
 // until reads the tree until ok holds.
 func until(t *testing.T, r *Reader, root int, ok func([]rss.Proc) bool) []rss.Proc {
 	t.Helper()
-	for deadline := time.Now().Add(rsstest.Patience); ; runtime.Gosched() {
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		procs, _, err := r.Tree(rss.ProcID{PID: root})
 		must(t, err)
 		if ok(procs) {

@@ -21,7 +21,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/socket"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -214,7 +213,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("the last line is lost: %q, %v", b, err)
 	}
 	for _, c := range []*os.File{stuck, silent} {
-		_ = c.SetReadDeadline(time.Now().Add(rsstest.Patience))
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("a connection is still open")
 		}
@@ -415,7 +414,7 @@ func connectIn(dir string) (*os.File, error) {
 func (s *stand) send(request string) *os.File {
 	s.t.Helper()
 	c := s.connect()
-	_ = c.SetDeadline(time.Now().Add(rsstest.Patience))
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	_, err := io.WriteString(c, request)
 	wardentest.NoError(s.t, err)
 	return c
@@ -574,7 +573,7 @@ func within(t *testing.T, end <-chan struct{}, why string) {
 	t.Helper()
 	select {
 	case <-end:
-	case <-time.After(rsstest.Patience):
+	case <-time.After(10 * time.Second):
 		t.Error(why)
 	}
 }

@@ -307,7 +307,7 @@ func TestMain(m *testing.M) {
 // look plays full looks, one a second of a clock of its own, until ok holds.
 func (r *Counts) look(t *testing.T, now *time.Duration, procs []rss.Proc, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(rsstest.Patience); ; {
+	for end := time.Now().Add(20 * time.Second); ; {
 		*now += time.Second
 		r.Read(*now, procs, 0, false)
 		if r.processes.Busy() {

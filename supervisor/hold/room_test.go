@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -114,7 +113,7 @@ func pidsGroup(t *testing.T) string {
 			continue
 		}
 		t.Cleanup(func() {
-			for end := time.Now().Add(rsstest.Patience); os.Remove(dir) != nil && time.Now().Before(end); {
+			for end := time.Now().Add(5 * time.Second); os.Remove(dir) != nil && time.Now().Before(end); {
 				time.Sleep(5 * time.Millisecond)
 			}
 		})

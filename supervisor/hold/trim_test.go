@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/trim"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -51,7 +50,7 @@ func trimAll(l *Link, answers <-chan TrimAnswer, say func(string, ...any)) {
 			if n[a.Refusal]++; n[a.Refusal] == 1 {
 				say("trim refusal %d", a.Refusal)
 			}
-		case <-time.After(rsstest.Patience):
+		case <-time.After(5 * time.Second):
 			say("no answer")
 			return
 		}

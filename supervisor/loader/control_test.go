@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
@@ -212,7 +211,7 @@ func TestTrainerEnds(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	var said []Said
-	for deadline := time.Now().Add(rsstest.Patience); len(s.Trainers()) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); len(s.Trainers()) > 0 && time.Now().Before(deadline); {
 		said = append(said, s.Poll(true)...)
 	}
 	if len(said) != 3 || said[1].What != event.LoaderRefused || said[1].Request != id || !said[1].Last ||

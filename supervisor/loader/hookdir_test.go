@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/loader/hook"
 	"github.com/rsswarden/rsswarden/supervisor/loader/torchtest"
 	"github.com/rsswarden/rsswarden/supervisor/nodedir"
@@ -657,7 +656,7 @@ func TestPlantedTemporary(t *testing.T) {
 				} else if err != nil || string(b) != "new" {
 					t.Errorf("%v, %q", err, b)
 				}
-			case <-time.After(rsstest.Patience):
+			case <-time.After(20 * time.Second):
 				t.Fatal("the watcher waits")
 			}
 			if b, err := os.ReadFile(victim); err != nil || string(b) != "mine" {

@@ -552,10 +552,14 @@ func TestIterable(t *testing.T) {
 func TestIterableRefused(t *testing.T) {
 	t.Parallel()
 	torch113.Need(t)
-	for args, why := range map[string]string{
-		"--keeping --dataset forever": "keeps one iterator",
-		"--dataset own":               "its own iterator",
-	} {
+	for _, c := range [][2]string{
+		{"--keeping --dataset forever", "keeps one iterator"},
+		{"--dataset own", "its own iterator"},
+		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--plain", "end with the epoch"},
+		{"--dataset counting", "__iter__ sets .epochs"},
+	}[:wardentest.Few(4, 2)] {
+		args, why := c[0], c[1]
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			tr := stream(t, torch113, args)

@@ -88,7 +88,7 @@ func (s *seat) falls() {
 	s.t.Helper()
 	select {
 	case <-s.probes.C():
-	case <-time.After(rsstest.Patience):
+	case <-time.After(10 * time.Second):
 		s.t.Fatal("the lead does not fall to it")
 	}
 }
@@ -507,7 +507,7 @@ func TestPlaceIsRenewed(t *testing.T) {
 	first.orders(second, 0)
 	select {
 	case <-second.opt.Bell.C():
-	case <-time.After(rsstest.Patience):
+	case <-time.After(10 * time.Second):
 		t.Error("the bell does not ring for the new file")
 	}
 }

@@ -97,7 +97,7 @@ func armed(t *testing.T, n *Node, step string) {
 // removed removes a directory at the moment at which the kernel allows it.
 func removed(t *testing.T, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(rsstest.Patience); os.Remove(dir) != nil; {
+	for deadline := time.Now().Add(10 * time.Second); os.Remove(dir) != nil; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s is not empty", dir)
 		}
@@ -107,7 +107,7 @@ func removed(t *testing.T, dir string) {
 // told waits for the kernel's word, and returns the look after it that says so.
 func (r *real) told(what string, ok func(Snapshot) bool) Snapshot {
 	r.t.Helper()
-	for deadline := time.After(rsstest.Patience); ; {
+	for deadline := time.After(10 * time.Second); ; {
 		select {
 		case <-r.Told():
 			if snap := r.look(); ok(snap) {
@@ -432,7 +432,7 @@ func TestRealV2(t *testing.T) {
 	}
 	select {
 	case <-n.Told():
-	case <-time.After(rsstest.Patience):
+	case <-time.After(10 * time.Second):
 		t.Error("the kernel does not tell of a kill")
 	}
 	if snap := look(); snap.Unheard > 0 {
@@ -462,7 +462,7 @@ func TestRealV2(t *testing.T) {
 	for dir := task; dir != scope; dir = filepath.Dir(dir) {
 		removed(t, dir)
 	}
-	for deadline := time.After(rsstest.Patience); ; {
+	for deadline := time.After(10 * time.Second); ; {
 		select {
 		case <-n.Told():
 		case <-deadline:

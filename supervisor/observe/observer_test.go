@@ -98,7 +98,7 @@ func TestLimitSetLater(t *testing.T) {
 	o := &Observer{opt: Options{Bell: bell, LimitMet: 1}}
 	wardentest.NoError(t, o.WatchLimits([]event.Limit{{Name: event.LimitUser}, {Level: t.TempDir()}, {Level: dir}, {Level: dir}}))
 	wardentest.NoError(t, os.WriteFile(file, []byte("max 1\n"), 0o600))
-	for end := time.After(rsstest.Patience); ; {
+	for end := time.After(10 * time.Second); ; {
 		select {
 		case <-bell.C():
 			if bell.Causes()&1 != 0 {

@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/golden"
 	"github.com/rsswarden/rsswarden/supervisor/text"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -160,7 +159,7 @@ func (s *session) expect(texts ...string) {
 // ended waits for the end and says how it came: "exit 0", "signal 15".
 func (s *session) ended() string {
 	s.t.Helper()
-	late := time.AfterFunc(rsstest.Patience, func() { s.cmd.Process.Kill() })
+	late := time.AfterFunc(30*time.Second, func() { s.cmd.Process.Kill() })
 	_ = s.cmd.Wait() // ProcessState says how it ended
 	if !late.Stop() {
 		s.t.Fatal("it does not end")

@@ -608,7 +608,7 @@ func yamaTry(tracer *Tracer, scope int, relation string, pid, parent int) error 
 // patiently asks until the moment is not a bad one: the processor is emulated,
 // and shared.
 func patiently(ask func() Refusal) Refusal {
-	for deadline := time.Now().Add(rsstest.Patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		if r := ask(); !r.Passing() || time.Now().After(deadline) {
 			return r
 		}

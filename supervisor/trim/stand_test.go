@@ -24,7 +24,6 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -178,7 +177,7 @@ func (p *tracee) stop() {
 func (p *tracee) wait() unix.WaitStatus {
 	p.t.Helper()
 	const exited, killed, dumped = 1, 2, 3 // CLD_…, sigaction(2)
-	for deadline := time.Now().Add(rsstest.Patience); ; time.Sleep(200 * time.Microsecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Microsecond) {
 		var info unix.Siginfo
 		if err := unix.Waitid(unix.P_PID, p.child, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil && err != unix.EINTR {
 			p.t.Fatalf("waitid(%d): %v: something else reaped it", p.child, err)
@@ -311,7 +310,7 @@ func taskState(task string) (state byte, tracer int) {
 // states.
 func letGo(t *testing.T, pid int, wanted string) {
 	t.Helper()
-	deadline := time.Now().Add(rsstest.Patience)
+	deadline := time.Now().Add(5 * time.Second)
 	for {
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 		bad := 0

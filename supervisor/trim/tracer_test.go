@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
@@ -223,7 +222,7 @@ func TestProcessDies(t *testing.T) {
 		}
 		select {
 		case <-over:
-		case <-time.After(rsstest.Patience):
+		case <-time.After(5 * time.Second):
 			t.Fatalf("%s: the trim of an ended process goes on: %s", name, states(p.pid))
 		}
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", p.pid)); err == nil {

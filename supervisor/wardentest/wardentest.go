@@ -57,8 +57,8 @@ func Main(m *testing.M, programs map[string]*string, after ...func() error) int 
 // Python is Debian's, which has torch and lmdb.
 const Python = "/usr/bin/python3"
 
-// Until waits for a condition, [rsstest.Patience] at most. It
-// looks seldom where a look takes long, as one that starts a program, or the wait is long.
+// Until waits for a condition, [rsstest.Patience] at most. It looks seldom where a look takes
+// long, as one that starts a program, or the wait is long.
 func Until(t testing.TB, what string, met func() bool) {
 	t.Helper()
 	for began := time.Now(); ; {

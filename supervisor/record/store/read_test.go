@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 )
 
@@ -187,7 +186,7 @@ func TestPlantedFiles(t *testing.T) {
 				if refused := file == record.DataFile || file == "journal"; (a.err != nil) != refused {
 					t.Errorf("%s for %s: %v", what, file, a.err)
 				}
-			case <-time.After(rsstest.Patience):
+			case <-time.After(20 * time.Second):
 				t.Fatalf("%s for %s: the reader waits", what, file)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
-	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -187,7 +186,7 @@ func TestPruneLeavesTheLiving(t *testing.T) {
 		if !all {
 			t.Error("one that is stopped counts as dead")
 		}
-	case <-time.After(rsstest.Patience):
+	case <-time.After(5 * time.Second):
 		t.Fatal("one that is stopped keeps others waiting")
 	}
 	must(t, os.Remove(filepath.Join(live, liveName)))
