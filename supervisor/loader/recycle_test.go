@@ -363,7 +363,7 @@ func TestDrainOverEpochs(t *testing.T) {
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
 		seen := tr.seen()
 		said := tr.ask(tr.some()[1], event.Drain)
-		if epochs := tr.seen() - seen; said.What != event.LoaderRecycled || epochs < 2 || said.Paused >= 2 { // the replacement dallies for 2 s
+		if epochs := tr.seen() - seen; said.What != event.LoaderRecycled || epochs < 2 || said.Paused > 2 { // the replacement dallies for 4 s
 			t.Errorf("%d epochs, %+v", epochs, said)
 		}
 		tr.moreEpochs(1)

@@ -76,7 +76,7 @@ def hangs(worker_id):
 
 def dallies(worker_id):
     if count() > int(os.environ["WORKERS"]):
-        time.sleep(2)
+        time.sleep(4)
 
 
 def preferred(worker_id):
