@@ -222,25 +222,19 @@ func TestSweepHooks(t *testing.T) {
 func TestHookUnit(t *testing.T) {
 	t.Parallel()
 	args := []string{"-B", "-W", "error", "-m", "unittest", "discover", "-s", script(t, "hook_unit")}
-	// Their kills of workers take most of the time, and the first Python has enough.
-	kills := func(first bool) []string {
-		if first || wardentest.Few(1, 0) == 1 {
-			return cleanEnv()
-		}
-		return append(cleanEnv(), "RSSWARDEN_KILLS=1")
-	}
+	env := append(cleanEnv(), fmt.Sprintf("RSSWARDEN_KILLS=%d", wardentest.Few(4, 1))) // which take most of the time
 	for i, py := range torchtest.Interpreters(t, torchtest.Interpreter.Armed) {
 		if i > 0 && py.AtLeast(3, 9) && wardentest.Few(1, 0) == 0 {
 			continue
 		}
 		t.Run(py.Name, func(t *testing.T) {
 			t.Parallel()
-			py.Run(t, kills(i == 0), args...)
+			py.Run(t, env, args...)
 		})
 	}
 	t.Run(newest.Name, func(t *testing.T) {
 		newest.Need(t)
-		newest.Run(t, kills(false), args...)
+		newest.Run(t, env, args...)
 	})
 }
 

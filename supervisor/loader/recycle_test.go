@@ -185,10 +185,11 @@ func hookFails(t *testing.T, script, args string, faults []fault) {
 func TestNoRequest(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{
-		"--loader plain --workers 2 --fail 7 900", "--workers 0", "--pin --sampler weighted --workers 2",
+		"--loader plain --workers 2 --fail 7 900", "--pin --sampler weighted --workers 2",
 		// From here on with RSSWARDEN_ENDURANCE only.
+		"--workers 0",
 		"--loader persistent --workers 2 --break-at 20", "--loader endless --workers 2", "--dataset stream --workers 2",
-	}[:wardentest.Few(6, 3)], nil, func(t *testing.T, s *stand, args string) {
+	}[:wardentest.Few(6, 2)], nil, func(t *testing.T, s *stand, args string) {
 		args += " --part 1000 --epochs 2 --step 0"
 		want := bareOn(t, s, args)
 		tr := train(t, trainOptions{on: s, args: args, ends: true})
@@ -216,8 +217,8 @@ func TestRecycleFailingDataset(t *testing.T) {
 		t.Parallel()
 		const args = "--workers 2 --part 1200 --fail 5 77 500 1234 3000 --epochs 2"
 		tr := train(t, trainOptions{on: s, args: args})
-		tr.recycle(wardentest.Few(100, 8), event.Swap)
-		tr.recycle(wardentest.Few(100, 8), event.Drain)
+		tr.recycle(wardentest.Few(100, 3), event.Swap)
+		tr.recycle(wardentest.Few(100, 3), event.Drain)
 		r := tr.finish()
 		want := bareOn(t, s, args)
 		if want.Errors == 0 {
@@ -273,6 +274,7 @@ func TestInheritedOffset(t *testing.T) {
 			return tr.finish()
 		}
 		t.Run("without the cure", func(t *testing.T) {
+			wardentest.Long(t)
 			t.Parallel()
 			for range 10 {
 				if r := run(t, "--no-cure"); r.Wrong > 0 {
@@ -304,13 +306,13 @@ func TestReplacementFails(t *testing.T) {
 			mode            event.Mode
 			often           bool // without RSSWARDEN_ENDURANCE too
 		}{
-			{"--init birth", "did not come up: status -9", "", event.Swap, true},
+			{"--init birth", "did not come up: status -9", "", event.Swap, false},
 			{"--init birth", "did not come up: status -9", "", event.Drain, true},
 			{"--init raise", "did not come up: status 1", "no more licences", event.Swap, true},
-			{"--init raise --loader endless", "did not come up: status 1", "no more licences", event.Drain, true},
+			{"--init raise --loader endless", "did not come up: status 1", "no more licences", event.Drain, false},
 			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Swap, true},
 			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Drain, false},
-			{"--init raise --context forkserver", "did not come up: status 1", "no more licences", event.Drain, true},
+			{"--init raise --context forkserver", "did not come up: status 1", "no more licences", event.Drain, false},
 			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Swap, false},
 			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Drain, true},
 			{"--init hang --patience 2 --loader endless", "did not come up: in 2 s", "", event.Drain, false},
@@ -357,7 +359,7 @@ func TestReplacementFails(t *testing.T) {
 // TestDrainOverEpochs: the next epoch begins while a worker that drains has no replacement yet.
 func TestDrainOverEpochs(t *testing.T) {
 	t.Parallel()
-	torchtest.EachCase(t, []string{"--helper --pin", "", "--workers 2"}[:wardentest.Few(3, 2)], nil, func(t *testing.T, s *stand, args string) {
+	torchtest.EachCase(t, []string{"--helper --pin", "", "--workers 2"}[:wardentest.Few(3, 1)], nil, func(t *testing.T, s *stand, args string) {
 		tr := train(t, trainOptions{on: s, args: "--workers 3 --part 100 --init dally " + args,
 			before: func(c *Control) error { return c.SetLeft(rss.TiB) }})
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
@@ -378,7 +380,7 @@ func TestDrainOverEpochs(t *testing.T) {
 // process is left of it, and no file.
 func TestLoaderEndsFirst(t *testing.T) {
 	t.Parallel()
-	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}, nil, func(t *testing.T, s *stand, mode event.Mode) {
+	torchtest.EachCase(t, []event.Mode{event.Swap, event.Drain}[:wardentest.Few(2, 1)], nil, func(t *testing.T, s *stand, mode event.Mode) {
 		// It comes up while torch ends the loader's workers, or not at all.
 		init := map[event.Mode]string{event.Swap: "dally", event.Drain: "hang"}[mode]
 		tr := train(t, trainOptions{on: s, args: "--loader plain --workers 2 --part 800 --step 0.01 --init " + init})
@@ -417,6 +419,7 @@ func TestLoaderEndsFirst(t *testing.T) {
 
 // TestReadyLeft has files lie there that say of every PID that it has come up.
 func TestReadyLeft(t *testing.T) {
+	wardentest.Long(t)
 	t.Parallel()
 	torchtest.On(t, torch113, func(t *testing.T, s *stand) {
 		t.Parallel()
@@ -440,6 +443,7 @@ func TestUnpicklable(t *testing.T) {
 	})
 	torchtest.On(t, torch113, func(t *testing.T, s *stand) {
 		t.Run("iterable", func(t *testing.T) {
+			wardentest.Long(t)
 			t.Parallel()
 			stream(t, s, "--context spawn --workers 1 --unpicklable").keepsWorkers(event.Swap)
 		})
@@ -451,7 +455,7 @@ func TestUnpicklable(t *testing.T) {
 func TestForkRefused(t *testing.T) {
 	t.Parallel()
 	torchtest.Each(t, func(t *testing.T, s *stand) {
-		for i, kind := range []string{"persistent", "endless"} {
+		for i, kind := range []string{"persistent", "endless"}[wardentest.Few(0, 1):] {
 			if !s.Turn(i) {
 				continue
 			}
@@ -554,11 +558,11 @@ func TestIterableRefused(t *testing.T) {
 	torch113.Need(t)
 	for _, c := range [][2]string{
 		{"--keeping --dataset forever", "keeps one iterator"},
-		{"--dataset own", "its own iterator"},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--dataset own", "its own iterator"},
 		{"--plain", "end with the epoch"},
 		{"--dataset counting", "__iter__ sets .epochs"},
-	}[:wardentest.Few(4, 2)] {
+	}[:wardentest.Few(4, 1)] {
 		args, why := c[0], c[1]
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
@@ -619,7 +623,7 @@ func TestIterableTakenBack(t *testing.T) {
 func TestIterableForkRefused(t *testing.T) {
 	t.Parallel()
 	torch113.Need(t)
-	for _, args := range []string{"--refuse-fork 4 3", "--refuse-fork 4 3 --refuse-oddly"} {
+	for _, args := range []string{"--refuse-fork 4 3", "--refuse-fork 4 3 --refuse-oddly"}[:wardentest.Few(2, 1)] {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			want := streamBare(t, torch113, "")
@@ -643,7 +647,7 @@ func TestStateful(t *testing.T) {
 	t.Parallel()
 	shapes := statefulShapes
 	if os.Getenv("TORCHDATA") == "" {
-		shapes = shapes[:wardentest.Few(len(shapes), 3)]
+		shapes = shapes[:wardentest.Few(len(shapes), 2)]
 	}
 	torchtest.Each(t, func(t *testing.T, on *stand) {
 		for i, args := range shapes {
@@ -681,13 +685,13 @@ func TestStatefulReplacementFails(t *testing.T) {
 	torchtest.EachCase(t, []kase{
 		{"--dataset broken", "replacement cannot load the worker's state: KeyError: 'no such shard'"},
 		{"--dataset forgetful --persistent", "another state after load_state_dict"},
-		{"--dataset hung --waits 1", "the training waited 1 s"},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--dataset hung --waits 1", "the training waited 1 s"},
 		{"--dataset ended", "replacement did not come up: status -9"},
 		{"--dataset hung --timeout 10", "within the loader's timeout"},
 		{"--dataset stream --unpicklable --persistent --context spawn", "fork refused: TypeError"},
 		{"--dataset map --unpicklable --persistent --context forkserver", "fork refused: TypeError"},
-	}[:wardentest.Few(7, 3)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(7, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		args := c.args + " --workers 2 --count 400"
 		want := statefulBare(t, on, strings.Replace(args, " --unpicklable", "", 1))
 		tr := statefulTraining(t, on, args)
@@ -724,11 +728,11 @@ func TestStatefulRefused(t *testing.T) {
 	for _, c := range []struct{ args, torchdata, why string }{
 		{"--dataset unstated", "", "no state_dict"},
 		{"--dataset map", changed, "worker_states.get(self._worker_key(i))"},
-		{"--dataset hugging", "", "shuffle buffer"},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--dataset hugging", "", "shuffle buffer"},
 		{"--dataset stream --every 0", "", "snapshot_every_n_steps is 0"},
 		{"--dataset counting", "", "__iter__ sets .epochs"},
-	}[:wardentest.Few(5, 3)] {
+	}[:wardentest.Few(5, 2)] {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
 			args := c.args + " --count 400 --persistent"
@@ -765,7 +769,7 @@ func TestStatefulHookFails(t *testing.T) {
 	t.Parallel()
 	faults := []fault{
 		{"raise", "stateful.Recycler._settle"}, {"raise", "stateful.Recycler.wait"}, {"raise:2", "recycle.Recycler._take_over"},
-	}
+	}[:wardentest.Few(3, 1)]
 	if wardentest.Few(1, 0) == 1 {
 		for name, statements := range hookFunctions(t) {
 			if strings.HasPrefix(name, "stateful.") || strings.HasPrefix(name, "recycle.Recycler._take_over") {
@@ -782,7 +786,7 @@ func TestStatefulHookFails(t *testing.T) {
 // the trainer, which forks them then.
 func TestForkHelperFails(t *testing.T) {
 	t.Parallel()
-	faults := []fault{{"raise:6", "fork_helper.Helper.ask"}, {"raise", "fork_helper._Serving._worker"}, {"raise:1", "fork_helper.Helper.answer"}}
+	faults := []fault{{"raise:6", "fork_helper.Helper.ask"}, {"raise", "fork_helper._Serving._worker"}, {"raise:1", "fork_helper.Helper.answer"}}[:wardentest.Few(3, 1)]
 	if wardentest.Few(1, 0) == 1 {
 		for name, statements := range hookFunctions(t) {
 			if strings.HasPrefix(name, "fork_helper.") || strings.HasPrefix(name, "changes.") ||

@@ -265,9 +265,9 @@ func TestSharing(t *testing.T) {
 		{"forkserver, as many as go in one message", "--method forkserver --nofile 1000 --count 245 --workers 2", 4096, "", "", false},
 		{"forkserver, one more", "--method forkserver --nofile 1000 --count 246", 4096, "pickling", "OSError", true},
 		{"forkserver, too many", "--child forkserver --nofile 1000 --count 400", 0, "pickling", "too many fds", false},
-		{"fork", "--method fork --nofile 1000 --count 1200", 4096, "", "", true},
+		{"fork", "--method fork --nofile 1000 --count 1200", 4096, "", "", false},
 		{"file_system, few descriptors", "--method spawn --strategy file_system --nofile 1000 --count 1200", 4096, "", "", false},
-		{"spawn, file_system, half of the mappings", "--method spawn --strategy file_system --count " + fmt.Sprint(limit/2), 0, "pickling", "", true},
+		{"spawn, file_system, half of the mappings", "--method spawn --strategy file_system --count " + fmt.Sprint(limit/2), 0, "pickling", "", false},
 		{"numpy", "--method spawn --nofile 1000 --shape numpy --count 5000", 4096, "", "", false},
 		{"integers", "--method spawn --nofile 1000 --shape ints --count 2000", 4096, "", "", false},
 	} {
@@ -383,10 +383,10 @@ func TestUnforked(t *testing.T) {
 		sent, own  bool   // the data set was pickled; each worker has it in private memory
 		often      bool
 	}{
-		{"default", "", "fork", "", false, false, true},
+		{"default", "", "fork", "", false, false, false},
 		{"fork", "--context fork", "fork", "", false, false, false},
 		{"spawn", "--context spawn", "spawn", "multiprocessing_context", true, true, true},
-		{"forkserver for the program", "--set forkserver", "forkserver", "set_start_method", true, true, true},
+		{"forkserver for the program", "--set forkserver", "forkserver", "set_start_method", true, true, false},
 		{"in a child of spawn", "--child spawn", "spawn", "parent", true, true, false},
 		{"list", "--set spawn --shape list", "spawn", "set_start_method", true, true, false},
 		{"tensor: in shared memory", "--context spawn --shape tensor", "spawn", "multiprocessing_context", false, false, false},

@@ -21,13 +21,14 @@ func revive(which event.Revive) func(*Control) error {
 func TestRevive(t *testing.T) {
 	t.Parallel()
 	shapes := []string{
-		"--pin --dataset heavy --workers 3", "--workers 3",
+		"--pin --dataset heavy --workers 3",
 		// From here on with RSSWARDEN_ENDURANCE only.
+		"--workers 3",
 		"--dataset heavy --workers 3", "--loader plain --workers 3", "--sharing file_system --workers 3", "--unordered --workers 3", "--pair --workers 2",
 		"--loader endless --workers 2", "--workers 1 --dataset heavy", "--context spawn --workers 2", "--context forkserver --workers 2",
 		"--pin --workers 3", "--break-at 17 --workers 3", "--child fork --workers 2",
 	}
-	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 2)], nil, func(t *testing.T, s *stand, args string) {
+	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 1)], nil, func(t *testing.T, s *stand, args string) {
 		if s == torch113 && strings.Contains(args, "--unordered") {
 			return
 		}
@@ -127,7 +128,7 @@ func TestReviveSparesOthers(t *testing.T) {
 	for _, c := range []struct {
 		args  string
 		which event.Revive
-	}{{"--kills 1", event.ReviveOOM}, {"--kills 1 --dataset stream", event.ReviveAny}} {
+	}{{"--kills 1", event.ReviveOOM}, {"--kills 1 --dataset stream", event.ReviveAny}}[:wardentest.Few(2, 1)] {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
 			tr := train(t, trainOptions{args: c.args, before: revive(c.which)})

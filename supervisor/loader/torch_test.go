@@ -69,23 +69,23 @@ type shape struct {
 // shapes are those that recycling is claimed for.
 var shapes = []shape{
 	{name: "persistent", args: "--workers 4"},
-	{name: "persistent, 1 worker", args: "--workers 1", swaps: true},
-	{name: "a new iterator an epoch", args: "--loader plain --workers 4"},
-	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17", often: 8},
-	{name: "spawn", args: "--context spawn --workers 2", slow: true},
-	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
+	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
+	{name: "lmdb", args: "--dataset lmdb --workers 2"},
 	{name: "pin thread, endless", args: "--pin --loader endless --workers 2"},
+	{name: "spawn", args: "--context spawn --workers 2", slow: true},
+	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17", often: 8},
+	// Batches are of use only while the worker that made them lives, and come before their turn.
+	{name: "batches of a living worker, epoch left early", args: "--break-at 7 --dataset named --sampler sequential --workers 2", often: 4},
+	{name: "persistent, 1 worker", args: "--workers 1", swaps: true},
 	{name: "two loaders at once", args: "--pair --workers 2"},
+	// From here on with RSSWARDEN_ENDURANCE only: pairs of what stands above, or of what every test uses.
+	{name: "a new iterator an epoch", args: "--loader plain --workers 4"},
+	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
 	{name: "a loader inside the dataset", args: "--dataset nested --workers 2"},
 	{name: "in a forked child", args: "--child fork --workers 2", child: true},
 	{name: "WeightedRandomSampler", args: "--sampler weighted --workers 2"},
 	{name: "a batch sampler", args: "--sampler batch --workers 2"},
 	{name: "plain file", args: "--dataset plain --main-reads --workers 2"},
-	{name: "in_order=False", args: "--unordered --workers 3", newer: true, swaps: true},
-	{name: "lmdb", args: "--dataset lmdb --workers 2"},
-	// Batches are of use only while the worker that made them lives, and come before their turn.
-	{name: "batches of a living worker, epoch left early", args: "--break-at 7 --dataset named --sampler sequential --workers 2", often: 4},
-	// From here on with RSSWARDEN_ENDURANCE only: pairs of what stands above, or of what every test uses.
 	{name: "a new iterator an epoch, 1 worker", args: "--loader plain --workers 1", swaps: true},
 	{name: "endless", args: "--loader endless --workers 4"},
 	{name: "endless, 1 worker", args: "--loader endless --workers 1", swaps: true},
@@ -99,7 +99,7 @@ var shapes = []shape{
 	{name: "an infinite sampler", args: "--sampler infinite --loader plain --workers 2"},
 	{name: "DistributedSampler, set_epoch", args: "--sampler distributed --workers 2"},
 	{name: "numpy memmap", args: "--dataset memmap --workers 2"},
-	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true}, // in the turn of a stand that has it
+	{name: "h5py", args: "--dataset h5py --main-reads --workers 2", newer: true},
 	{name: "batches of a living worker, endless", args: "--loader endless --dataset named --sampler sequential --workers 2", often: 4},
 }
 
@@ -180,7 +180,7 @@ func TestVerbs(t *testing.T) {
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for i, context := range []string{"fork", "spawn", "forkserver"} {
 			for j, mode := range []event.Mode{event.Swap, event.Drain} {
-				if !s.Turn(i+j) || context != "fork" && mode == event.Drain && wardentest.Few(1, 0) == 0 {
+				if !s.Turn(i+j) || (context == "spawn" || mode == event.Drain) && wardentest.Few(1, 0) == 0 {
 					continue // seconds each
 				}
 				t.Run(context+"/"+string(mode), func(t *testing.T) {
@@ -286,9 +286,7 @@ func TestForkHelper(t *testing.T) {
 // TestForkHelperPause, with RSSWARDEN_ENDURANCE, has trainers of 1, 4 and 8 GiB recycle workers
 // with a helper.
 func TestForkHelperPause(t *testing.T) {
-	if wardentest.Few(1, 0) == 0 {
-		return
-	}
+	wardentest.Long(t)
 	torchtest.Each(t, func(t *testing.T, s *stand) {
 		for _, size := range []int{1, 4, 8} {
 			tr := train(t, trainOptions{on: s, args: fmt.Sprintf("--workers 2 --part 800 --step 0.002 --ballast %d", size)})
@@ -344,12 +342,12 @@ func TestUnknownTorch(t *testing.T) {
 	torchtest.EachCase(t, []kase{
 		{"_utils.worker", "base_seed to seed_base", "_worker_loop has no parameter base_seed", true},
 		{"dataloader", "_shutdown_workers to _end_workers", "torch has no _shutdown_workers", false},
+		// From here on with RSSWARDEN_ENDURANCE only.
 		{"dataloader", "_index_queues to _queues", "torch's iterator has no _index_queues by worker", true},
 		{"dataloader", "target=_utils.worker._worker_loop to target=_utils.worker.__dict__['_worker_loop']", "torch starts _worker_loop in no places", true},
-		// From here on with RSSWARDEN_ENDURANCE only.
 		{"dataloader", "_try_put_index to _try_put", "torch has no _try_put_index", true},
 		{"dataloader", "_task_info to _tasks", "torch's iterator has no _task_info", true},
-	}[:wardentest.Few(6, 4)], func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
+	}[:wardentest.Few(6, 2)], func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
 		want := bareOn(t, s, brief)
 		tr := train(t, trainOptions{on: s, args: brief + " --workers 2",
 			env: []string{"PYTHONPATH=" + script(t, "changed"), "RENAME=" + c.rename, "RENAME_IN=" + c.in}})
@@ -422,7 +420,7 @@ func TestUnderHook(t *testing.T) {
 // says so once, and changes nothing.
 func TestFreeThreaded(t *testing.T) {
 	t.Parallel()
-	torchtest.EachCase(t, []string{"fork", "spawn"}, nil, func(t *testing.T, s *stand, context string) {
+	torchtest.EachCase(t, []string{"spawn", "fork"}[:wardentest.Few(2, 1)], nil, func(t *testing.T, s *stand, context string) {
 		site := t.TempDir()
 		wardentest.NoError(t, os.WriteFile(filepath.Join(site, "sitecustomize.py"), []byte("import sys, sysconfig\nsysconfig.get_config_vars()\nsys.abiflags += 't'\n"), 0o600))
 		want := bareOn(t, s, brief)
@@ -540,7 +538,7 @@ func TestWorksWith(t *testing.T) {
 // replacement has its id.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	for i, sh := range shapes[:wardentest.Few(len(shapes), 16)] {
+	for i, sh := range shapes[:wardentest.Few(len(shapes), 9)] {
 		if sh.newer && torch113.Turn(i) && !torch26.Turn(i) {
 			t.Errorf("%s is in the turn of a torch that does not have it", sh.name)
 		}
@@ -561,6 +559,7 @@ func TestMatrix(t *testing.T) {
 // torch before it starts a worker, as set_forkserver_preload has it do. It reports late how
 // workers ended.
 func TestPreloadedForkServer(t *testing.T) {
+	wardentest.Long(t)
 	t.Parallel()
 	torchtest.On(t, newest, func(t *testing.T, s *stand) {
 		t.Parallel()

@@ -19,16 +19,16 @@ import (
 
 // trimArgs are trainings that touch all of the file in every epoch.
 var trimArgs = []string{
-	"--workers 0", "--dataset stream --workers 2", "--loader endless --workers 1",
+	"--workers 0", "--dataset stream --workers 2",
 	// From here on with RSSWARDEN_ENDURANCE only.
-	"--workers 2", "--loader plain --workers 2",
+	"--loader endless --workers 1", "--workers 2", "--loader plain --workers 2",
 }
 
 // TestTrimRequest asks all processes that load to trim: each answers, and has
 // less mapped; the data are as they were.
 func TestTrimRequest(t *testing.T) {
 	t.Parallel()
-	torchtest.EachCase(t, trimArgs[:wardentest.Few(5, 3)], nil, func(t *testing.T, on *stand, args string) {
+	torchtest.EachCase(t, trimArgs[:wardentest.Few(5, 2)], nil, func(t *testing.T, on *stand, args string) {
 		a := "--epochs 1 --step 0.001"
 		if strings.Contains(args, "stream") {
 			a += " --dataset stream"
@@ -72,7 +72,7 @@ func TestTrimRequest(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	torch113.Need(t)
-	for _, args := range []string{"--workers 2", "--loader plain --dataset stream --workers 2", "--workers 0"}[:wardentest.Few(3, 2)] {
+	for _, args := range []string{"--workers 2", "--loader plain --dataset stream --workers 2", "--workers 0"}[:wardentest.Few(3, 1)] {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			args += " --epochs 3 --step 0 --batch 256"
@@ -127,15 +127,15 @@ func TestBudgetShapes(t *testing.T) {
 	torchtest.EachCase(t, []kase{
 		{"--copy", false, true},
 		{"--workers 0 --private", true, true},
+		// From here on with RSSWARDEN_ENDURANCE only.
 		{"--private --copy", true, true},
 		{"--private", false, false},
-		// From here on with RSSWARDEN_ENDURANCE only.
 		{"--copy --stream", false, true},
 		{"--workers 0", false, true},
 		{"--workers 0 --stream", false, true},
 		{"--stream --workers 2", false, true},
 		{"--private --stream --workers 2", true, true},
-	}[:wardentest.Few(9, 4)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(9, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		tr := train(t, trainOptions{on: on, script: "mapped.py", args: c.args})
 		tr.until("hello", func() bool { return len(tr.said) > 0 })
 		wardentest.NoError(t, tr.ctl.SetPrivate(c.private))
@@ -259,13 +259,13 @@ func TestCollect(t *testing.T) {
 		least rss.Bytes // given back by the process that holds something
 	}
 	torchtest.EachCase(t, []kase{
-		{"--case fragments --where worker", 70 * rss.MiB},
 		{"--case cycles --where trainer", 100 * rss.MiB},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--case fragments --where worker", 70 * rss.MiB},
 		{"--case fragments --where trainer", 70 * rss.MiB},
 		{"--case fragments --where trainer --workers 0", 70 * rss.MiB},
 		{"--case cycles --where worker", 100 * rss.MiB},
-	}[:wardentest.Few(5, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(5, 1)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		tr := train(t, trainOptions{on: on, script: "heap.py", args: c.args})
 		tr.until("an epoch", func() bool { return tr.seen() > 0 })
 		trainer := tr.ctl.Trainers()[0].ID.PID

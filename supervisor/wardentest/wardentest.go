@@ -83,6 +83,15 @@ func Few(all, some int) int {
 	return some
 }
 
+// Long skips a test that is one of the long counts, without RSSWARDEN_ENDURANCE. .ci/test counts
+// what was left to that, apart from what was skipped.
+func Long(tb testing.TB) {
+	tb.Helper()
+	if Few(1, 0) == 0 {
+		tb.Skip("left to make endurance")
+	}
+}
+
 // Race says that the tests were built with the race detector, which takes more memory and
 // time, and maps more than any sensible RLIMIT_AS.
 func Race() bool {
