@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/doctor"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -31,6 +32,7 @@ type HeldRun struct {
 	T       *testing.T
 	Cmd     *exec.Cmd
 	In      io.WriteCloser
+	stdout  io.Closer
 	out     *bufio.Reader
 	Stderr  wardentest.Text
 	Dir     string // of its record, runtime directory and events
@@ -45,7 +47,7 @@ func (r *HeldRun) Begin() {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	r.out = bufio.NewReader(out)
+	r.stdout, r.out = out, bufio.NewReader(out)
 	if r.In, err = r.Cmd.StdinPipe(); err != nil {
 		r.T.Fatal(err)
 	}
@@ -55,6 +57,10 @@ func (r *HeldRun) Begin() {
 	r.T.Cleanup(func() {
 		if r.Cmd.ProcessState == nil {
 			r.In.Close()
+			if r.T.Failed() { // it may hang
+				_ = r.Cmd.Process.Kill()
+				r.Cmd.WaitDelay = time.Second
+			}
 			_ = r.Cmd.Wait()
 		}
 	})
@@ -64,6 +70,8 @@ func (r *HeldRun) Begin() {
 func (r *HeldRun) Hold(mib int) {
 	r.T.Helper()
 	fmt.Fprintln(r.In, mib)
+	late := time.AfterFunc(rsstest.Patience, func() { r.stdout.Close() })
+	defer late.Stop()
 	if line, err := r.out.ReadString('\n'); strings.TrimSpace(line) != strconv.Itoa(mib) {
 		r.T.Fatalf("%q, %v\n%s", line, err, r.Stderr.String())
 	}

@@ -1,4 +1,6 @@
-import mmap, sys
+import sys
+sys.path = [place for place in sys.path if place]  # the working directory may hang
+import mmap
 keep = None
 for line in sys.stdin:
     if keep:
