@@ -228,6 +228,9 @@ func TestApptainerTrains(t *testing.T) {
 		"PID numbers": {rules: []string{"--at", "70%:trim", "--at", "75%:trim", "--at", "80%:trim", "--trim", "auto"}, options: []string{"--pid"}, leak: "0", events: []string{"what=trimmed by=ptrace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "PID numbers" {
+				wardentest.Long(t)
+			}
 			p := newPlace(t, "../train/train.py", "../train/data.py")
 			r := p.start(p.asPlainUser(slices.Concat([]string{"rsswarden", "run", "--limit", "1200M", "--record", "none", "--at", "none"}, c.rules,
 				[]string{"--", "apptainer", "exec"}, c.options, training, []string{"--leak-worker", c.leak})...)...)
@@ -350,6 +353,9 @@ func TestConda(t *testing.T) {
 		{"behind, overwritten", overwrites, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "behind" {
+				wardentest.Long(t)
+			}
 			t.Parallel()
 			p := newPlace(t, "conda/train.sbatch", "testdata/conda")
 			p.condaEnv(strings.ReplaceAll(c.activate, "@dir", p.dir), "import sys\nsys.mark = 'own'\n")

@@ -100,9 +100,9 @@ func TestChecksumIgnoresWorkers(t *testing.T) {
 		often    int // how many are tried without RSSWARDEN_ENDURANCE
 	}{
 		{"lmdb", nil, []string{
-			"--workers 4 --endless", "--workers 2 --persistent --start spawn", "--workers 2 --leak-worker 8 --leak-trainer 8 --cow 1000",
+			"--workers 4 --endless", "--workers 2 --leak-worker 8 --leak-trainer 8 --cow 1000", "--workers 2 --persistent --start spawn",
 			"--workers 1", "--workers 4", "--workers 3 --persistent", "--workers 2 --start default --in-memory",
-		}, 3},
+		}, 2},
 		{"plain file too", []string{"--plain-file"}, []string{"--workers 4 --persistent", "--workers 1", "--workers 4 --endless"}, 1},
 		{"part of the records", []string{"--epoch-fraction", "0.3"}, []string{"--workers 4 --persistent"}, 1},
 	} {
@@ -243,6 +243,9 @@ func TestCheckpoint(t *testing.T) {
 	want := checksum(t, run(t, 0, "--workers", "0"))
 	for _, loader := range []string{"--workers 0", "--workers 2 --persistent", "--workers 2 --endless"} {
 		t.Run(loader, func(t *testing.T) {
+			if strings.Contains(loader, "endless") {
+				wardentest.Long(t)
+			}
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "checkpoint")
 			options := append(strings.Fields(loader), "--checkpoint", file)
@@ -387,9 +390,11 @@ func TestGPUWithoutGPU(t *testing.T) {
 	}
 
 	// Accelerate alone has a test beside its example.
-	newer := []string{"accelerate,transformers", "transformers"}[wardentest.Few(0, 1)]
-	for suite, only := range map[debian.Suite]string{debian.Trixie: "train", debian.Sid: newer} {
+	for suite, only := range map[debian.Suite]string{debian.Trixie: "train", debian.Sid: "accelerate,transformers"} {
 		t.Run(only, func(t *testing.T) {
+			if suite == debian.Sid {
+				wardentest.Long(t)
+			}
 			t.Parallel()
 			cmd := debian.Need(t, suite).Command("python3", "gpu.py", "--rsswarden", program, "--device", "cpu", "--only", only,
 				"--records", "1200", "--epochs", "4", "--step-ms", "30")

@@ -201,9 +201,9 @@ func TestTwin(t *testing.T) {
 	t.Cleanup(func() {
 		report("twin: %d cases in %.0f s, %d differ", ran.Load(), time.Since(began).Seconds(), differ.Load())
 	})
-	for _, c := range cases {
-		if c.more && !full {
-			continue
+	for i, c := range cases {
+		if (c.more || i%2 == 1) && !full {
+			continue // every second case, and `make hunt` has them all
 		}
 		t.Run(c.area+"/"+c.name, func(t *testing.T) {
 			t.Parallel()

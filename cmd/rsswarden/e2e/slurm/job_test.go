@@ -355,7 +355,13 @@ exec `+run("$held", "go$SLURM_ARRAY_TASK_ID"), "--array=3,4")
 func TestDoctorSlurm(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
-		t.Run(string(mode), func(t *testing.T) { t.Parallel(); doctorIn(t, mode) })
+		t.Run(string(mode), func(t *testing.T) {
+			if mode == slurmtest.Linux {
+				wardentest.Long(t)
+			}
+			t.Parallel()
+			doctorIn(t, mode)
+		})
 	}
 }
 

@@ -567,6 +567,12 @@ func advised(t *testing.T, mode slurmtest.Mode, n int) {
 func TestMemAdvice(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
-		t.Run(string(mode), func(t *testing.T) { t.Parallel(); advised(t, mode, 1) })
+		t.Run(string(mode), func(t *testing.T) {
+			if mode == slurmtest.Cgroup {
+				wardentest.Long(t)
+			}
+			t.Parallel()
+			advised(t, mode, 1)
+		})
 	}
 }

@@ -276,6 +276,9 @@ func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]slurmtest.Mode{"linux": slurmtest.Linux, "cgroup": slurmtest.Cgroup} {
 		t.Run(name, func(t *testing.T) {
+			if mode == slurmtest.Cgroup {
+				wardentest.Long(t)
+			}
 			t.Parallel()
 			s := leakyStand(t, mode)
 			want := s.reference(t, s.training()...)

@@ -208,6 +208,9 @@ func TestSlurmPtrace(t *testing.T) {
 		"lmdbload":              compiled,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if strings.HasSuffix(name, "endless") {
+				wardentest.Long(t)
+			}
 			s := build(t)
 			if bare := s.Submit(t, s.script(""), s.args...).Wait(t); bare.State != "FAILED" || bare.Signal != 9 {
 				t.Errorf("bare: %s %d:%d, want FAILED 0:9: the test proves nothing", bare.State, bare.ExitCode, bare.Signal)
@@ -272,6 +275,9 @@ func TestSlurmJobSurvivesItsWatcher(t *testing.T) {
 		want := s.reference(t, options...)
 		for _, a := range wardentest.Ailments {
 			t.Run(a.Name, func(t *testing.T) {
+				if a.Name != "SIGKILL" && a.Name != "SIGSTOP" {
+					wardentest.Long(t)
+				}
 				t.Parallel()
 				got := submitAiling(t, a, s.Cluster, warden, "sh -c 'echo begun; sleep 2; echo done; exit 41'", "--mem=400")
 				if got.State != "FAILED" || got.ExitCode != 41 || got.Stdout != "begun\ndone\n" {
@@ -338,8 +344,9 @@ var newerTrainings = []struct {
 func TestSlurm2411Torch26(t *testing.T) { trainingsOn(t, debian.Trixie) }
 
 func trainingsOn(t *testing.T, suite debian.Suite) {
+	wardentest.Long(t)
 	t.Parallel()
-	for _, c := range newerTrainings[:wardentest.Few(len(newerTrainings), 1)] {
+	for _, c := range newerTrainings {
 		t.Run(string(c.mode), func(t *testing.T) {
 			s := trainStandOn(t, c.mode, slurmtest.Options{Suite: suite, CPUs: 4, RealMemory: 20000})
 			want := s.reference(t, c.options...)
@@ -360,7 +367,10 @@ func TestSlurmSid(t *testing.T) {
 func TestSlurmSidTorch(t *testing.T) { trainingsOn(t, debian.Sid) }
 
 // TestSlurmSidRequeue is [TestRequeue] with the newest Slurm that Debian has.
-func TestSlurmSidRequeue(t *testing.T) { requeueOn(t, debian.Sid, slurmtest.Linux) }
+func TestSlurmSidRequeue(t *testing.T) {
+	wardentest.Long(t)
+	requeueOn(t, debian.Sid, slurmtest.Linux)
+}
 
 // TestSlurmJobSum: from 26.05.3 on slurmd cancels a job whose steps on a node have more
 // than its memory together, though none has more than its own limit. A training that gives
@@ -420,6 +430,9 @@ func TestPools(t *testing.T) {
 	for _, mode := range []slurmtest.Mode{slurmtest.Linux, slurmtest.Cgroup} {
 		for _, pool := range []string{"Pool --start fork", "ProcessPoolExecutor --start spawn"} {
 			t.Run(fmt.Sprintf("%v/%s", mode, strings.Fields(pool)[0]), func(t *testing.T) {
+				if (mode == slurmtest.Cgroup) == strings.HasPrefix(pool, "Pool") {
+					wardentest.Long(t)
+				}
 				t.Parallel()
 				c, warden := cluster(t, mode)
 				line := python + " " + c.Install(t, "../../../../examples/pools/tokens.py") + " --tasks 1500 --pool " + pool
