@@ -19,7 +19,7 @@ const module = "github.com/rsswarden/rsswarden"
 var layers = map[string][]string{
 	"cmd/rsswarden":             {"*"},
 	"cmd/rsswarden/hunt":        {},
-	"cmd/rsswarden/e2e/e2etest": {"supervisor/control", "supervisor/doctor", "supervisor/wardentest"},
+	"cmd/rsswarden/e2e/e2etest": {"rss/rsstest", "supervisor/control", "supervisor/doctor", "supervisor/wardentest"},
 
 	// It alone may serve and know the network; it is no part of a job.
 	"cmd/rsswardend": {

@@ -29,7 +29,7 @@ struct hold_parked hold_parked = {.link = -1, .pidfd = -1, .signals = -1, .noted
 
 static struct hold_parked *const p = &hold_parked;
 
-enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, REAP = 200 /* ms, reapWait */, STREAMS = 64 };
+enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, REAP = 200 /* ms, reapWait */, GIVEN_BACK = 200 /* ms */, STREAMS = 64 };
 
 static int streams[STREAMS], nstreams, null = -1;
 static unsigned moved; // counts what was read or taken
@@ -294,6 +294,14 @@ static int room(void) {
 	return 0;
 }
 
+// wait_given_back waits where the watcher has ended: it may have been an OOM kill, and another
+// may come, of which the kernel finds the process no longer and has not given back the memory
+// yet. What a fork takes, if only for its stack in the kernel, would have it kill one more.
+static void wait_given_back(void) {
+	struct pollfd f[2] = {{p->link, 0, 0}, {p->pidfd, POLLIN, 0}};
+	if (!p->ended && poll(f, 1, 0) > 0 && f[0].revents & POLLHUP) poll(f + 1, 1, GIVEN_BACK);
+}
+
 // begin starts the command.
 static int begin(struct hold_child *c) {
 	if (p->subreaper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -332,6 +340,7 @@ static void parked(void) {
 			if (p->watcher == 0 || hold_now() >= reap) gone();
 		}
 		if (p->end != 0 && hold_now() >= p->end) wake = 1;
+		if (wake) wait_given_back();
 		if (wake && room()) return;
 		if (wake) {
 			retry = hold_now() + (uint64_t)RETRY * 1000000;

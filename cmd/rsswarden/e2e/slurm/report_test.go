@@ -301,11 +301,11 @@ func TestDeathsInSlurm(t *testing.T) {
 			cause: event.CauseKilled, alone: event.CauseUnknown, says: `.`,
 		},
 		{
-			name: "every watcher killed", job: "fail 15", meet: killWatchers,
+			name: "every watcher killed", job: "fail 45", meet: killWatchers,
 			cause: event.CauseCrash, alone: event.CauseUnknown, says: `the job failed after the record ends|or rsswarden's watcher alone`,
 		},
 		{
-			name: "watcher killed", job: "fail 15", meet: killWatcher,
+			name: "watcher killed", job: "fail 45", meet: killWatcher,
 			cause: event.CauseCrash, says: `the command failed: exit status 1`,
 		},
 	})
