@@ -44,6 +44,9 @@ func (e *engine) join(begin hold.Begin) {
 	var err error
 	if r := begin.Rested; r != nil {
 		e.tell.GoOn(r.Event)
+		if r.Ended {
+			e.early.Fault("leader", errors.New("the watcher that led was stopped; it is ended, and this one leads"))
+		}
 		err = e.node.JoinAgain(parents, name, me, r.Order, r.Lock)
 	} else {
 		err = e.node.Join(parents, name, me)
@@ -258,7 +261,7 @@ func (e ranks) rest() {
 	if r != nil {
 		defer r.Close()
 		err = e.Link.Rest(hold.Rest{
-			Leader: r.Leader, Lock: r.Lock, Orders: r.Orders, Keep: e.Keep,
+			Leader: r.Leader, Lock: r.Lock, Orders: r.Orders, LedBy: r.LedBy, Keep: e.Keep,
 			Rested: hold.Rested{Order: r.Order, Event: e.tell.Told()},
 		}, e.tell.CloseFollowing)
 	}

@@ -112,7 +112,7 @@ struct hold_answer {
 // HOLD_FAULTS are the signals that a thread raises by a fault of its own.
 #define HOLD_FAULTS (RAW_BIT(SIGSEGV) | RAW_BIT(SIGBUS) | RAW_BIT(SIGFPE) | RAW_BIT(SIGILL) | RAW_BIT(SIGTRAP))
 
-// hold_rest is what a watcher at rest has; descriptors but for the last.
+// hold_rest is what a watcher at rest has; descriptors but for those that say so.
 struct hold_rest {
 	int link;   // to its holder
 	int state;  // a file with the message that it began with
@@ -120,7 +120,9 @@ struct hold_rest {
 	int lock;   // of the lead
 	int orders; // inotify
 	int holder; // PID
+	int led_by; // the leader's PID
 	int leads;  // the lock is ours
+	int ended;  // the leader was stopped and has been ended here
 };
 extern struct hold_rest hold_rest;
 

@@ -55,8 +55,8 @@ func OpenLink() (*Link, error) {
 		return nil, installed
 	}
 	setName(watcherName)
-	if fd, state, lock := rested(); fd >= 0 {
-		return openRested(fd, state, lock)
+	if fd, state, lock, ended := rested(); fd >= 0 {
+		return openRested(fd, state, lock, ended)
 	}
 	fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 10)
 	if err != nil {
@@ -81,7 +81,7 @@ func OpenLink() (*Link, error) {
 }
 
 // openRested is OpenLink of a watcher that was at rest.
-func openRested(fd, state, lock int) (*Link, error) {
+func openRested(fd, state, lock int, ended bool) (*Link, error) {
 	defer unix.Close(state)
 	unix.CloseOnExec(fd)
 	safeStderr()
@@ -97,7 +97,7 @@ func openRested(fd, state, lock int) (*Link, error) {
 	}
 	if lock != 0 {
 		unix.CloseOnExec(lock)
-		l.begin.Rested.Lock = lock
+		l.begin.Rested.Lock, l.begin.Rested.Ended = lock, ended
 	}
 	l.open()
 	return l, nil

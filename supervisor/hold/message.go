@@ -32,6 +32,7 @@ type Rested struct {
 	Order uint64 `json:"order,omitempty"` // the last that was carried out
 	Event uint64 `json:"event,omitempty"` // the last that was told
 	Lock  int    `json:"-"`               // descriptor of the lead's lock, which it has got; else 0
+	Ended bool   `json:"-"`               // it has that because the leader was stopped, and ended here
 }
 
 type Exit struct {

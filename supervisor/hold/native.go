@@ -39,13 +39,14 @@ func roomForTasks(n int) bool { return C.hold_tasks(C.int(n)) != 0 }
 func canRest() bool { return C.HOLD_RESTS != 0 }
 
 // rested are the link and the state of a watcher that was at rest, -1 of any other, and the
-// lock of the lead where that has fallen to it, else 0.
-func rested() (link, state, lock int) {
+// lock of the lead where that has fallen to it, else 0. ended says that the leader was stopped,
+// and that this process has ended it.
+func rested() (link, state, lock int, ended bool) {
 	r := &C.hold_rest
 	if r.leads != 0 {
 		lock = int(r.lock)
 	}
-	return int(r.link), int(r.state), lock
+	return int(r.link), int(r.state), lock, r.ended != 0
 }
 
 // execAlone executes this program in place of this process, with every signal blocked that can be.

@@ -22,7 +22,8 @@ static struct hold_rest *const r = &hold_rest;
 
 #define MS UINT64_C(1000000)
 
-static const uint64_t look = 3000 * MS;        // how often the holder's state is read
+static const uint64_t look = 3000 * MS;        // how often the states of holder and leader are read
+static const uint64_t again = 1000 * MS;       // … of a leader that was stopped
 static const uint64_t renew = 6 * 3600000 * MS; // when our files are looked after: what cleans /tmp takes days
 static const uint64_t keep_witness = 20 * MS;  // as in link.go
 static const uint64_t spread = 30000 * MS;     // within which those at rest follow another leader
@@ -76,8 +77,19 @@ static void wait_for_room(void) {
 	}
 }
 
+// leader_stopped ends a leader that was stopped at two looks: nobody watches meanwhile, and a
+// lock outlasts a SIGSTOP. It returns since when it is known to be. Who looks late was stopped
+// too, as the whole job is by scontrol suspend, and looks at two more.
+static uint64_t leader_stopped(uint64_t since, uint64_t late) {
+	uint64_t now = hold_now();
+	if (hold_state(r->led_by) != 'T' || late > again) return 0;
+	if (since == 0) return now;
+	if (now - since >= again) r->ended = syscall(SYS_pidfd_send_signal, r->leader, SIGKILL, NULL, 0) == 0;
+	return since;
+}
+
 static void rest(int signals) {
-	uint64_t end = hold_now() + renew, search = 0, until = 0, seen = 0;
+	uint64_t end = hold_now() + renew, search = 0, until = 0, seen = 0, stopped = 0;
 	uint64_t share = (uint32_t)getpid() * UINT32_C(2654435761) >> 16; // of 65536: each process its own
 	int ended = 0;
 	for (uint64_t now; (now = hold_now()) < end;) {
@@ -86,7 +98,7 @@ static void rest(int signals) {
 			if (seen & pending()) return; // it was for this process alone: the holder is to be asked
 			until = 0;
 		}
-		uint64_t next = now + look;
+		uint64_t next = now + (stopped ? again : look);
 		if (search != 0 && search < next) next = search;
 		if (until != 0 && until < next) next = until;
 		struct pollfd f[4] = {{r->link, POLLIN, 0}, {search ? -1 : r->leader, POLLIN, 0}, {r->orders, POLLIN, 0}, {until ? -1 : signals, POLLIN, 0}};
@@ -101,13 +113,14 @@ static void rest(int signals) {
 		}
 		if (f[3].revents != 0) seen = pending(), until = hold_now() + keep_witness;
 		if (n == 0 && hold_state(r->holder) == 'T') return; // the Go program knows what to do if the command is not
+		if (n == 0 && search == 0) stopped = leader_stopped(stopped, hold_now() - next);
 	}
 }
 
 // hold_at_rest takes what link.go's Rest has written in argv. It returns for the Go program to
 // go on as a watcher.
 void hold_at_rest(char **argv) {
-	int *const to[] = {&r->link, &r->state, &r->leader, &r->lock, &r->orders, &r->holder};
+	int *const to[] = {&r->link, &r->state, &r->leader, &r->lock, &r->orders, &r->holder, &r->led_by};
 	const uint64_t all = ~HOLD_FAULTS;
 	for (int i = 0; i < (int)(sizeof to / sizeof *to); i++) {
 		if (argv[2 + i] == NULL) return;

@@ -15,6 +15,7 @@ import (
 // an order comes. The descriptors are those of pidfd_open(2), of the lock and of inotify(7).
 type Rest struct {
 	Leader, Lock, Orders int
+	LedBy                int // the leader's PID
 	// Keep are other descriptors that it has when it goes on.
 	Keep []int
 	Rested
@@ -58,7 +59,7 @@ func (l *Link) Rest(r Rest, last func()) error {
 	}
 	args := []string{watcherName, RestCommand}
 	own := []int{l.fd, state, r.Leader, r.Lock, r.Orders}
-	for _, n := range append(slices.Clone(own), l.begin.Holder) {
+	for _, n := range append(slices.Clone(own), l.begin.Holder, r.LedBy) {
 		args = append(args, strconv.Itoa(n))
 	}
 	// What comes from now on is left in the link.

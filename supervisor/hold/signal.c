@@ -12,9 +12,6 @@
 #include <time.h>
 #include <ucontext.h>
 
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
 
 // What a watcher leaves open in its threads: faults, the profiler's clock and
 // the two signals of glibc.

@@ -12,6 +12,7 @@ import (
 // pidfd_open(2), of the lock on the lead, and of inotify(7).
 type Rest struct {
 	Leader, Lock, Orders int
+	LedBy                int    // the leader's PID
 	Order                uint64 // the last that was carried out
 }
 
@@ -44,6 +45,7 @@ func (p *post) await(r *Rest) (ready bool, err error) {
 		return false, nil // it has just left
 	}
 	leader := readLeader(r.Lock)
+	r.LedBy = leader.PID
 	if r.Leader, err = unix.PidfdOpen(leader.PID, 0); err != nil {
 		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // another leads in a moment
 			return false, nil

@@ -192,6 +192,9 @@ func TestLeaderFails(t *testing.T) {
 			wardentest.NoError(t, leader.Cmd.Process.Kill())
 			leader.In.Close()
 		},
+		"its watcher is stopped": func(t *testing.T, _ string, leader *rank) {
+			wardentest.NoError(t, syscall.Kill(leader.watcher(), syscall.SIGSTOP))
+		},
 		"it ends": func(_ *testing.T, _ string, leader *rank) { leader.EndsWith(leader.task + 1) },
 		"its directory is removed": func(t *testing.T, dir string, leader *rank) {
 			lead, _ := filepath.Glob(filepath.Join(dir, "rsswarden-*", "lead.*"))
@@ -216,7 +219,7 @@ func TestLeaderFails(t *testing.T) {
 					})
 				})
 				for _, r := range all {
-					if r != leader || name == "its watcher is killed" {
+					if r != leader || strings.HasPrefix(name, "its watcher") {
 						r.EndsWith(r.task + 1)
 					}
 				}
