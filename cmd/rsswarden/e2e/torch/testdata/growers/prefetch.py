@@ -17,6 +17,6 @@ class Samples(Dataset):
 
 over = lasting(26)
 for batch in DataLoader(Samples(), batch_size=64, num_workers=2, prefetch_factor=8):
-    time.sleep(0.5)
+    time.sleep(2)
     if over():
         break

@@ -1,4 +1,5 @@
 # Innocent: a start-up ramp to 1.5 GiB beside the first batches, flat from then on.
+import mmap
 import time
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -15,10 +16,17 @@ class Samples(Dataset):
         return i
 
 
+def filled(size):
+    """Of huge pages: where a fault takes long the ramp would last, and be a leak."""
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=torch.float32).fill_(1)
+
+
 begin, state = time.time(), []
 for batch in DataLoader(Samples(), batch_size=8, num_workers=2):
     now = time.time() - begin
     while len(state) < min(48, 48 * now / 10):
-        state.append(torch.ones(8 << 20))
+        state.append(filled(32 << 20))
     if now > 28:
         break
