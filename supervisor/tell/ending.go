@@ -342,8 +342,11 @@ func (f *Fan) CloseFollowing() {
 // the command's own making.
 const (
 	// blameFor is how long before the last look a limit may have been full for a
-	// failure to be laid to it: Python takes seconds to take 60,000 mappings down.
-	blameFor = 15 * time.Second
+	// failure to be laid to it: Python takes seconds to take 60,000 mappings down, and a
+	// busy machine a quarter of a minute to end a training.
+	blameFor = 30 * time.Second
+	// onItsWayFor is the same of one that was not full yet.
+	onItsWayFor = 15 * time.Second
 	// usedUp is the share from which on one counts as used up: the last look was
 	// some time before. closingFrom is from where on it may have been at the rate
 	// that was seen, within closingIn.
@@ -417,6 +420,9 @@ func (t *sideTail) ranOut(end time.Duration) (event.Limit, bool) {
 		}
 		if !seen || s.low < least {
 			least, seen = s.low, true
+		}
+		if end-s.at > onItsWayFor && s.limit.Ratio() < usedUp {
+			continue
 		}
 		if !full.ok || s.limit.Ratio() > full.limit.Ratio() {
 			full = *s

@@ -85,6 +85,7 @@ func TestWhatRanOut(t *testing.T) {
 		{"never near", []reading{{1, of(event.LimitFDs, 94, 0)}}, 1, 0, 0},
 		{"at the end", []reading{{1, of(event.LimitFDs, 10, 0)}, {2, of(event.LimitFDs, 96, 0)}}, 2, 960, 0},
 		{"a process that ended just before", []reading{{10, of(event.LimitFDs, 99, 0)}, {11, of(event.LimitFDs, 5, 0)}}, 20, 990, 0},
+		{"a training that takes long to end", []reading{{10, of(event.LimitFDs, 96, 0)}, {11, of(event.LimitFDs, 5, 0)}}, 35, 960, 0},
 		{"a process that ended a minute before", []reading{{10, of(event.LimitFDs, 99, 0)}, {11, of(event.LimitFDs, 5, 0)}}, 70, 0, 0},
 		{"an hour before, and again", []reading{{10, of(event.LimitFDs, 99, 0)}, {3590, of(event.LimitFDs, 97, 0)}}, 3600, 970, 0},
 		{"the fullest of the last", []reading{{10, of(event.LimitFDs, 99, 0)}, {50, of(event.LimitFDs, 96, 0)}, {52, of(event.LimitFDs, 97, 0)}}, 60, 970, 0},

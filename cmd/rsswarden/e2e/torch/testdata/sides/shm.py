@@ -16,7 +16,7 @@ class Slow(torch.utils.data.Dataset):
         return 400
 
     def __getitem__(self, i):
-        time.sleep(0.3)  # full after two seconds: the watcher looks every second
+        time.sleep(1)  # full after six seconds: the watcher looks every second
         return torch.zeros(2 << 20)
 
 
@@ -24,7 +24,7 @@ if __name__ == "__main__":
     result = {"ok": False}
     try:
         for batch in torch.utils.data.DataLoader(Slow(), batch_size=1, num_workers=2, prefetch_factor=8):
-            time.sleep(0.5)
+            time.sleep(4)
         result["ok"] = True
     except Exception as e:
         result["error"] = str(e)[:200]
