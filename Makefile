@@ -95,7 +95,7 @@ endurance: ## the long counts: 20 of 20, 500 recycles, 50 kills of the watcher, 
 	@set -o pipefail; today=$$(mktemp -d /var/tmp/rsswarden-sid.XXXXXX); trap 'rm -rf "$$today"' EXIT; { \
 	if [ -z "$$RSSWARDEN_SID" ] && RSSWARDEN_SID=$$today/root .ci/root sid; then export RSSWARDEN_SID=$$today/root; fi; \
 	RSSWARDEN_ENDURANCE=1 go test -tags endurance -count=1 -p 1 -timeout 240m -v \
-		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411|SlurmSid|Ranks|Fingerprint|^TestPools|ManyTasks|PluginSid|Checkpoint|MemAdvice|DoctorSlurm|Ptrace' ./cmd/rsswarden/e2e/run ./cmd/rsswarden/e2e/torch ./cmd/rsswarden/e2e/slurm ./cmd/rsswarden/e2e/site && \
+		-run 'Endurance|SharesItsPages|JobSurvivesItsWatcher|2411|SlurmSid|Ranks|Fingerprint|^TestPools|ManyTasks|PluginSid|Checkpoint|MemAdvice|DoctorSlurm|Ptrace|SmallTensors|NextRung|DoctorTries|OneStory' ./cmd/rsswarden/e2e/run ./cmd/rsswarden/e2e/torch ./cmd/rsswarden/e2e/slurm ./cmd/rsswarden/e2e/site && \
 	go test -tags endurance -count=1 -p 1 -timeout 30m -v -run Endurance ./examples ./examples/packages ./supervisor && \
 	go test -tags endurance -count=1 -timeout 150m -v -run Endurance ./rss/rsstest && \
 	RSSWARDEN_ENDURANCE=1 go test -count=1 -timeout 240m -v \

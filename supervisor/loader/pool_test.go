@@ -166,16 +166,16 @@ func TestOddPools(t *testing.T) {
 		{"--case forks"}, // a task forks, and its child does the work
 		{"--case exits"}, // os._exit in a task: the Pool goes on, bare too
 		{"--patched gevent --start spawn", "gevent has replaced Python's select"}, // a forked Pool hangs there, bare too
-		{"--case once --start spawn", shared + "Synchronized"},                    // unpickling it fails the fourth time
 		// From here on with RSSWARDEN_ENDURANCE only.
-		{"--case inside --start forkserver"}, // a pool in each task of a pool
-		{"--case exits --start spawn"},       // … the executor is broken, bare too
-		{"--case daemon"},                    // a daemon process beside the pool
-		{"--case single"},                    // maxtasksperchild=1
+		{"--case once --start spawn", shared + "Synchronized"}, // unpickling it fails the fourth time
+		{"--case inside --start forkserver"},                   // a pool in each task of a pool
+		{"--case exits --start spawn"},                         // … the executor is broken, bare too
+		{"--case daemon"},                                      // a daemon process beside the pool
+		{"--case single"},                                      // maxtasksperchild=1
 		{"--patched eventlet --start spawn", "eventlet has replaced Python's select"},
 		{"--case queue", shared + "Queue"},
 		{"--case counter --start spawn", shared + "Synchronized"},
-	}[:wardentest.Few(11, 4)] {
+	}[:wardentest.Few(11, 3)] {
 		args, why := c[0], c[1]
 		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
 			t.Parallel()

@@ -310,7 +310,7 @@ func TestReplacementFails(t *testing.T) {
 			{"--init birth", "did not come up: status -9", "", event.Drain, true},
 			{"--init raise", "did not come up: status 1", "no more licences", event.Swap, true},
 			{"--init raise --loader endless", "did not come up: status 1", "no more licences", event.Drain, false},
-			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Swap, true},
+			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Swap, false},
 			{"--init raise --context spawn", "did not come up: status 1", "no more licences", event.Drain, false},
 			{"--init raise --context forkserver", "did not come up: status 1", "no more licences", event.Drain, false},
 			{"--init hang --patience 2", "did not come up: in 2 s", "", event.Swap, false},

@@ -436,6 +436,7 @@ func smallTensors(t *testing.T, times int) {
 				r.exhausted(t, "memory mappings", `set_start_method("fork")`)
 			})
 			run("file_system without the hook", func(t *testing.T) {
+				wardentest.Long(t)
 				t.Parallel()
 				args := []string{method, "file_system", "80000"}
 				if times == 1 {
@@ -460,6 +461,9 @@ func TestSmallTensorsCured(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"file_system", "file_descriptor"} {
 		t.Run("fork/"+strategy, func(t *testing.T) {
+			if strategy == "file_system" {
+				wardentest.Long(t)
+			}
 			t.Parallel()
 			r := runSides(t, nil, nil, "tensors.py", "fork", strategy, "80000")
 			if !r.ok || r.code != 0 || !r.told().IsZero() || !r.warned(event.LimitMaps).IsZero() {

@@ -76,6 +76,9 @@ func TestOneStory(t *testing.T) {
 		{"K: a leak in a cgroup", 900 * rss.MiB, nil, train("--epochs", "2", "--leak-worker", "400"), event.RunKept, event.HelpedYes, `workers? recycled`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if strings.HasPrefix(c.name, "J:") || strings.HasPrefix(c.name, "G:") {
+				wardentest.Long(t)
+			}
 			dir := t.TempDir()
 			events, metrics := filepath.Join(dir, "events"), t.TempDir()
 			args := append([]string{binary, "run", "--events", events, "--record", dir, "--textfile", metrics}, c.options...)
@@ -195,6 +198,9 @@ func TestBrokenHookNextRung(t *testing.T) {
 		"is no Python": {file: "patch.py", text: "def broken(:\n", instead: true, says: []string{"recycle skipped: no DataLoader or pool workers found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.whole || c.instead {
+				wardentest.Long(t)
+			}
 			t.Parallel()
 			dir := t.TempDir()
 			list, fired := filepath.Join(dir, "events"), filepath.Join(dir, "fired")

@@ -344,6 +344,7 @@ var frozen string
 // TestDoctorTriesTorchForAll: what root has tried by doctor --torch is known to every user
 // of the machine, but not where others could have written it.
 func TestDoctorTriesTorchForAll(t *testing.T) {
+	wardentest.Long(t)
 	wardentest.NeedTorch(t)
 	wardentest.NeedRoot(t, "needs root")
 	const plainUser = 65534
@@ -421,6 +422,9 @@ func TestDoctorTriesTorch(t *testing.T) {
 		{"not understood", `["dataloader.py", "target=_utils.worker._worker_loop", "target=vars(_utils.worker)['_worker_loop']"]`, doctor.Limited, doctor.Limited, "torch starts _worker_loop in no places"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.name == "changed" {
+				wardentest.Long(t)
+			}
 			t.Parallel()
 			site, tmp := filepath.Join(t.TempDir(), "site"), t.TempDir()
 			if out, err := exec.Command(python, "../../../../supervisor/loader/testdata/mutant.py", site, test.edit).CombinedOutput(); err != nil {
