@@ -467,10 +467,10 @@ func TestKillOfAStranger(t *testing.T) {
 		name, command  string
 		stranger, ours bool
 	}{
-		{"the run ends well", `exec sleep 4`, true, false},
+		{"the run ends well", `exec sleep 8`, true, false},
 		{"a process of the run, too short to be seen", `python3 "$0" 300 0; exec sleep 2`, false, true},
 		{"a process of the run, in the background", `(sleep 2; exec python3 "$0" 300 0) & exec sleep 8`, false, true},
-		{"beside one that waited for others", `sleep .1; exec sleep 4`, true, true},
+		{"beside one that waited for others", `sleep .1; exec sleep 8`, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,6 +174,8 @@ func TestAlertSecrets(t *testing.T) {
 		http.Error(w, strings.Join([]string{"no", user, word, req.URL.String(), req.Header.Get("Authorization")}, " "), 500)
 	}))
 	defer server.Close()
+	answer := sync.OnceFunc(func() { close(release) })
+	defer answer() // which Close waits for
 	host := strings.TrimPrefix(server.URL, "http://")
 	third, err := os.Create(filepath.Join(t.TempDir(), "third"))
 	wardentest.NoError(t, err)
@@ -186,14 +189,8 @@ func TestAlertSecrets(t *testing.T) {
 	if got := req.Header.Get("Authorization"); got != "Bearer s3cret-token" && !strings.HasPrefix(got, "Basic ") {
 		t.Errorf("it got %q", got)
 	}
-	var status bytes.Buffer
-	wardentest.Until(t, "told of by status", func() bool {
-		st := r.Status()
-		return st != nil && len(st.Alerts) == 2
-	})
-	st := r.Status()
-	carrier := 0
-	for _, pid := range wardentest.Descendants(st.Leader) {
+	carrier := 0 // while it waits for an answer
+	for _, pid := range wardentest.Descendants(r.Cmd.Process.Pid) {
 		if comm, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm"); string(comm) == "rsswardend\n" {
 			carrier = pid
 		}
@@ -201,15 +198,21 @@ func TestAlertSecrets(t *testing.T) {
 	if carrier == 0 {
 		t.Fatal("no process sends it")
 	}
-	for _, p := range st.Procs {
-		if p.PID == carrier {
-			t.Error("it counts as the job's")
-		}
-	}
 	files, _ := filepath.Glob("/proc/" + strconv.Itoa(carrier) + "/fd/*")
 	for _, f := range files {
 		if to, _ := os.Readlink(f); strings.HasPrefix(to, r.Dir) || to == third.Name() || filepath.Base(f) != "0" && strings.Contains(to, "memfd") {
 			t.Errorf("it has %s open", to)
+		}
+	}
+	var status bytes.Buffer
+	wardentest.Until(t, "told of by status", func() bool {
+		st := r.Status()
+		return st != nil && len(st.Alerts) == 2
+	})
+	st := r.Status()
+	for _, p := range st.Procs {
+		if p.PID == carrier {
+			t.Error("it counts as the job's")
 		}
 	}
 	found := func(what string, text []byte) {
@@ -226,7 +229,7 @@ func TestAlertSecrets(t *testing.T) {
 	}
 	environ, _ := os.ReadFile("/proc/" + strconv.Itoa(carrier) + "/environ")
 	found("its environment", environ)
-	close(release)
+	answer()
 	wardentest.Until(t, "refused by both", func() bool {
 		st := r.Status()
 		return st != nil && len(st.Alerts) == 2 && st.Alerts[0].Failed > 0 && st.Alerts[1].Failed > 0
