@@ -231,6 +231,7 @@ func accelerates(t *testing.T) (*place, func(words ...string) *running) {
 // data that it gets without rsswarden; and the exit status is the launcher's, which is 1
 // whatever the status of a training that fails.
 func TestAccelerate(t *testing.T) {
+	wardentest.Long(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name, launch, training string
@@ -242,9 +243,6 @@ func TestAccelerate(t *testing.T) {
 		{"one process", "--cpu --num_processes 1", "fails.py --records 800 --epochs 1", 1, 1, "--limit 2G --at 43%:signal=USR2 --at 48%:recycle", "--leak 1024 --step-ms 20"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.ranks == 1 {
-				wardentest.Long(t)
-			}
 			p, start := accelerates(t)
 			wardentest.Write(t, p.file("fails.py"), "import train\nif __name__ == '__main__':\n    train.main()\n    raise SystemExit(7)\n")
 			words := slices.Concat(launch, strings.Fields(c.launch), strings.Fields(c.training))

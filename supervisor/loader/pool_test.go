@@ -47,7 +47,7 @@ var poolShapes = []struct {
 // raises raises as without us, and no descriptor or semaphore is left behind.
 func TestPools(t *testing.T) {
 	t.Parallel()
-	for _, shape := range poolShapes[:wardentest.Few(len(poolShapes), 5)] {
+	for _, shape := range poolShapes[:wardentest.Few(len(poolShapes), 4)] {
 		t.Run(strings.ReplaceAll(shape.on.Name+" "+shape.args, "--", ""), func(t *testing.T) {
 			t.Parallel()
 			tr := train(t, trainOptions{on: shape.on, script: "pools.py", args: shape.args, forks: true})
@@ -175,7 +175,7 @@ func TestOddPools(t *testing.T) {
 		{"--patched eventlet --start spawn", "eventlet has replaced Python's select"},
 		{"--case queue", shared + "Queue"},
 		{"--case counter --start spawn", shared + "Synchronized"},
-	}[:wardentest.Few(11, 3)] {
+	}[:wardentest.Few(11, 2)] {
 		args, why := c[0], c[1]
 		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
 			t.Parallel()

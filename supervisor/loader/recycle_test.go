@@ -189,7 +189,7 @@ func TestNoRequest(t *testing.T) {
 		// From here on with RSSWARDEN_ENDURANCE only.
 		"--workers 0",
 		"--loader persistent --workers 2 --break-at 20", "--loader endless --workers 2", "--dataset stream --workers 2",
-	}[:wardentest.Few(6, 2)], nil, func(t *testing.T, s *stand, args string) {
+	}[:wardentest.Few(6, 1)], nil, func(t *testing.T, s *stand, args string) {
 		args += " --part 1000 --epochs 2 --step 0"
 		want := bareOn(t, s, args)
 		tr := train(t, trainOptions{on: s, args: args, ends: true})
@@ -521,7 +521,7 @@ func TestIterable(t *testing.T) {
 		// From here on with RSSWARDEN_ENDURANCE only.
 		"", "--context spawn --workers 2 --break-at 20", "--workers 1", "--generator", "--dataset pipe", "--dataset pipe --break-at 9", "--context forkserver --workers 2",
 	}
-	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 2)], nil, func(t *testing.T, on *stand, args string) {
+	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 1)], nil, func(t *testing.T, on *stand, args string) {
 		want := streamBare(t, on, args)
 		tr := stream(t, on, args)
 		for range wardentest.Few(100, 2) {
@@ -647,7 +647,7 @@ func TestStateful(t *testing.T) {
 	t.Parallel()
 	shapes := statefulShapes
 	if os.Getenv("TORCHDATA") == "" {
-		shapes = shapes[:wardentest.Few(len(shapes), 2)]
+		shapes = shapes[:wardentest.Few(len(shapes), 1)]
 	}
 	torchtest.Each(t, func(t *testing.T, on *stand) {
 		for i, args := range shapes {
@@ -691,7 +691,7 @@ func TestStatefulReplacementFails(t *testing.T) {
 		{"--dataset hung --timeout 10", "within the loader's timeout"},
 		{"--dataset stream --unpicklable --persistent --context spawn", "fork refused: TypeError"},
 		{"--dataset map --unpicklable --persistent --context forkserver", "fork refused: TypeError"},
-	}[:wardentest.Few(7, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(7, 1)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		args := c.args + " --workers 2 --count 400"
 		want := statefulBare(t, on, strings.Replace(args, " --unpicklable", "", 1))
 		tr := statefulTraining(t, on, args)
@@ -732,7 +732,7 @@ func TestStatefulRefused(t *testing.T) {
 		{"--dataset hugging", "", "shuffle buffer"},
 		{"--dataset stream --every 0", "", "snapshot_every_n_steps is 0"},
 		{"--dataset counting", "", "__iter__ sets .epochs"},
-	}[:wardentest.Few(5, 2)] {
+	}[:wardentest.Few(5, 1)] {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
 			args := c.args + " --count 400 --persistent"

@@ -347,7 +347,7 @@ func TestUnknownTorch(t *testing.T) {
 		{"dataloader", "target=_utils.worker._worker_loop to target=_utils.worker.__dict__['_worker_loop']", "torch starts _worker_loop in no places", true},
 		{"dataloader", "_try_put_index to _try_put", "torch has no _try_put_index", true},
 		{"dataloader", "_task_info to _tasks", "torch's iterator has no _task_info", true},
-	}[:wardentest.Few(6, 2)], func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
+	}[:wardentest.Few(6, 1)], func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
 		want := bareOn(t, s, brief)
 		tr := train(t, trainOptions{on: s, args: brief + " --workers 2",
 			env: []string{"PYTHONPATH=" + script(t, "changed"), "RENAME=" + c.rename, "RENAME_IN=" + c.in}})
@@ -538,7 +538,7 @@ func TestWorksWith(t *testing.T) {
 // replacement has its id.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	for i, sh := range shapes[:wardentest.Few(len(shapes), 9)] {
+	for i, sh := range shapes[:wardentest.Few(len(shapes), 6)] {
 		if sh.newer && torch113.Turn(i) && !torch26.Turn(i) {
 			t.Errorf("%s is in the turn of a torch that does not have it", sh.name)
 		}

@@ -136,7 +136,7 @@ func TestBudgetShapes(t *testing.T) {
 		{"--workers 0 --stream", false, true},
 		{"--stream --workers 2", false, true},
 		{"--private --stream --workers 2", true, true},
-	}[:wardentest.Few(9, 2)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
+	}[:wardentest.Few(9, 1)], func(c kase) string { return c.args }, func(t *testing.T, on *stand, c kase) {
 		tr := train(t, trainOptions{on: on, script: "mapped.py", args: c.args})
 		tr.until("hello", func() bool { return len(tr.said) > 0 })
 		wardentest.NoError(t, tr.ctl.SetPrivate(c.private))

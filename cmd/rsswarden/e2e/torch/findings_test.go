@@ -429,6 +429,7 @@ func smallTensors(t *testing.T, times int) {
 				}
 			}
 			run("file_system", func(t *testing.T) {
+				wardentest.Long(t)
 				t.Parallel()
 				r := runSides(t, nil, nil, "tensors.py", method, "file_system", "80000")
 				r.before(t, "the hook", r.told())

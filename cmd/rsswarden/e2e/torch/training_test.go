@@ -76,7 +76,7 @@ func TestOneStory(t *testing.T) {
 		{"K: a leak in a cgroup", 900 * rss.MiB, nil, train("--epochs", "2", "--leak-worker", "400"), event.RunKept, event.HelpedYes, `workers? recycled`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if strings.HasPrefix(c.name, "J:") || strings.HasPrefix(c.name, "G:") {
+			if strings.ContainsAny(c.name[:1], "CGIJ") {
 				wardentest.Long(t)
 			}
 			dir := t.TempDir()
@@ -198,7 +198,7 @@ func TestBrokenHookNextRung(t *testing.T) {
 		"is no Python": {file: "patch.py", text: "def broken(:\n", instead: true, says: []string{"recycle skipped: no DataLoader or pool workers found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.whole || c.instead {
+			if c.text != raisingRecycler {
 				wardentest.Long(t)
 			}
 			t.Parallel()
@@ -312,6 +312,9 @@ func TestRungsOnATraining(t *testing.T) {
 		event.Drain: {"--limit", "800M", "--at", "none", "--at", "85%:recycle"},
 	} {
 		t.Run(string(mode), func(t *testing.T) {
+			if string(mode) == "drain" {
+				wardentest.Long(t)
+			}
 			run := trainUnder(t, data, []string{"--leak-worker", "150"}, rules)
 			t.Logf("%v\n%s", run.outcomes[event.ActionRecycle], wardentest.Said(run.stderr))
 			if run.sum != want.sum || len(run.outcomes[event.ActionRecycle]) == 0 {
