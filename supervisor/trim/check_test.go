@@ -23,6 +23,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/rss/rsstest/guest"
+	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
 
 // The processes of quiet: we are an ancestor of the one that is looked at.
@@ -393,7 +394,7 @@ func Test32Bit(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "small")
 	must(t, os.WriteFile(name, b.Bytes(), 0o755))
 	if err := exec.Command(name).Run(); err != nil {
-		t.Skip("the kernel runs no 32-bit programs: ", err)
+		wardentest.Cannot(t, "run 32-bit programs", err)
 	}
 	h := startCommand(t, exec.Command(name))
 	tr := newTracer(t)

@@ -92,6 +92,13 @@ func Long(tb testing.TB) {
 	}
 }
 
+// Cannot skips a test of what a machine has or has not, whatever is installed, such as what its
+// kernel runs. .ci/test counts it, and it is no failure in CI.
+func Cannot(tb testing.TB, why string, err error) {
+	tb.Helper()
+	tb.Skipf("this machine cannot: %s: %v", why, err)
+}
+
 // Race says that the tests were built with the race detector, which takes more memory and
 // time, and maps more than any sensible RLIMIT_AS.
 func Race() bool {
