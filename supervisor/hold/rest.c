@@ -23,7 +23,7 @@ static struct hold_rest *const r = &hold_rest;
 #define MS UINT64_C(1000000)
 
 static const uint64_t look = 3000 * MS;        // how often the states of holder and leader are read
-static const uint64_t again = 1000 * MS;       // … of a leader that was stopped
+static const uint64_t recheck = 1000 * MS;     // … that of a leader which was stopped
 static const uint64_t renew = 6 * 3600000 * MS; // when our files are looked after: what cleans /tmp takes days
 static const uint64_t keep_witness = 20 * MS;  // as in link.go
 static const uint64_t spread = 30000 * MS;     // within which those at rest follow another leader
@@ -77,14 +77,15 @@ static void wait_for_room(void) {
 	}
 }
 
-// leader_stopped ends a leader that was stopped at two looks: nobody watches meanwhile, and a
-// lock outlasts a SIGSTOP. It returns since when it is known to be. Who looks late was stopped
-// too, as the whole job is by scontrol suspend, and looks at two more.
+// leader_stopped ends a leader that two checks, a second apart, found stopped: nobody watches
+// meanwhile, and the lock of a stopped process lasts. It returns since when the leader is known to
+// be stopped. A check that comes late begins anew: this process was stopped too, as the whole job is
+// by scontrol suspend.
 static uint64_t leader_stopped(uint64_t since, uint64_t late) {
 	uint64_t now = hold_now();
-	if (hold_state(r->led_by) != 'T' || late > again) return 0;
+	if (hold_state(r->led_by) != 'T' || late > recheck) return 0;
 	if (since == 0) return now;
-	if (now - since >= again) r->ended = syscall(SYS_pidfd_send_signal, r->leader, SIGKILL, NULL, 0) == 0;
+	if (now - since >= recheck) r->ended = syscall(SYS_pidfd_send_signal, r->leader, SIGKILL, NULL, 0) == 0;
 	return since;
 }
 
@@ -98,7 +99,7 @@ static void rest(int signals) {
 			if (seen & pending()) return; // it was for this process alone: the holder is to be asked
 			until = 0;
 		}
-		uint64_t next = now + (stopped ? again : look);
+		uint64_t next = now + (stopped ? recheck : look);
 		if (search != 0 && search < next) next = search;
 		if (until != 0 && until < next) next = until;
 		struct pollfd f[4] = {{r->link, POLLIN, 0}, {search ? -1 : r->leader, POLLIN, 0}, {r->orders, POLLIN, 0}, {until ? -1 : signals, POLLIN, 0}};

@@ -12,7 +12,6 @@
 #include <time.h>
 #include <ucontext.h>
 
-
 // What a watcher leaves open in its threads: faults, the profiler's clock and
 // the two signals of glibc.
 static const uint64_t watcher_open = HOLD_FAULTS | RAW_BIT(SIGPROF) | RAW_BIT(32) | RAW_BIT(33);

@@ -23,8 +23,8 @@ var poolShapes = []struct {
 	{torch113, "--pool executor --start fork --how submit"},
 	{torch113, "--pool torch --how imap_unordered --tensors"},
 	{newest, "--pool multiprocess --start fork --how map"},
-	{newest, "--pool joblib --how map"}, // whose workers are loky's
 	// From here on with RSSWARDEN_ENDURANCE only: pairs of what stands above.
+	{newest, "--pool joblib --how map"}, // whose workers are loky's
 	{torch113, "--pool multiprocessing --start spawn --how apply_async"},
 	{torch113, "--pool executor --start forkserver --how as_completed"},
 	{torch113, "--pool multiprocessing --start fork --how map"},
@@ -165,13 +165,13 @@ func TestOddPools(t *testing.T) {
 	for _, c := range [][2]string{
 		{"--case forks"}, // a task forks, and its child does the work
 		{"--case exits"}, // os._exit in a task: the Pool goes on, bare too
-		{"--patched gevent --start spawn", "gevent has replaced Python's select"}, // a forked Pool hangs there, bare too
 		// From here on with RSSWARDEN_ENDURANCE only.
-		{"--case once --start spawn", shared + "Synchronized"}, // unpickling it fails the fourth time
-		{"--case inside --start forkserver"},                   // a pool in each task of a pool
-		{"--case exits --start spawn"},                         // … the executor is broken, bare too
-		{"--case daemon"},                                      // a daemon process beside the pool
-		{"--case single"},                                      // maxtasksperchild=1
+		{"--patched gevent --start spawn", "gevent has replaced Python's select"}, // a forked Pool hangs there, bare too
+		{"--case once --start spawn", shared + "Synchronized"},                    // unpickling it fails the fourth time
+		{"--case inside --start forkserver"},                                      // a pool in each task of a pool
+		{"--case exits --start spawn"},                                            // … the executor is broken, bare too
+		{"--case daemon"},                                                         // a daemon process beside the pool
+		{"--case single"},                                                         // maxtasksperchild=1
 		{"--patched eventlet --start spawn", "eventlet has replaced Python's select"},
 		{"--case queue", shared + "Queue"},
 		{"--case counter --start spawn", shared + "Synchronized"},

@@ -185,9 +185,9 @@ func hookFails(t *testing.T, script, args string, faults []fault) {
 func TestNoRequest(t *testing.T) {
 	t.Parallel()
 	torchtest.EachCase(t, []string{
-		"--loader plain --workers 2 --fail 7 900", "--pin --sampler weighted --workers 2",
+		"--loader plain --workers 2 --fail 7 900",
 		// From here on with RSSWARDEN_ENDURANCE only.
-		"--workers 0",
+		"--pin --sampler weighted --workers 2", "--workers 0",
 		"--loader persistent --workers 2 --break-at 20", "--loader endless --workers 2", "--dataset stream --workers 2",
 	}[:wardentest.Few(6, 1)], nil, func(t *testing.T, s *stand, args string) {
 		args += " --part 1000 --epochs 2 --step 0"
@@ -517,9 +517,9 @@ func TestLeavingWorkerKilled(t *testing.T) {
 func TestIterable(t *testing.T) {
 	t.Parallel()
 	shapes := []string{
-		"--break-at 20", "--dataset pipe --generator",
+		"--break-at 20",
 		// From here on with RSSWARDEN_ENDURANCE only.
-		"", "--context spawn --workers 2 --break-at 20", "--workers 1", "--generator", "--dataset pipe", "--dataset pipe --break-at 9", "--context forkserver --workers 2",
+		"--dataset pipe --generator", "", "--context spawn --workers 2 --break-at 20", "--workers 1", "--generator", "--dataset pipe", "--dataset pipe --break-at 9", "--context forkserver --workers 2",
 	}
 	torchtest.EachCase(t, shapes[:wardentest.Few(len(shapes), 1)], nil, func(t *testing.T, on *stand, args string) {
 		want := streamBare(t, on, args)
@@ -684,8 +684,8 @@ func TestStatefulReplacementFails(t *testing.T) {
 	type kase struct{ args, why string }
 	torchtest.EachCase(t, []kase{
 		{"--dataset broken", "replacement cannot load the worker's state: KeyError: 'no such shard'"},
-		{"--dataset forgetful --persistent", "another state after load_state_dict"},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--dataset forgetful --persistent", "another state after load_state_dict"},
 		{"--dataset hung --waits 1", "the training waited 1 s"},
 		{"--dataset ended", "replacement did not come up: status -9"},
 		{"--dataset hung --timeout 10", "within the loader's timeout"},
@@ -727,8 +727,8 @@ func TestStatefulRefused(t *testing.T) {
 	wardentest.NoError(t, os.WriteFile(filepath.Join(changed, module), []byte(other), 0o600))
 	for _, c := range []struct{ args, torchdata, why string }{
 		{"--dataset unstated", "", "no state_dict"},
-		{"--dataset map", changed, "worker_states.get(self._worker_key(i))"},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--dataset map", changed, "worker_states.get(self._worker_key(i))"},
 		{"--dataset hugging", "", "shuffle buffer"},
 		{"--dataset stream --every 0", "", "snapshot_every_n_steps is 0"},
 		{"--dataset counting", "", "__iter__ sets .epochs"},

@@ -74,11 +74,11 @@ var shapes = []shape{
 	{name: "pin thread, endless", args: "--pin --loader endless --workers 2"},
 	{name: "spawn", args: "--context spawn --workers 2", slow: true},
 	{name: "epoch left early, a new iterator an epoch", args: "--loader plain --workers 3 --break-at 17", often: 8},
+	// From here on with RSSWARDEN_ENDURANCE only: pairs of what stands above, or of what every test uses.
 	// Batches are of use only while the worker that made them lives, and come before their turn.
 	{name: "batches of a living worker, epoch left early", args: "--break-at 7 --dataset named --sampler sequential --workers 2", often: 4},
 	{name: "persistent, 1 worker", args: "--workers 1", swaps: true},
 	{name: "two loaders at once", args: "--pair --workers 2"},
-	// From here on with RSSWARDEN_ENDURANCE only: pairs of what stands above, or of what every test uses.
 	{name: "a new iterator an epoch", args: "--loader plain --workers 4"},
 	{name: "file_system sharing", args: "--sharing file_system --workers 3"},
 	{name: "a loader inside the dataset", args: "--dataset nested --workers 2"},
@@ -341,8 +341,8 @@ func TestUnknownTorch(t *testing.T) {
 	}
 	torchtest.EachCase(t, []kase{
 		{"_utils.worker", "base_seed to seed_base", "_worker_loop has no parameter base_seed", true},
-		{"dataloader", "_shutdown_workers to _end_workers", "torch has no _shutdown_workers", false},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"dataloader", "_shutdown_workers to _end_workers", "torch has no _shutdown_workers", false},
 		{"dataloader", "_index_queues to _queues", "torch's iterator has no _index_queues by worker", true},
 		{"dataloader", "target=_utils.worker._worker_loop to target=_utils.worker.__dict__['_worker_loop']", "torch starts _worker_loop in no places", true},
 		{"dataloader", "_try_put_index to _try_put", "torch has no _try_put_index", true},

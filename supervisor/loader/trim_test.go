@@ -127,8 +127,8 @@ func TestBudgetShapes(t *testing.T) {
 	}
 	torchtest.EachCase(t, []kase{
 		{"--copy", false, true},
-		{"--workers 0 --private", true, true},
 		// From here on with RSSWARDEN_ENDURANCE only.
+		{"--workers 0 --private", true, true},
 		{"--private --copy", true, true},
 		{"--private", false, false},
 		{"--copy --stream", false, true},

@@ -312,7 +312,7 @@ func TestRungsOnATraining(t *testing.T) {
 		event.Drain: {"--limit", "800M", "--at", "none", "--at", "85%:recycle"},
 	} {
 		t.Run(string(mode), func(t *testing.T) {
-			if string(mode) == "drain" {
+			if mode == event.Drain {
 				wardentest.Long(t)
 			}
 			run := trainUnder(t, data, []string{"--leak-worker", "150"}, rules)
