@@ -87,6 +87,16 @@ def environment(out):
         return None  # it ended meanwhile
 
 
+def revives(events):
+    """Says whether the workers of a loader are replaced where they die: their PyTorch is known, or was tried."""
+    try:
+        with open(events) as f:
+            loader = [e for e in map(json.loads, f) if e.get("event") == "loader"]
+    except (OSError, ValueError):
+        return False  # it is being written
+    return any(e["what"] == "revives" or e["what"] == "iter" and e.get("trial") in ("known", "tried") for e in loader)
+
+
 def kill_worker(out):
     """Kills a worker of the trainer whose output the file is; returns how many."""
     with open(out) as f:
@@ -119,7 +129,7 @@ class Run:
                            "--revive", "any", "--"] + command
             with open(out, "w") as f:
                 process = subprocess.Popen(command, stdout=f, stderr=subprocess.STDOUT)
-            self.watch(process, out, rsswarden, checkpoint, kill)
+            self.watch(process, out, events, rsswarden, checkpoint, kill)
             self.status = process.wait()
             with open(out) as f:
                 self.text = f.read()
@@ -132,7 +142,7 @@ class Run:
         rates = [float(n) for n in re.findall(r" ([0-9.]+) records/s", self.text)]
         self.rate = statistics.median(rates) if rates else 0
 
-    def watch(self, process, out, rsswarden, checkpoint, kill):
+    def watch(self, process, out, events, rsswarden, checkpoint, kill):
         """Looks at the processes, and asks for something every 2 s once it trains, until it ends."""
         due, turn = time.monotonic() + EVERY, 0
         while process.poll() is None:
@@ -145,7 +155,7 @@ class Run:
             if trainer is not None:
                 due, turn = time.monotonic() + EVERY, turn + 1
                 if kill:
-                    self.asked["killed"] += kill_worker(out)
+                    self.asked["killed"] += revives(events) and kill_worker(out)
                     continue
                 for verb in ["recycle"] + ["trim"] * (turn == 2) + ["checkpoint"] * (checkpoint and turn == 3):
                     done = subprocess.run([rsswarden, verb], env=trainer, stdout=subprocess.PIPE,

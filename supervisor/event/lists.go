@@ -108,6 +108,7 @@ const (
 	LoaderStarted   Loader = "started"   // its replacement was started
 	LoaderSwapped   Loader = "swapped"   // the replacement took over, the old worker hands out what it has
 	LoaderRecycled  Loader = "recycled"  // a worker was replaced and has ended
+	LoaderRevives   Loader = "revives"   // workers of an iterator are replaced where they die from now on, as the trial of the process's PyTorch went well
 	LoaderRevived   Loader = "revived"   // a worker had died, another was started in its place and does its unfinished batches again; the reason says how it ended
 	LoaderTrimmed   Loader = "trimmed"   // a process gave its mapped pages back
 	LoaderCollected Loader = "collected" // a process ran gc.collect and malloc_trim

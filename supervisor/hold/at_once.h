@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-24794ce9a46d712e"
+#define HOOK_NAME "hook-640784450a19a2f3"
 struct hook_file {
 	const char *name;
 	long size;
@@ -45,9 +45,9 @@ static const struct hook_file hook_files[] = {
 	{"sitecustomize.pyo", 0, 2},
 	{"__pycache__", 0, 0},
 	{"_rsswarden/__init__.py", 1880, 0},
-	{"_rsswarden/birth.py", 10239, 0},
+	{"_rsswarden/birth.py", 10241, 0},
 	{"_rsswarden/changes.py", 2922, 0},
-	{"_rsswarden/channel.py", 7444, 0},
+	{"_rsswarden/channel.py", 7586, 0},
 	{"_rsswarden/collect.py", 3830, 0},
 	{"_rsswarden/contents.py", 10669, 0},
 	{"_rsswarden/copies.py", 4667, 0},
@@ -57,18 +57,18 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/growth.py", 1269, 0},
 	{"_rsswarden/guard.py", 2712, 0},
 	{"_rsswarden/iterable.py", 9521, 0},
-	{"_rsswarden/iterators.py", 10668, 0},
+	{"_rsswarden/iterators.py", 10821, 0},
 	{"_rsswarden/known.py", 531, 0},
 	{"_rsswarden/offsets.py", 2256, 0},
 	{"_rsswarden/oom.py", 1916, 0},
-	{"_rsswarden/patch.py", 16277, 0},
+	{"_rsswarden/patch.py", 16382, 0},
 	{"_rsswarden/pools.py", 17836, 0},
 	{"_rsswarden/private.py", 4005, 0},
 	{"_rsswarden/recycle.py", 17555, 0},
-	{"_rsswarden/revive.py", 27314, 0},
+	{"_rsswarden/revive.py", 28892, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17992, 0},
-	{"_rsswarden/trial.py", 11800, 0},
+	{"_rsswarden/trial.py", 15452, 0},
 	{"_rsswarden/trim.py", 9272, 0},
 	{"sitecustomize.py", 5658, 0},
 };

@@ -158,7 +158,7 @@ func parseLine(data []byte) (line, error) {
 		return l, fmt.Errorf("%w: %v", errMalformed, err)
 	}
 	switch l.What {
-	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled, event.LoaderRevived,
+	case event.LoaderIter, event.LoaderAccepted, event.LoaderStarted, event.LoaderSwapped, event.LoaderRecycled, event.LoaderRevives, event.LoaderRevived,
 		event.LoaderTrimmed, event.LoaderCollected, event.LoaderRefused, event.LoaderOff, event.LoaderEnded, Grown, Private, PoolWorker:
 		l.Sharing = nil
 	case event.LoaderPickling, event.LoaderRaised:

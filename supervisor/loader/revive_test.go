@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
@@ -83,6 +85,45 @@ func TestReviveRecycled(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		tr.notOff()
+	})
+}
+
+// TestReviveTried: a torch that is not known is tried while the training goes on. Its workers are replaced
+// where they die from then on, and not where the trial found that to go wrong.
+func TestReviveTried(t *testing.T) {
+	t.Parallel()
+	torchtest.EachCase(t, []string{"--workers 2 --dataset heavy --pin", "--workers 2"}, nil, func(t *testing.T, s *stand, args string) {
+		m := mutants()[slices.IndexFunc(mutants(), func(m mutant) bool { return m.Name == "_send_idx" })]
+		site := mutate(t, s, m)
+		for _, unrevived := range []string{"", "batches were lost"} {
+			tr := train(t, trainOptions{on: s, args: args + " --part 400 --step 0.001", env: []string{"PYTHONPATH=" + site}, before: revive(event.ReviveAny)})
+			tr.have(2)
+			wardentest.NoError(t, tr.ctl.Tried(tr.ctl.Trainers()[0].Key, Verdict{What: VerdictOK, Unrevived: unrevived}))
+			revives := func() bool {
+				return slices.ContainsFunc(tr.ctl.Trainers()[0].Loaders, func(l Loader) bool { return l.Revives })
+			}
+			if unrevived != "" {
+				tr.recycle(1, event.Swap) // the verdict has come
+				if revives() {
+					t.Error("it says that dead workers are replaced")
+				}
+				wardentest.NoError(t, unix.Kill(tr.some()[0], unix.SIGKILL))
+				tr.endsAsBare("ConnectionResetError", "ConnectionRefusedError", "EOFError")
+				continue
+			}
+			tr.until("workers to be replaced where they die", revives)
+			for n := range wardentest.Few(20, 3) {
+				pid := tr.some()[n%2]
+				wardentest.NoError(t, unix.Kill(pid, unix.SIGKILL))
+				tr.until("another worker", func() bool {
+					return slices.ContainsFunc(tr.said, func(s Said) bool { return s.What == event.LoaderRevived && s.Worker == pid })
+				})
+			}
+			if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
+				t.Errorf("%+v", r)
+			}
+			tr.notOff()
+		}
 	})
 }
 

@@ -86,6 +86,8 @@ func (t *trainer) apply(l *line) {
 		if len(d.Leaving) < maxWorkers && !slices.Contains(d.Leaving, l.Worker) {
 			d.Leaving = append(d.Leaving, l.Worker)
 		}
+	case event.LoaderRevives:
+		d.Revives = true
 	case event.LoaderRevived:
 		replaceWorker(d, l.Worker, l.New)
 		delete(t.own, l.Worker)

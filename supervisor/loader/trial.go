@@ -82,7 +82,7 @@ func (c *Control) Tried(key string, v Verdict) error {
 		if t.Key != key || t.Trial != event.TrialWaiting {
 			continue
 		}
-		text := "ok"
+		text := "ok\n" + v.Unrevived
 		if v.OK() {
 			t.Trial, t.CanRecycle, t.Why = event.TrialTried, true, ""
 		} else {
@@ -97,9 +97,11 @@ func (c *Control) Tried(key string, v Verdict) error {
 	return nil
 }
 
+// Verdict is what came of a trial.
 type Verdict struct {
-	What VerdictWhat `json:"verdict"`
-	Why  string      `json:"why,omitempty"` // where it is not [VerdictOK]
+	What      VerdictWhat `json:"verdict"`
+	Why       string      `json:"why,omitempty"`       // where it is not [VerdictOK]
+	Unrevived string      `json:"unrevived,omitempty"` // why no worker is replaced that dies, where it is
 }
 
 type VerdictWhat string
@@ -163,7 +165,7 @@ func tryFor(ctx context.Context, patience time.Duration, u Untried, env []string
 
 func try(ctx context.Context, patience time.Duration, u Untried, env []string, start func(*exec.Cmd) error) (Verdict, error) {
 	failed := func(format string, args ...any) (Verdict, error) {
-		return Verdict{VerdictFailed, strings.ToValidUTF8(clip(fmt.Sprintf(format, args...)), "?")}, nil
+		return Verdict{What: VerdictFailed, Why: oneLine(fmt.Sprintf(format, args...))}, nil
 	}
 	if !IsHook(u.Hook) {
 		return Verdict{}, fmt.Errorf("%q is no hook", u.Hook)
@@ -212,7 +214,7 @@ func try(ctx context.Context, patience time.Duration, u Untried, env []string, s
 	var v Verdict
 	for line := range bytes.Lines(out.kept) {
 		if text, ok := bytes.CutPrefix(line, []byte(verdictMark)); ok && json.Unmarshal(text, &v) == nil {
-			v.Why = strings.ToValidUTF8(clip(strings.Join(strings.Fields(v.Why), " ")), "?")
+			v.Why, v.Unrevived = oneLine(v.Why), oneLine(v.Unrevived)
 		}
 	}
 	switch {
@@ -226,6 +228,10 @@ func try(ctx context.Context, patience time.Duration, u Untried, env []string, s
 		return failed("the trial ended by %v%s", err, errs.last())
 	}
 	return failed("the trial said nothing%s", errs.last())
+}
+
+func oneLine(why string) string {
+	return strings.ToValidUTF8(clip(strings.Join(strings.Fields(why), " ")), "?")
 }
 
 // output keeps the end of what a program writes.
@@ -321,7 +327,7 @@ func readVerdict(dir, name string) (v Verdict, ok bool) {
 	if err != nil || json.Unmarshal(data, &v) != nil {
 		return Verdict{}, false
 	}
-	v.Why = clip(v.Why)
+	v.Why, v.Unrevived = clip(v.Why), oneLine(v.Unrevived)
 	switch v.What {
 	case VerdictOK:
 		return v, true
@@ -412,10 +418,11 @@ type trialResult struct {
 // TrialNews is what became of a torch: its trainers were given a verdict, or Why it stays
 // without one in this run.
 type TrialNews struct {
-	Torch Untried
-	Why   string
-	Again bool // the verdict was for a trainer that came later
-	Errs  []error
+	Torch     Untried
+	Why       string
+	Unrevived string // why no worker is replaced that dies, though recycling is done
+	Again     bool   // the verdict was for a trainer that came later
+	Errs      []error
 }
 
 // NewTrials returns Trials that wake a loop by set. dry says that none is to be made.
@@ -495,6 +502,7 @@ func (t *Trials) wanted(c *Control) bool {
 
 // give gives the verdict to the trainers that have the torch.
 func (n TrialNews) give(c *Control, v Verdict) TrialNews {
+	n.Unrevived = v.Unrevived
 	if err := c.Tried(n.Torch.Key, v); err != nil {
 		n.Errs = append(n.Errs, err)
 	}

@@ -32,6 +32,8 @@ type mutant struct {
 	Why string
 	// Good says that a trial may find nothing wrong: what is recycled then is right.
 	Good bool
+	// Rests says that replacing workers that died rests on what differs, though recycling does not.
+	Rests bool
 	// Often has its trial made by `make test`.
 	Often bool
 }
@@ -202,7 +204,7 @@ func TestTrial(t *testing.T) {
 			env, _ := hooked(t)
 			u := untried(t, s, env, "")
 			for range wardentest.Few(50, 1) {
-				if v, err := Try(t.Context(), u, env, startOn(t, s)); err != nil || !v.OK() {
+				if v, err := Try(t.Context(), u, env, startOn(t, s)); err != nil || !v.OK() || v.Unrevived != "" {
 					t.Errorf("%+v, %v", v, err)
 				}
 			}
@@ -224,7 +226,7 @@ func TestTrial(t *testing.T) {
 				if err != nil || v.What == "" || v.OK() && !m.Good || m.Good && v.What == VerdictRefused {
 					t.Errorf("%+v, %v", v, err)
 				}
-				if v.OK() == (v.Why != "") {
+				if v.OK() == (v.Why != "") || v.OK() && (v.Unrevived == "") == m.Rests {
 					t.Errorf("%+v", v)
 				}
 				if !v.OK() {
@@ -447,7 +449,7 @@ func TestUntriedTorch(t *testing.T) {
 		if said := ask(); said.What != event.LoaderRefused || !strings.HasSuffix(said.Reason, "has not been tried here") {
 			t.Errorf("%+v", said)
 		}
-		v := Verdict{VerdictRefused, "batches were lost"}
+		v := Verdict{What: VerdictRefused, Why: "batches were lost"}
 		if good {
 			v = Verdict{What: VerdictOK}
 		}
@@ -474,7 +476,7 @@ func TestSiteVerdict(t *testing.T) {
 	}
 	const user = 1234
 	u, env := stranger(t, "exit 1")
-	refused := Verdict{VerdictRefused, "batches were lost"}
+	refused := Verdict{What: VerdictRefused, Why: "batches were lost"}
 	for _, test := range []struct {
 		name string
 		harm func(dir, file string) error
@@ -510,7 +512,7 @@ func TestSiteVerdict(t *testing.T) {
 	t.Run("beside the user's own", func(t *testing.T) {
 		SiteVerdicts = filepath.Join(t.TempDir(), "rsswarden", "torch")
 		defer func() { SiteVerdicts = "" }()
-		failed := Verdict{VerdictFailed, "it crashed"}
+		failed := Verdict{What: VerdictFailed, Why: "it crashed"}
 		wardentest.NoError(t, keepVerdict(u, env, failed))
 		wardentest.NoError(t, KeepForAll(u, failed))
 		if v, ok := KeptVerdict(u, env); !ok || v != failed {

@@ -229,7 +229,11 @@ func (o *Observer) TryTorch(now time.Duration, v *view.View) (news view.News) {
 			if t.Key != n.Torch.Key || n.Again {
 				continue
 			}
-			news.Add(event.LoaderSaid{What: event.LoaderTried, PID: t.ID.PID, Trial: t.Trial, Reason: t.Why})
+			tried := event.LoaderSaid{What: event.LoaderTried, PID: t.ID.PID, Trial: t.Trial, Reason: t.Why}
+			if n.Unrevived != "" {
+				tried.Reason = "workers that die are not replaced: " + n.Unrevived
+			}
+			news.Add(tried)
 			o.refused(t.ID.PID, &news)
 		}
 	}

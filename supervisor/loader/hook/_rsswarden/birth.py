@@ -231,9 +231,9 @@ def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
 
 def started(iterator, process, index_queue):
     """Does for a new replacement what torch does for its workers at the interpreter's end, and has what it is given kept."""
-    life = vars(iterator).get("_rsswarden_revive")
-    if life is not None:
-        life.record(index_queue)
+    given = vars(iterator).get("_rsswarden_given")
+    if given is not None:
+        given.record(index_queue)
     cleanup = getattr(type(iterator), "_clean_up_worker", None)
     if cleanup is not None and iterator._persistent_workers and iterator._pin_memory:
         atexit.register(_at_exit, cleanup, weakref.ref(process))

@@ -69,11 +69,13 @@ def setting(name):
 
 
 def verdict(key):
-    """Returns what came of a trial of the torch with that key, ok or the reason; None where there was none."""
+    """Returns what came of a trial of the torch with that key: ok or the reason, None where there was none;
+    and why workers that die are not replaced with it, empty where they are."""
     try:
-        return _read("%s/torch.%s" % (_dir, key)).strip()[:1000] or None
+        text, _, unrevived = _read("%s/torch.%s" % (_dir, key)).strip()[:1000].partition("\n")
+        return text or None, unrevived
     except (OSError, ValueError):
-        return None
+        return None, ""
 
 
 def untried(key, **fields):

@@ -164,6 +164,8 @@ def _poll(iterator):
         return
     rest = 0.0
     if not patch._off:
+        if "_rsswarden_given" in iterator.__dict__ and revive.tried(iterator, patch._torch):
+            recycler.side.say("revives", n=recycler.number)
         process = patch._here()
         patch._look(process)
         rest = process.next

@@ -45,6 +45,7 @@ class _Torch:
         self._dataloader, self._is_read = dataloader, False
         self._constructor = getattr(getattr(dataloader, "_MultiProcessingDataLoaderIter", None), "__init__", None)
         self.key, self._digest, self.known, self.verdict = None, None, False, None
+        self.unrevived = ""  # why workers that die are not replaced, found by the trial
         try:
             self._check(dataloader)
         except Exception as error:
@@ -97,7 +98,7 @@ class _Torch:
         if self.known or self.why is not None:
             return self.why
         if self.verdict is None:
-            self.verdict = channel.verdict(self.key)
+            self.verdict, self.unrevived = channel.verdict(self.key)
             if self.verdict not in (None, "ok"):
                 self.why = "a trial with torch %s failed: %s" % (self.version, self.verdict)
         return self.why if self.verdict else "torch %s has not been tried here" % self.version

@@ -13,6 +13,8 @@ died, over a pipe that stays silent, has all workers of the loader ended and sta
 with another pipe and another event.
 
 A batch over which three workers have died is not tried again.
+
+With a torch that is to be tried first, only the indices are kept until that went well.
 """
 import errno
 import os
@@ -39,6 +41,7 @@ _STUCK = 0.5  # seconds for which a lock is held over a silent pipe, until all w
 _HUNG = 300.0  # seconds of waiting without a batch since a death, until torch's error is raised: the dead may hold a lock of the program's
 _RETRIES = (0.1, 0.4, 1.0)  # seconds until a fork that was refused is tried again
 _CHUNK = 1 << 20
+_AHEAD = 64  # batches given out of which more are kept than may be asked for again, until those that came are dropped
 _KILLED = re.compile(r"DataLoader worker \(pid (\d+)\)")
 _QUEUE = ("_reader", "_writer", "_wlock", "_send_bytes", "_recv_bytes", "_poll")  # what of a queue is of its pipe
 
@@ -120,13 +123,44 @@ class Reader:
         return pipe.number, memoryview(held)[head:]
 
 
+class Given(dict):
+    """The indices of each batch that was given out and has not come, by its number."""
+
+    def __init__(self, iterator):
+        super().__init__()
+        self.iterator = weakref.ref(iterator)
+        self.next = 0.0  # when it is looked again whether torch was tried
+        for index_queue in iterator._index_queues:
+            self.record(index_queue)
+
+    def record(self, index_queue):
+        """Keeps the indices that are put on an index queue."""
+        reference = weakref.ref(index_queue)
+
+        def put(task, *arguments, **keywords):
+            patch._guarded(self.keep, task)
+            index_queue = reference()
+            return type(index_queue).put(index_queue, task, *arguments, **keywords)
+
+        index_queue.put = put
+
+    def keep(self, task):
+        if type(task) is not tuple or len(task) != 2 or type(task[0]) is not int:
+            return
+        waiting = self.iterator()._task_info
+        if len(self) > 2 * len(waiting) + _AHEAD:  # nobody says what has come
+            for number in [number for number in self if number not in waiting]:
+                del self[number]
+        self[task[0]] = task[1]
+
+
 class Life:
     """What one iterator needs to go on without a worker."""
 
     def __init__(self, iterator, mode, torch_parts):
         self.iterator, self.mode, self.torch = weakref.ref(iterator), mode, torch_parts
         self.pid = os.getpid()
-        self.given = {}  # the indices of each batch that was given out and has not come
+        self.given = iterator._rsswarden_given
         self.again = set()  # batches that were given out again
         self.tries = {}  # how many workers have died over a batch
         self.vain = 0  # … since a batch came
@@ -153,20 +187,6 @@ class Life:
             self.pinned, self.patience = weakref.ref(iterator._data_queue), _PINNED
             results.get = self.get_to_pin
         iterator._data_queue.get = self.get
-        for index_queue in iterator._index_queues:
-            self.record(index_queue)
-
-    def record(self, index_queue):
-        """Keeps the indices that are put on an index queue."""
-        reference, given = weakref.ref(index_queue), self.given
-
-        def put(task, *arguments, **keywords):
-            if type(task) is tuple and len(task) == 2 and type(task[0]) is int:
-                given[task[0]] = task[1]
-            index_queue = reference()
-            return type(index_queue).put(index_queue, task, *arguments, **keywords)
-
-        index_queue.put = put
 
     # What torch calls in place of the queues' own get.
 
@@ -539,19 +559,41 @@ def cause(code):
 def begin(iterator, torch_parts):
     """Has a new iterator go on where a worker dies, where that was asked for. Its workers are there, and have no work."""
     mode = channel.setting("revive")
-    if mode not in (_OOM, _ANY) or iterator._dataset_kind != 0 or not torch_parts.known \
-            or type(iterator) is not torch_parts._dataloader._MultiProcessingDataLoaderIter:
+    if mode not in (_OOM, _ANY) or iterator._dataset_kind != 0 or type(iterator) is not torch_parts._dataloader._MultiProcessingDataLoaderIter:
         return
     if all(_has(iterator, name) for name in _RESTS_ON) and hasattr(torch_parts.utils.signal_handling, "_error_if_any_worker_fails"):
-        _check(torch_parts.utils.signal_handling)
-        try:
-            life = Life(iterator, mode, torch_parts)
-        except OSError as error:
-            if not guard.ours(error):
-                raise
-            return  # no descriptor is left: as bare
-        _lives.add(life)
-        iterator._rsswarden_revive = life
+        why = torch_parts.untried()
+        if torch_parts.why is None and not torch_parts.unrevived:
+            iterator._rsswarden_given = Given(iterator)
+            if why is None:
+                _live(iterator, mode, torch_parts)
+
+
+def _live(iterator, mode, torch_parts):
+    iterator._rsswarden_given.next = float("inf")
+    _check(torch_parts.utils.signal_handling)
+    try:
+        life = Life(iterator, mode, torch_parts)
+    except OSError as error:
+        if not guard.ours(error):
+            raise
+        return  # no descriptor is left: as bare
+    _lives.add(life)
+    iterator._rsswarden_revive = life
+
+
+def tried(iterator, torch_parts):
+    """Has an iterator that waits for the trial of its torch go on where a worker dies from now on; says whether it does so since this call."""
+    given, now = iterator._rsswarden_given, time.monotonic()
+    if now < given.next:
+        return False
+    given.next = now + _LOOK
+    why = torch_parts.untried()
+    if torch_parts.why is not None or torch_parts.unrevived:
+        given.next = float("inf")
+    elif why is None:
+        _live(iterator, channel.setting("revive"), torch_parts)
+    return of(iterator) is not None
 
 
 def _has(value, path):

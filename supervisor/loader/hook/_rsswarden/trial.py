@@ -6,7 +6,8 @@ REQUEST is a file untried.KEY that the hook wrote, whose sys.path is taken. This
 watcher and the trainer in one: it loads numbers, has workers replaced in both ways,
 leaves an epoch early, kills a replacement, and looks at every batch. The last line that
 it prints is a verdict: "ok", or "refused" with what went wrong, or "failed" where
-nothing can be said, such as for want of memory. How long anything takes is no part of it.
+nothing can be said, such as for want of memory. Then it kills workers, whose work is to be
+done again: "unrevived" says what of that went wrong. How long anything takes is no part of it.
 """
 import sys
 
@@ -18,6 +19,7 @@ import importlib.util
 import json
 import multiprocessing
 import os
+import queue
 import random
 import shutil
 import signal
@@ -29,6 +31,7 @@ MARK = "rsswarden-trial: "
 _HOOK = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RECORDS, _BATCH = 800, 4
 _EPOCHS = 500  # in which nothing was answered, until that is given up
+_KILLS = 12  # of workers, in each of two loaders
 
 
 class Wrong(Exception):
@@ -37,6 +40,10 @@ class Wrong(Exception):
 
 class Failed(Exception):
     """Why nothing can be said."""
+
+
+def described(error):
+    return (str(error) if isinstance(error, (Wrong, Failed)) else "%s: %s" % (type(error).__name__, error))[:300]
 
 
 def hold(true, why, *arguments):
@@ -220,8 +227,85 @@ def _until_killed(iterator, watcher):
             break
 
 
-def attempt(request, directory):
-    """Returns how many workers were replaced."""
+def pinning(torch):
+    """Has torch take its way with a pin thread, without the pinning, where that is as it was in its versions so far."""
+    loop = getattr(torch.utils.data._utils.pin_memory, "_pin_memory_loop", None)
+    if loop is None:
+        return False
+
+    def same(source, sink, device, done, *_):
+        while not done.is_set():
+            try:
+                got = source.get(timeout=5.0)
+            except queue.Empty:
+                continue
+            sink.put(got)
+
+    torch.utils.data._utils.pin_memory._pin_memory_loop = same
+    torch.cuda.is_available, torch.cuda.current_device, torch.cuda._lazy_init = lambda: True, lambda: 0, lambda: None
+    return True
+
+
+def revived(torch, options, large):
+    """Kills workers at random moments: each batch has to come once, right and in its place.
+
+    large is the size of a record: a batch of large ones is half-sent at many of those moments.
+    """
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return _RECORDS
+
+        def __getitem__(self, index):
+            time.sleep(0.0002)
+            return index, bytes([index % 251]) * large
+
+    def collated(batch):
+        return torch.tensor([index for index, _ in batch]), [text for _, text in batch]
+
+    loader = torch.utils.data.DataLoader(Data(), batch_size=_BATCH, num_workers=2, collate_fn=collated, multiprocessing_context="fork", **options)
+    killed, epochs = 0, 0
+    while killed < _KILLS:
+        epochs += 1
+        if epochs == _EPOCHS:
+            raise Failed("%d workers were killed in %d epochs" % (killed, epochs))
+        iterator, came = iter(loader), []
+        hold("_rsswarden_revive" in vars(iterator), "this torch lacks what it rests on")
+        due = random.randrange(20)
+        for number, (indices, texts) in enumerate(iterator):
+            came += indices.tolist()
+            hold(texts == [bytes([index % 251]) * large for index in indices.tolist()], "a batch came with other records")
+            if number == due and killed < _KILLS:
+                due += random.randrange(10, 40)
+                time.sleep(random.random() * 0.004)
+                try:
+                    os.kill(random.choice(iterator._workers).pid, signal.SIGKILL)
+                    killed += 1
+                except ProcessLookupError:
+                    pass  # killed before, and not replaced yet
+        hold(came == list(range(_RECORDS)), "batches were lost, doubled or out of order")
+    del iterator, loader
+    gc.collect()
+    hold(not multiprocessing.active_children(), "a worker outlived its loader")
+
+
+def unrevived(torch, watcher, directory):
+    """Returns why workers that die are not replaced with this torch, or nothing where they are, each time."""
+    with open(directory + "/settings", "w") as file:
+        json.dump({"v": 1, "revive": 2}, file)
+    try:
+        revived(torch, {"persistent_workers": True}, 60000)
+        revived(torch, {"pin_memory": pinning(torch)}, 6)
+        replaced = sum(said["what"] == "revived" for said in watcher.said())
+        hold(replaced >= _KILLS, "%d of %d workers were replaced", replaced, 2 * _KILLS)
+        for said in watcher.said():
+            hold(said["what"] != "off", "the hook turned itself off: %s", said.get("why"))
+        return ""
+    except Exception as error:
+        return described(error)
+
+
+def attempt(request, directory, said):
+    """Says in said how many workers were replaced, and why none is that dies."""
     arm(directory)
     import torch
     import torch.utils.data
@@ -243,9 +327,9 @@ def attempt(request, directory):
         if patch._torch.key != request["key"]:
             raise Failed("it found another torch, %s in %s" % (torch.__version__, torch.__file__))
     count += killed(torch, patch, watcher)
-    for said in watcher.said():
-        hold(said["what"] != "off", "the hook turned itself off: %s", said.get("why"))
-    return count
+    for line in watcher.said():
+        hold(line["what"] != "off", "the hook turned itself off: %s", line.get("why"))
+    said["count"], said["unrevived"] = count, unrevived(torch, watcher, directory)
 
 
 def give_way():
@@ -273,12 +357,12 @@ def main():
             request = json.load(file)
         sys.path[:] = request["path"]
         directory = tempfile.mkdtemp(prefix="rsswarden-trial.")
-        said["count"] = attempt(request, directory)
+        attempt(request, directory, said)
         said["verdict"] = "ok"
     except Wrong as error:
         said.update(verdict="refused", why=str(error)[:300])
     except Exception as error:
-        said["why"] = str(error)[:300] if isinstance(error, Failed) else ("%s: %s" % (type(error).__name__, error))[:300]
+        said["why"] = described(error)
     finally:
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)

@@ -106,8 +106,11 @@ class Channel(unittest.TestCase):
         self.assertFalse([name for name in os.listdir(self.dir) if name.endswith(".tmp")])
 
     def test_a_verdict_and_a_setting(self):
-        self.assertEqual((channel.verdict("k"), channel.setting("nofile")), (None, 0))
+        self.assertEqual((channel.verdict("k"), channel.setting("nofile")), ((None, ""), 0))
         for name, text in (("torch.k", " ok\n"), ("settings", '{"v":1,"nofile":400}')):
             with open(self.dir + "/" + name, "w") as file:
                 file.write(text)
-        self.assertEqual((channel.verdict("k"), channel.setting("nofile"), channel.setting("other")), ("ok", 400, 0))
+        self.assertEqual((channel.verdict("k"), channel.setting("nofile"), channel.setting("other")), (("ok", ""), 400, 0))
+        with open(self.dir + "/torch.k", "w") as file:
+            file.write("ok\nbatches were lost\n")
+        self.assertEqual(channel.verdict("k"), ("ok", "batches were lost"))

@@ -223,7 +223,10 @@ class Torch:
         self.filled = {"index_queue": ("own", ""), "results": ("is", "_worker_result_queue"), "done": ("is", "_workers_done_event"),
                        "kind": ("is", "_kind"), "worker_id": ("own", ""), "base_seed": ("own", "")}
 
-    known = True
+    why, unrevived, waits = None, "", None  # waits: why recycling may not be done yet
+
+    def untried(self):
+        return self.waits
 
     def part(self, name):
         return types.SimpleNamespace(_ResumeIteration=Resume)
@@ -313,6 +316,60 @@ class Kills(Case):
 
     def test_pin_thread_that_fetches(self):
         self.run_with_kills(self.COUNT, kind="held", pin=True)
+
+
+class Waits(Case):
+    """The iterator's torch is tried while it goes on."""
+
+    def start_untried(self, **shape):
+        self.torch.waits = "torch 9 has not been tried here"
+        iterator = self.start(**shape)
+        came = [next(iterator) for _ in range(20)]
+        self.assertFalse(revive.tried(iterator, self.torch))
+        self.assertIsNone(revive.of(iterator))
+        iterator._rsswarden_given.next = 0  # else it looks again a second later
+        return iterator, came
+
+    def after_the_trial(self, **shape):
+        iterator, came = self.start_untried(**shape)
+        self.torch.waits = None
+        self.assertTrue(revive.tried(iterator, self.torch))
+        self.assertFalse(revive.tried(iterator, self.torch))
+        for index in iterator:
+            came.append(index)
+            if index in (30, 40):
+                os.kill(iterator._workers[index % 3].pid, signal.SIGKILL)
+        self.assertEqual((came, self.errors), (list(range(COUNT)), []))
+        self.assertEqual(len(self.revived()), 2)
+        iterator.close()
+
+    def test_dead_workers_are_replaced_once_it_went_well(self):
+        self.after_the_trial()
+
+    def test_dead_workers_are_replaced_behind_a_pin_thread(self):
+        self.after_the_trial(kind="held", pin=True)
+
+    def test_no_more_indices_are_kept_than_are_asked_for(self):
+        iterator, came = self.start_untried()
+        given = iterator._rsswarden_given
+        for number in range(10 * revive._AHEAD):
+            given.keep((number, [number]))
+        self.assertLess(len(given), 2 * revive._AHEAD)
+        self.assertLessEqual(set(iterator._task_info), set(given))
+        self.assertEqual(came + list(iterator), list(range(COUNT)))
+        iterator.close()
+
+    def test_what_the_trial_refused_is_torchs(self):
+        for why, unrevived in (("batches were lost", ""), (None, "batches were lost")):
+            iterator, _ = self.start_untried()
+            self.torch.waits, self.torch.why, self.torch.unrevived = why, why, unrevived
+            self.assertFalse(revive.tried(iterator, self.torch))
+            with self.assertRaisesRegex(RuntimeError, "is killed by signal|exited unexpectedly"):
+                os.kill(iterator._workers[0].pid, signal.SIGKILL)
+                for _ in iterator:
+                    time.sleep(0.001)
+            self.assertEqual((self.revived(), self.errors), ([], []))
+            self.torch.why, self.torch.unrevived = None, ""
 
 
 class Ends(Case):
