@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-640784450a19a2f3"
+#define HOOK_NAME "hook-9d0c8b0b15d434e2"
 struct hook_file {
 	const char *name;
 	long size;
@@ -68,7 +68,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/revive.py", 28892, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17992, 0},
-	{"_rsswarden/trial.py", 15452, 0},
+	{"_rsswarden/trial.py", 15682, 0},
 	{"_rsswarden/trim.py", 9272, 0},
 	{"sitecustomize.py", 5658, 0},
 };

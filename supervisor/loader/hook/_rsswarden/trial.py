@@ -228,11 +228,7 @@ def _until_killed(iterator, watcher):
 
 
 def pinning(torch):
-    """Has torch take its way with a pin thread, without the pinning, where that is as it was in its versions so far."""
-    loop = getattr(torch.utils.data._utils.pin_memory, "_pin_memory_loop", None)
-    if loop is None:
-        return False
-
+    """Returns options that have torch take its way with a pin thread, without the pinning; none where that cannot be had without a GPU."""
     def same(source, sink, device, done, *_):
         while not done.is_set():
             try:
@@ -243,7 +239,14 @@ def pinning(torch):
 
     torch.utils.data._utils.pin_memory._pin_memory_loop = same
     torch.cuda.is_available, torch.cuda.current_device, torch.cuda._lazy_init = lambda: True, lambda: 0, lambda: None
-    return True
+    if hasattr(torch, "accelerator"):
+        torch.accelerator.is_available, torch.accelerator.current_device_index = lambda: True, lambda: 0
+    options = {"pin_memory": True}
+    try:
+        list(torch.utils.data.DataLoader(range(_BATCH), num_workers=1, multiprocessing_context="fork", **options))
+    except Exception:
+        options.clear()
+    return options
 
 
 def revived(torch, options, large):
@@ -294,7 +297,7 @@ def unrevived(torch, watcher, directory):
         json.dump({"v": 1, "revive": 2}, file)
     try:
         revived(torch, {"persistent_workers": True}, 60000)
-        revived(torch, {"pin_memory": pinning(torch)}, 6)
+        revived(torch, pinning(torch), 6)
         replaced = sum(said["what"] == "revived" for said in watcher.said())
         hold(replaced >= _KILLS, "%d of %d workers were replaced", replaced, 2 * _KILLS)
         for said in watcher.said():
