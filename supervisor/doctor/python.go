@@ -219,6 +219,9 @@ func (p *Python) loaders(say func(status Status, do, format string, args ...any)
 		if p.Trial == event.TrialTried {
 			how = "tried here"
 		}
+		if p.Unrevived != "" {
+			how += "; not replaced where they die: " + p.Unrevived
+		}
 		say(OK, "", "torch %s: loader workers are trimmed and recycled (%s)", p.Torch, how)
 		return true
 	}
@@ -284,6 +287,7 @@ type answer struct {
 	Torch, Missing, Broken string
 	Trial                  event.Trial // whether recycling was tried with its torch
 	Why                    string      `json:"trial_why"` // the hook does not recycle there
+	Unrevived              string      `json:"-"`         // the trial found that it must not replace workers that die
 	Key                    string      `json:"trial_key"` // names the text of torch
 }
 
@@ -483,7 +487,7 @@ func (d *prober) verdict(one *Python, prepared loader.Prepared) {
 	switch {
 	case !ok:
 	case v.OK():
-		one.Trial = event.TrialTried
+		one.Trial, one.Unrevived = event.TrialTried, v.Unrevived
 	default:
 		one.Trial, one.Why = event.TrialRefused, v.Why
 	}

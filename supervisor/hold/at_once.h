@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-9d0c8b0b15d434e2"
+#define HOOK_NAME "hook-333a6c846d6977db"
 struct hook_file {
 	const char *name;
 	long size;
@@ -65,10 +65,10 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/pools.py", 17836, 0},
 	{"_rsswarden/private.py", 4005, 0},
 	{"_rsswarden/recycle.py", 17555, 0},
-	{"_rsswarden/revive.py", 28892, 0},
+	{"_rsswarden/revive.py", 28893, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17992, 0},
-	{"_rsswarden/trial.py", 15682, 0},
+	{"_rsswarden/trial.py", 15684, 0},
 	{"_rsswarden/trim.py", 9272, 0},
 	{"sitecustomize.py", 5658, 0},
 };

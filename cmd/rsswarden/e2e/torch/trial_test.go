@@ -417,7 +417,7 @@ func TestDoctorTriesTorch(t *testing.T) {
 		before, then doctor.Status
 		want         string
 	}{
-		{"renamed", `["dataloader.py", "_workers_done_event", "_done_event"]`, doctor.Limited, doctor.OK, "(tried here)"},
+		{"renamed", `["dataloader.py", "_workers_done_event", "_done_event"]`, doctor.Limited, doctor.OK, "(tried here; not replaced where they die: this torch lacks "},
 		{"changed", `["_utils/worker.py", "seed = base_seed + worker_id", "seed = worker_id"]`, doctor.Limited, doctor.Limited, "two workers drew the same random numbers"},
 		{"not understood", `["dataloader.py", "target=_utils.worker._worker_loop", "target=vars(_utils.worker)['_worker_loop']"]`, doctor.Limited, doctor.Limited, "torch starts _worker_loop in no places"},
 	} {

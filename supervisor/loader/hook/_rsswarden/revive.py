@@ -41,7 +41,7 @@ _STUCK = 0.5  # seconds for which a lock is held over a silent pipe, until all w
 _HUNG = 300.0  # seconds of waiting without a batch since a death, until torch's error is raised: the dead may hold a lock of the program's
 _RETRIES = (0.1, 0.4, 1.0)  # seconds until a fork that was refused is tried again
 _CHUNK = 1 << 20
-_AHEAD = 64  # batches given out of which more are kept than may be asked for again, until those that came are dropped
+_AHEAD = 64  # batches that may have come before their indices are dropped, while a trial is waited for
 _KILLED = re.compile(r"DataLoader worker \(pid (\d+)\)")
 _QUEUE = ("_reader", "_writer", "_wlock", "_send_bytes", "_recv_bytes", "_poll")  # what of a queue is of its pipe
 
@@ -148,7 +148,7 @@ class Given(dict):
         if type(task) is not tuple or len(task) != 2 or type(task[0]) is not int:
             return
         waiting = self.iterator()._task_info
-        if len(self) > 2 * len(waiting) + _AHEAD:  # nobody says what has come
+        if len(self) > 2 * len(waiting) + _AHEAD:  # no Life is there that drops what has come
             for number in [number for number in self if number not in waiting]:
                 del self[number]
         self[task[0]] = task[1]

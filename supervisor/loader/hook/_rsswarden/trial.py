@@ -272,7 +272,7 @@ def revived(torch, options, large):
         if epochs == _EPOCHS:
             raise Failed("%d workers were killed in %d epochs" % (killed, epochs))
         iterator, came = iter(loader), []
-        hold("_rsswarden_revive" in vars(iterator), "this torch lacks what it rests on")
+        hold("_rsswarden_revive" in vars(iterator), "this torch lacks what that rests on")
         due = random.randrange(20)
         for number, (indices, texts) in enumerate(iterator):
             came += indices.tolist()

@@ -87,7 +87,7 @@ class Signals:
         del self.pids[key]
 
     def _error_if_any_worker_fails(self):
-        for pids in self.pids.values():
+        for pids in list(self.pids.values()):
             for pid in list(pids):
                 try:
                     info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
