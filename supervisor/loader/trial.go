@@ -82,7 +82,7 @@ func (c *Control) Tried(key string, v Verdict) error {
 		if t.Key != key || t.Trial != event.TrialWaiting {
 			continue
 		}
-		text := "ok\n" + v.Unrevived
+		text := strings.TrimSpace("ok\n" + v.Unrevived)
 		if v.OK() {
 			t.Trial, t.CanRecycle, t.Why = event.TrialTried, true, ""
 		} else {
@@ -120,7 +120,7 @@ const (
 	failedKept = 24 * time.Hour
 	verdictDir = "torch" // below the directory of the hooks, or of the runs
 	maxOutput  = 1 << 20 // bytes of a trial's output that are looked at
-	// trialPatience is how long a trial may take. It takes 3 to 6 s, and a minute where
+	// trialPatience is how long a trial may take. It takes 6 to 12 s, and a minute where
 	// the machine is busy.
 	trialPatience = 10 * time.Minute
 )

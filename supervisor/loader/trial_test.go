@@ -539,6 +539,7 @@ func TestTriesTorch(t *testing.T) {
 		trial      event.Trial
 	}{
 		{"good", `echo 'rsswarden-trial: {"verdict":"ok"}'`, "ok\n", event.TrialTried},
+		{"good, but for workers that die", `echo 'rsswarden-trial: {"verdict":"ok","unrevived":" batches  were lost"}'`, "ok\nbatches were lost\n", event.TrialTried},
 		{"bad", `echo 'rsswarden-trial: {"verdict":"refused","why":"batches were lost"}'`, "batches were lost\n", event.TrialRefused},
 		{"crash", `kill -SEGV $$`, "the trial ended by signal: segmentation fault\n", event.TrialRefused},
 	} {

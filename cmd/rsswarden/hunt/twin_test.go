@@ -141,7 +141,7 @@ until [ -e ready ]; do sleep .01; done; kill -%[1]d $p; wait $p; echo $?`, s))
 		"a grandchild":  `( ( kill -%s $PPID; sleep .2 ); true ); true`,
 		"python":        `/usr/bin/python3 -c "import os, signal, time; os.kill(int(os.environ[\"UP\"]), signal.SIG%s); time.sleep(.2)"; true`,
 		"another group": `setsid -w sh -c "kill -%s $UP; sleep .2"; true`,
-		"an orphan":     `( (sleep .1; kill -%s $UP; sleep .3) & ); sleep .3; true`,
+		"an orphan":     `( (sleep .1; kill -%s $UP; sleep .3) & ); sleep 1; true`,
 	}
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for n := range senders {

@@ -31,7 +31,7 @@ MARK = "rsswarden-trial: "
 _HOOK = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RECORDS, _BATCH = 800, 4
 _EPOCHS = 500  # in which nothing was answered, until that is given up
-_KILLS = 12  # of workers, in each of two loaders
+_KILLS = 6  # of workers, in each of two loaders: each may take half a second to be met
 
 
 class Wrong(Exception):
