@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-470339aba4aca715"
+#define HOOK_NAME "hook-9c7279923b09c996"
 struct hook_file {
 	const char *name;
 	long size;
@@ -68,7 +68,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/revive.py", 28893, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17992, 0},
-	{"_rsswarden/trial.py", 15722, 0},
+	{"_rsswarden/trial.py", 16171, 0},
 	{"_rsswarden/trim.py", 9272, 0},
 	{"sitecustomize.py", 5658, 0},
 };

@@ -150,7 +150,7 @@ func (tr *training) endsAsBare(errors ...string) {
 func TestReviveFails(t *testing.T) {
 	t.Parallel()
 	torch113.Need(t)
-	for _, in := range []string{"revive.Life._replace", "birth.start"}[:wardentest.Few(2, 1)] {
+	for _, in := range []string{"revive.Life._replace", "birth.start", "revive._live", "revive.Given.keep"}[:wardentest.Few(4, 1)] {
 		t.Run(in, func(t *testing.T) {
 			t.Parallel()
 			tr := train(t, trainOptions{args: "--kills 1", before: revive(event.ReviveAny), hook: fault{"raise", in}.put(t)})

@@ -269,7 +269,7 @@ def main():
     if a.pin:
         import trainer
 
-        trainer.emulate_pinning()
+        trainer.trial().imitate_pinning(torch)
         if not hasattr(torch._C, "_get_privateuse1_backend_name"):
             torch._C._get_privateuse1_backend_name = str  # torchdata asks for it, torch 1.13 has none
     torch.manual_seed(11)

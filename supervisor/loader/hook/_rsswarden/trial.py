@@ -32,6 +32,7 @@ _HOOK = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RECORDS, _BATCH = 800, 4
 _EPOCHS = 500  # in which nothing was answered, until that is given up
 _KILLS = 6  # of workers, in each of two loaders: each may take half a second to be met
+_PATIENCE = 240  # seconds for these, which take ten: the whole trial has ten minutes
 
 
 class Wrong(Exception):
@@ -227,8 +228,8 @@ def _until_killed(iterator, watcher):
             break
 
 
-def pinning(torch):
-    """Returns options that have torch take its way with a pin thread, without the pinning; none where that cannot be had without a GPU."""
+def imitate_pinning(torch):
+    """Has torch take its way with a pin thread where there is no GPU: a real thread and queue, without the pinning."""
     def same(source, sink, device, done, *_):
         while not done.is_set():
             try:
@@ -241,6 +242,11 @@ def pinning(torch):
     torch.cuda.is_available, torch.cuda.current_device, torch.cuda._lazy_init = lambda: True, lambda: 0, lambda: None
     if hasattr(torch, "accelerator"):
         torch.accelerator.is_available, torch.accelerator.current_device_index = lambda: True, lambda: 0
+
+
+def pinning(torch):
+    """Returns options for a pin thread, none where that cannot be had here."""
+    imitate_pinning(torch)
     options = {"pin_memory": True}
     try:
         list(torch.utils.data.DataLoader(range(_BATCH), num_workers=1, multiprocessing_context="fork", **options))
@@ -292,7 +298,15 @@ def revived(torch, options, large):
 
 
 def unrevived(torch, watcher, directory):
-    """Returns why workers that die are not replaced with this torch, or nothing where they are, each time."""
+    """Returns why workers that die are not replaced with this torch, or nothing where they are, each time.
+
+    What hangs here is no reason not to recycle.
+    """
+    def late(*_):
+        raise Wrong("a loader hung after its workers were killed")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(_PATIENCE)
     with open(directory + "/settings", "w") as file:
         json.dump({"v": 1, "revive": 2}, file)
     try:
@@ -305,6 +319,8 @@ def unrevived(torch, watcher, directory):
         return ""
     except Exception as error:
         return described(error)
+    finally:
+        signal.alarm(0)
 
 
 def attempt(request, directory, said):
