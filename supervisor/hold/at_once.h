@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-9c7279923b09c996"
+#define HOOK_NAME "hook-7fc5a156a81b2a4d"
 struct hook_file {
 	const char *name;
 	long size;
@@ -65,7 +65,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/pools.py", 17836, 0},
 	{"_rsswarden/private.py", 4005, 0},
 	{"_rsswarden/recycle.py", 17555, 0},
-	{"_rsswarden/revive.py", 28893, 0},
+	{"_rsswarden/revive.py", 30075, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17992, 0},
 	{"_rsswarden/trial.py", 16171, 0},

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,6 +97,10 @@ func TestReviveTried(t *testing.T) {
 		m := mutants()[slices.IndexFunc(mutants(), func(m mutant) bool { return m.Name == "_send_idx" })]
 		site := mutate(t, s, m)
 		for _, unrevived := range []string{"", "batches were lost"} {
+			if unrevived != "" {
+				// After its error torch itself waits for ever for the rest of a long message.
+				args = strings.ReplaceAll(args, "--dataset heavy ", "")
+			}
 			tr := train(t, trainOptions{on: s, args: args + " --part 400 --step 0.001", env: []string{"PYTHONPATH=" + site}, before: revive(event.ReviveAny)})
 			tr.have(2)
 			wardentest.NoError(t, tr.ctl.Tried(tr.ctl.Trainers()[0].Key, Verdict{What: VerdictOK, Unrevived: unrevived}))
@@ -112,12 +117,14 @@ func TestReviveTried(t *testing.T) {
 				continue
 			}
 			tr.until("workers to be replaced where they die", revives)
-			for n := range wardentest.Few(20, 3) {
-				pid := tr.some()[n%2]
-				wardentest.NoError(t, unix.Kill(pid, unix.SIGKILL))
-				tr.until("another worker", func() bool {
-					return slices.ContainsFunc(tr.said, func(s Said) bool { return s.What == event.LoaderRevived && s.Worker == pid })
-				})
+			for n := 0; len(tr.heard(event.LoaderRevived, 0)) < wardentest.Few(20, 3); n++ {
+				pids := tr.some()
+				pid := pids[n%len(pids)]
+				if err := unix.Kill(pid, unix.SIGKILL); !errors.Is(err, unix.ESRCH) { // it was restarted with another
+					wardentest.NoError(t, err)
+				}
+				// Where an epoch had no more work for it, only the next one has others.
+				tr.until("another worker", func() bool { return !slices.Contains(tr.workers(), pid) })
 			}
 			if r := tr.finish(); r.Wrong != 0 || r.Repeated != 0 {
 				t.Errorf("%+v", r)

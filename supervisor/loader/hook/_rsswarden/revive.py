@@ -183,8 +183,9 @@ class Life:
         results = iterator._worker_result_queue
         self.reader = Reader(results)  # may fail: nothing has been changed yet
         self.pinned, self.patience = None, _LOOK  # the queue of the pin thread; seconds for which a batch is waited for without a look
+        self.ready = True  # the pin thread, if any, has left torch's own get, which would wait for the rest of a dead worker's message
         if iterator._data_queue is not results:
-            self.pinned, self.patience = weakref.ref(iterator._data_queue), _PINNED
+            self.pinned, self.patience, self.ready = weakref.ref(iterator._data_queue), _PINNED, False
             results.get = self.get_to_pin
         iterator._data_queue.get = self.get
 
@@ -244,6 +245,7 @@ class Life:
 
     def get_to_pin(self, block=True, timeout=None):
         """Waits for what the pin thread waits for."""
+        self.ready = True
         end = time.monotonic() + (1e9 if timeout is None else timeout)
         while True:
             try:
@@ -254,10 +256,22 @@ class Life:
                 continue
             try:
                 number, data = reduction.ForkingPickler.loads(message)
+                if type(number) is tuple:
+                    continue  # the nudge, which was not needed
                 return (pipe, number), data
             except Exception as error:
                 if not self._lost(pipe, message, error):
                     raise
+
+    def nudge(self):
+        """Has the pin thread leave torch's own get at once, while no worker has work: by a message that _take drops."""
+        results = self.iterator()._worker_result_queue
+        if results._wlock.acquire(False):
+            try:
+                results._sem.acquire(False)
+                results._writer.send_bytes(reduction.ForkingPickler.dumps(((-1, None), None)))
+            finally:
+                results._wlock.release()
 
     def _lost(self, pipe, message, error):
         """Says whether a message that could not be unpickled is one of a worker that has died: a tensor is fetched from the worker."""
@@ -326,6 +340,8 @@ class Life:
             return self.suspects is None or not self._hangs()
         if recycler is None or recycler.why is not None or not all([self.meant(process) for _, process, _ in dead]):
             return False
+        if not self.ready:
+            return self.waited < self.torch.utils.MP_STATUS_CHECK_INTERVAL + _LOOK  # after which that get has returned
         new = [one for one in dead if one[1] not in self.mourned]
         if new:
             self.waited = 0.0
@@ -566,11 +582,14 @@ def begin(iterator, torch_parts):
         if torch_parts.why is None and not torch_parts.unrevived:
             iterator._rsswarden_given = Given(iterator)
             if why is None:
+                iterator._rsswarden_given.next = float("inf")
                 _live(iterator, mode, torch_parts)
+                life = of(iterator)
+                if life is not None and not life.ready:
+                    life.nudge()
 
 
 def _live(iterator, mode, torch_parts):
-    iterator._rsswarden_given.next = float("inf")
     _check(torch_parts.utils.signal_handling)
     try:
         life = Life(iterator, mode, torch_parts)
@@ -583,17 +602,22 @@ def _live(iterator, mode, torch_parts):
 
 
 def tried(iterator, torch_parts):
-    """Has an iterator that waits for the trial of its torch go on where a worker dies from now on; says whether it does so since this call."""
+    """Has an iterator that waits for the trial of its torch go on where a worker dies from now on; says, once, that it does so."""
     given, now = iterator._rsswarden_given, time.monotonic()
     if now < given.next:
         return False
     given.next = now + _LOOK
-    why = torch_parts.untried()
-    if torch_parts.why is not None or torch_parts.unrevived:
-        given.next = float("inf")
-    elif why is None:
-        _live(iterator, channel.setting("revive"), torch_parts)
-    return of(iterator) is not None
+    life = of(iterator)
+    if life is None and torch_parts.untried() is None:
+        if torch_parts.why is None and not torch_parts.unrevived:
+            _live(iterator, channel.setting("revive"), torch_parts)
+            life = of(iterator)
+        if life is None:
+            given.next = float("inf")
+    if life is None or not life.ready:
+        return False
+    given.next = float("inf")
+    return True
 
 
 def _has(value, path):

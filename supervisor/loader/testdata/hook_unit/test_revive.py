@@ -4,6 +4,7 @@ import os
 import queue
 import random
 import signal
+import struct
 import sys
 import threading
 import time
@@ -62,6 +63,8 @@ def work(index_queue, results, done, kind, worker_id, base_seed):
         until = time.perf_counter() + random.random() * 0.002
         while time.perf_counter() < until:
             pass
+        if kind == "late" and index < 3:
+            time.sleep(1)
         if kind == "poison" and index == 30:
             os.kill(os.getpid(), signal.SIGKILL)
         data = {"big": b"x" * 300000, "held": Held(index)}.get(kind, b"")
@@ -121,6 +124,7 @@ class Iterator:
             self._data_queue = queue.Queue()
             self._pin_memory_thread = threading.Thread(target=pin_loop, args=(self._worker_result_queue, self._data_queue, self._pin_done), daemon=True)
             self._pin_memory_thread.start()
+            time.sleep(0.05)  # it waits in torch's own get by then, as in most programs
         torch.utils.signal_handling._set_worker_pids(id(self), [w.pid for w in self._workers])
         self._worker_pids_set = True
         patch._torch = torch
@@ -218,7 +222,7 @@ class Torch:
 
     def __init__(self):
         signals = Signals()
-        self.utils = types.SimpleNamespace(signal_handling=signals)
+        self.utils = types.SimpleNamespace(signal_handling=signals, MP_STATUS_CHECK_INTERVAL=5.0)
         self.loop, self._dataloader = work, types.SimpleNamespace(_MultiProcessingDataLoaderIter=Iterator)
         self.filled = {"index_queue": ("own", ""), "results": ("is", "_worker_result_queue"), "done": ("is", "_workers_done_event"),
                        "kind": ("is", "_kind"), "worker_id": ("own", ""), "base_seed": ("own", "")}
@@ -314,6 +318,17 @@ class Kills(Case):
     def test_pin_thread(self):
         self.run_with_kills(self.COUNT, kind="big", pin=True)
 
+    def test_pin_thread_before_its_first_message(self):
+        iterator = self.start(kind="late", pin=True)
+        for _ in range(50):
+            if revive.of(iterator).ready:
+                break
+            time.sleep(0.01)
+        self.assertTrue(revive.of(iterator).ready)
+        os.kill(iterator._workers[0].pid, signal.SIGKILL)
+        self.assertEqual((list(iterator), self.errors), (list(range(COUNT)), []))
+        self.assertEqual(iterator.close(), [])
+
     def test_pin_thread_that_fetches(self):
         self.run_with_kills(self.COUNT, kind="held", pin=True)
 
@@ -333,7 +348,10 @@ class Waits(Case):
     def after_the_trial(self, **shape):
         iterator, came = self.start_untried(**shape)
         self.torch.waits = None
-        self.assertTrue(revive.tried(iterator, self.torch))
+        while not revive.tried(iterator, self.torch):
+            iterator._rsswarden_given.next = 0
+            came.append(next(iterator))
+        self.assertLess(len(came), 30)
         self.assertFalse(revive.tried(iterator, self.torch))
         for index in iterator:
             came.append(index)
@@ -348,6 +366,21 @@ class Waits(Case):
 
     def test_dead_workers_are_replaced_behind_a_pin_thread(self):
         self.after_the_trial(kind="held", pin=True)
+
+    def test_a_message_that_the_pin_thread_is_inside_of_is_torchs(self):
+        self.torch.utils.MP_STATUS_CHECK_INTERVAL = 0.1
+        iterator, came = self.start_untried(pin=True)
+        self.torch.waits, results = None, iterator._worker_result_queue
+        with results._wlock:
+            os.write(results._writer.fileno(), struct.pack("!i", 1 << 30))  # as much of it as a worker that is killed may write
+        time.sleep(0.1)
+        self.assertFalse(revive.tried(iterator, self.torch))
+        self.assertIsNotNone(revive.of(iterator))
+        with self.assertRaisesRegex(RuntimeError, "is killed by signal|exited unexpectedly"):
+            os.kill(iterator._workers[0].pid, signal.SIGKILL)
+            for index in iterator:
+                came.append(index)
+        self.assertEqual((came, self.revived(), self.errors), (list(range(len(came))), [], []))
 
     def test_no_more_indices_are_kept_than_are_asked_for(self):
         iterator, came = self.start_untried()
