@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/creack/pty"
@@ -37,6 +38,16 @@ func TestMain(m *testing.M) {
 	os.Exit(wardentest.Main(m, map[string]*string{wardentest.Rsswarden: &binary, wardentest.Faults: &faulty, wardentest.Daemon: new(string), wardentest.Site: &ofSite}))
 }
 
+// interpreter is what python3 runs in the end: it may be a script that starts fifty processes to
+// find that out, at each call.
+var interpreter = sync.OnceValue(func() string {
+	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		return python
+	}
+	return strings.TrimSpace(string(out))
+})
+
 // TestScripts runs the command line as a user does: testdata/script holds one
 // file a feature. A job of Slurm that the tests themselves may run in is
 // hidden from them.
@@ -53,7 +64,7 @@ func TestScripts(t *testing.T) {
 			return err == nil && b[0] != '0', nil
 		},
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("PATH", filepath.Dir(binary)+":"+env.Getenv("PATH"))
+			env.Setenv("PATH", filepath.Dir(binary)+":"+filepath.Dir(interpreter())+":"+env.Getenv("PATH"))
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("TMPDIR", env.WorkDir)
 			env.Setenv("LC_ALL", "C.UTF-8")
