@@ -160,6 +160,7 @@ void hold_dispositions(uint64_t ignored); // every signal's is the default, or t
 void hold_as_bare(void);                // gives this process back what the user gave us
 pid_t hold_spawn(struct hold_child *c); // PID, or -errno when no process could be made
 int hold_exec(struct hold_child *c);    // replaces this process; returns errno
+pid_t hold_fork_oom_first(void);        // fork(2) of a process that an OOM kill takes first
 int hold_install(int mode, int fd);     // one handler for all signals, instead of the Go runtime's
 uint64_t hold_now(void);                // CLOCK_MONOTONIC, ns
 int hold_mask_thread(pid_t tid);        // watcher: has that thread block what a witness must block

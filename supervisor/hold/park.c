@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -226,46 +224,6 @@ static int unready(void) { return p->verdict != NULL && !__atomic_load_n(&p->ver
 // find that out.
 static int no_setup(void) { return p->verdict == NULL ? p->setup == NULL : p->ended && unready(); }
 
-// oom_first has the kernel take this process first where memory runs out.
-static void oom_first(void) {
-	int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	if (score >= 0 && write(score, "1000", 4) < 0) errno = 0;
-	if (score >= 0) close(score);
-}
-
-// fork_oom_first is fork(2) of a process that the kernel takes first from its first page on:
-// each page that it writes is copied, and where there is none left the kernel would take the
-// watcher, or the training, before the fork could ask for anything. So a child that shares this
-// process' memory asks, and the fork, which has this process as its parent, inherits that. A
-// child of vfork(2) is never taken, and does not ask for its parent (mm/oom_kill.c: in_vfork,
-// fs/proc/base.c: __set_oom_adj). Where that is not to be had it is fork(2).
-static pid_t fork_oom_first(void) {
-#ifdef __GLIBC__
-	uint64_t all = ~UINT64_C(0), old;
-	int *tid = NULL; // where glibc keeps the number of the thread, which its fork(2) renews
-	volatile pid_t forked = -1;
-	if (prctl(PR_GET_TID_ADDRESS, &tid) == 0 && tid != NULL) {
-		raw_sigmask(SIG_SETMASK, &all, &old); // no handler may run in what shares our memory
-		pid_t pid = vfork();
-		if (pid == 0) {
-			oom_first();
-			// The last two are in this order or the other, by architecture.
-			forked = (pid_t)syscall(SYS_clone, CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, 0, NULL, tid, tid);
-			if (forked != 0) _exit(0);
-			raw_sigmask(SIG_SETMASK, &old, NULL);
-			return 0;
-		}
-		while (pid > 0 && wait4(pid, NULL, 0, NULL) < 0 && errno == EINTR) {
-		}
-		raw_sigmask(SIG_SETMASK, &old, NULL);
-		if (forked > 0) return forked;
-	}
-#endif
-	pid_t pid = fork();
-	if (pid == 0) oom_first();
-	return pid;
-}
-
 // room says that a Go runtime would start here: one has started in a fork, which ends at once.
 // Where none does, or it hangs, this process must not become one. Each call that one needs
 // is also made here once. In the fork it sets the role.
@@ -276,7 +234,7 @@ static int room(void) {
 	char name[16] = "";
 	prctl(PR_GET_NAME, name);
 	prctl(PR_SET_NAME, "rss-watcher"); // from its first moment: it is no orphan of the command's
-	pid_t pid = fork_oom_first();
+	pid_t pid = hold_fork_oom_first();
 	if (pid != 0) prctl(PR_SET_NAME, name);
 	if (pid == 0) {
 		hold_unreserve(1);
@@ -386,12 +344,12 @@ void hold_park(char **argv, char **envp) {
 	if (p->link < 0 || pair[1] < 0 || p->signals < 0 || p->noted < 0 || p->wake < 0 || null < 0) goto undo_pair;
 	p->at_once = find_streams() && hold_at_once(&c, argv, bare, envp);
 	p->child = &c;
+	int begun = p->at_once && begin(&c); // before the fork, which the command need not wait for
 	if ((p->watcher = fork()) == 0) {
 		int link = pair[1];
+		p->pid = 0;
 		if (p->dir != NULL) hold_make_run_directory();
 		if (p->at_once) release(); // a pipe held open here would hide that the command has closed it
-		// Where processors are few the command comes first.
-		if (p->at_once) poll(&(struct pollfd){link, POLLIN, 0}, 1, SLICE);
 		leave();
 		p->role = HOLD_FORKED, p->link = link, p->verdict = v, p->room = size;
 		hold_as_watcher(argv);
@@ -400,10 +358,11 @@ void hold_park(char **argv, char **envp) {
 		raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 		return;
 	}
-	if (p->watcher < 0) goto undo_pair;
+	if (p->watcher < 0 && !begun) goto undo_pair;
+	if (p->watcher < 0) p->watcher = 0; // as if it had ended: another is started once there is room
 	close(pair[1]);
 	struct hold_answer answer = {0};
-	if (p->at_once && begin(&c)) {
+	if (begun) {
 		p->verdict = v, p->flush = AT_ONCE_FLUSH;
 	} else {
 		if (p->at_once) send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);

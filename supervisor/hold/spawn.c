@@ -158,3 +158,43 @@ int hold_exec(struct hold_child *c) {
 	hold_as_bare();
 	return try_exec(c);
 }
+
+// oom_first has the kernel take this process first where memory runs out.
+static void oom_first(void) {
+	int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (score >= 0 && write(score, "1000", 4) < 0) errno = 0;
+	if (score >= 0) close(score);
+}
+
+// hold_fork_oom_first is fork(2) of a process that the kernel takes first from its first page on:
+// each page that it writes is copied, and where there is none left the kernel would take the
+// watcher, or the training, before the fork could ask for anything. So a child that shares this
+// process' memory asks, and the fork, which has this process as its parent, inherits that. A
+// child of vfork(2) is never taken, and does not ask for its parent (mm/oom_kill.c: in_vfork,
+// fs/proc/base.c: __set_oom_adj). Where that is not to be had it is fork(2).
+pid_t hold_fork_oom_first(void) {
+#ifdef __GLIBC__
+	uint64_t all = ~UINT64_C(0), old;
+	int *tid = NULL; // where glibc keeps the number of the thread, which its fork(2) renews
+	volatile pid_t forked = -1;
+	if (prctl(PR_GET_TID_ADDRESS, &tid) == 0 && tid != NULL) {
+		raw_sigmask(SIG_SETMASK, &all, &old); // no handler may run in what shares our memory
+		pid_t pid = vfork();
+		if (pid == 0) {
+			oom_first();
+			// The last two are in this order or the other, by architecture.
+			forked = (pid_t)syscall(SYS_clone, CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, 0, NULL, tid, tid);
+			if (forked != 0) _exit(0);
+			raw_sigmask(SIG_SETMASK, &old, NULL);
+			return 0;
+		}
+		while (pid > 0 && wait4(pid, NULL, 0, NULL) < 0 && errno == EINTR) {
+		}
+		raw_sigmask(SIG_SETMASK, &old, NULL);
+		if (forked > 0) return forked;
+	}
+#endif
+	pid_t pid = fork();
+	if (pid == 0) oom_first();
+	return pid;
+}
