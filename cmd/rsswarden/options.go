@@ -422,6 +422,8 @@ func setRecord(s *settings.Settings, v []string) error {
 	case "":
 		s.Record = settings.RecordAuto
 	case settings.RecordAuto, settings.RecordNone:
+	case "off", "no", "false":
+		return wrongf("write none for neither record nor journal, or ./"+v[0]+" for a directory of that name", " %q is not a place", v[0])
 	default:
 		return absPath(func(s *settings.Settings) *string { return &s.Record })(s, v)
 	}
