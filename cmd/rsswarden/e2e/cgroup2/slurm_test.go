@@ -366,12 +366,12 @@ func (e *ended) says(words string) {
 // asked for, and goes slowly where rungs are: what is to be told of comes in time
 // on a busy machine too.
 func paced(command string, times int) string {
-	begin := ":"
+	begin, slowly := ":", "0.4"
 	if command != "" {
-		begin = `until grep -q watching out; do sleep 0.1; done`
+		begin, slowly = `until grep -q watching out; do sleep 0.1; done`, "2"
 	}
-	return fmt.Sprintf(`(%s; i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; [ $i -lt 4 ] || sleep 0.4; i=$((i+1)); done) | %s /guest/program`+"\n",
-		begin, times, 10*rss.MiB, command)
+	return fmt.Sprintf(`(%s; i=0; while [ $i -lt %d ]; do echo "anon %d"; sleep 0.1; [ $i -lt 6 ] || sleep %s; i=$((i+1)); done) | %s /guest/program`+"\n",
+		begin, times, 10*rss.MiB, slowly, command)
 }
 
 // directory matches the name of a job's directory: from 26.05 on its SLUID.

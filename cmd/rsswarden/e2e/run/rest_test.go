@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
@@ -225,5 +226,94 @@ func TestLeaderFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// restFaults are the system calls of a watcher at rest (supervisor/hold/rest.c), and those with
+// which it wakes, each with what it may fail with, once and for ever.
+func restFaults() (all []string) {
+	for _, call := range []string{"poll", "recvfrom", "sendto", "flock", "rt_sigpending", "rt_sigtimedwait", "openat", "read", "close",
+		"pidfd_send_signal", "prlimit64", "mmap", "clone3", "prctl"} {
+		for _, errno := range []string{"EAGAIN", "EBADF", "EINTR", "EINVAL", "EIO", "ENOMEM", "ENOSYS", "EPERM"} {
+			for _, when := range []string{"1", "1+"} {
+				if call+errno+when != "pollEINTR1+" { // no kernel interrupts each
+					all = append(all, call+":error="+errno+":when="+when)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestFaultsAtRest: whatever system call of a watcher at rest fails, its command gets its signals
+// and ends as it does, and one watches all again when the leader ends.
+func TestFaultsAtRest(t *testing.T) {
+	t.Parallel()
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip(err)
+	}
+	faults := restFaults()
+	if wardentest.Few(1, 0) == 0 {
+		faults = []string{faults[1], faults[len(faults)/2], faults[len(faults)-1]}
+	}
+	for some := range slices.Chunk(faults, 15) {
+		_, all := startRanks(t, len(some)+1, "--limit", "4G")
+		leader := restful(t, all)
+		resting := slices.DeleteFunc(slices.Clone(all), func(r *rank) bool { return r == leader })
+		for i, r := range resting {
+			pid := r.watcher()
+			call, _, _ := strings.Cut(some[i], ":")
+			tracer := exec.Command(strace, "-b", "execve", "-qq", "-o", "/dev/null", "-e", "trace="+call, "-e", "inject="+some[i], "-p", strconv.Itoa(pid))
+			wardentest.NoError(t, tracer.Start())
+			t.Cleanup(func() { _ = tracer.Process.Kill(); _ = tracer.Wait() })
+			wardentest.Until(t, "it is traced", func() bool { return wardentest.StatusLine(t, pid, "TracerPid") != "0" })
+		}
+		for _, r := range all {
+			wardentest.NoError(t, syscall.Kill(-r.Cmd.Process.Pid, syscall.SIGUSR1))
+		}
+		for _, r := range all {
+			r.hears("USR1")
+		}
+		wardentest.NoError(t, syscall.Kill(leader.watcher(), syscall.SIGKILL))
+		wardentest.Until(t, "another leads", func() bool {
+			return slices.ContainsFunc(resting, func(r *rank) bool { return r.leads() > 0 }) || leader.leads() > 1
+		})
+		for _, r := range all {
+			r.EndsWith(r.task + 1)
+		}
+		t.Logf("%d faults at rest, from %s", len(some), some[0])
+	}
+}
+
+// TestSuspended: a job that is stopped as a whole and continued, the leader last, keeps its leader.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	_, all := startRanks(t, 4, "--limit", "4G")
+	leader := restful(t, all)
+	resting := slices.DeleteFunc(slices.Clone(all), func(r *rank) bool { return r == leader })
+	before := leader.watcher()
+	looks := func(r *rank) int {
+		n, _ := strconv.Atoi(wardentest.StatusLine(t, r.watcher(), "voluntary_ctxt_switches"))
+		return n
+	}
+	for _, r := range all {
+		wardentest.NoError(t, syscall.Kill(-r.Cmd.Process.Pid, syscall.SIGSTOP))
+	}
+	time.Sleep(5 * time.Second) // longer than the time between two looks at the leader, and its grace
+	for _, r := range append(slices.Clone(resting), leader) {
+		wardentest.NoError(t, syscall.Kill(-r.Cmd.Process.Pid, syscall.SIGCONT))
+	}
+	wardentest.Until(t, "all at rest again", func() bool { return !slices.ContainsFunc(resting, func(r *rank) bool { return !r.rests() }) })
+	for _, r := range resting {
+		then := looks(r)
+		wardentest.Until(t, "it looked at the leader", func() bool { return looks(r) >= then+2 })
+	}
+	if pid := leader.watcher(); pid != before || leader.leads() != 1 {
+		t.Errorf("the leader's watcher was %d, and is %d", before, pid)
+	}
+	for _, r := range all {
+		r.EndsWith(r.task + 1)
+		r.intact(t)
 	}
 }

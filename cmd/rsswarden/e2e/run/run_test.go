@@ -510,14 +510,14 @@ func (r lived) same(t *testing.T, least int, actions ...event.Action) {
 // the ladder has by itself.
 var mappedOptions = []string{
 	"--limit", "500M", "--accounting", "rss", "--trim", "ptrace",
-	"--at", "70%:signal=USR1", "--at", "75%:exec=true", "--at", "free<90M:warn", "--at", "user eta<2m:exec=true",
+	"--at", "40%:warn", "--at", "70%:signal=USR1", "--at", "75%:exec=true", "--at", "free<90M:warn", "--at", "user eta<2m:exec=true",
 }
 
 // TestReplayOfALiveRun: with nothing changed a replay decides as the run did; with
 // another limit it guesses, and says so.
 func TestReplayOfALiveRun(t *testing.T) {
 	r := liveRun(t, 0, mappedOptions, mappingJob(t, "3"))
-	r.same(t, 12, event.ActionTrim, event.ActionSignal, event.ActionExec, event.ActionWarn)
+	r.same(t, 10, event.ActionTrim, event.ActionSignal, event.ActionExec, event.ActionWarn)
 	r.otherLimits(t)
 }
 
