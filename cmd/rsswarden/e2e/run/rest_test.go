@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/rsstest"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -195,6 +197,18 @@ func TestLeaderFails(t *testing.T) {
 		},
 		"its watcher is stopped": func(t *testing.T, _ string, leader *rank) {
 			wardentest.NoError(t, syscall.Kill(leader.watcher(), syscall.SIGSTOP))
+		},
+		"its watcher runs out of memory": func(t *testing.T, dir string, leader *rank) {
+			wardentest.NeedRoot(t, "a memory cgroup takes root")
+			pid := leader.watcher()
+			rsstest.NewGroup(t, 64*rss.KiB).Join(pid)
+			// Each connection takes memory of its own, of the kernel's and of the watcher's.
+			wardentest.Until(t, "the OOM killer ends it", func() bool {
+				cmd := exec.Command(binary, "status", "--pid", leader.PID())
+				cmd.Env = wardentest.Env("RSSWARDEN_RUNTIME=" + dir)
+				_ = cmd.Run() // it may be gone
+				return leader.watcher() != pid
+			})
 		},
 		"it ends": func(_ *testing.T, _ string, leader *rank) { leader.EndsWith(leader.task + 1) },
 		"its directory is removed": func(t *testing.T, dir string, leader *rank) {
