@@ -529,7 +529,7 @@ var mappedOptions = []string{
 // another limit it guesses, and says so.
 func TestReplayOfALiveRun(t *testing.T) {
 	r := liveRun(t, 0, mappedOptions, mappingJob(t, "3"))
-	r.same(t, 10, event.ActionTrim, event.ActionSignal, event.ActionExec, event.ActionWarn)
+	r.same(t, 12, event.ActionTrim, event.ActionSignal, event.ActionExec, event.ActionWarn)
 	r.otherLimits(t)
 }
 

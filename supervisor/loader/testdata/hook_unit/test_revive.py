@@ -373,7 +373,8 @@ class Waits(Case):
         self.torch.waits, results = None, iterator._worker_result_queue
         with results._wlock:
             os.write(results._writer.fileno(), struct.pack("!i", 1 << 30))  # as much of it as a worker that is killed may write
-        time.sleep(0.1)
+        while results._reader.poll(0):
+            time.sleep(0.001)  # until the thread has read that
         self.assertFalse(revive.tried(iterator, self.torch))
         self.assertIsNotNone(revive.of(iterator))
         with self.assertRaisesRegex(RuntimeError, "is killed by signal|exited unexpectedly"):
