@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-7fc5a156a81b2a4d"
+#define HOOK_NAME "hook-3a588470012b1106"
 struct hook_file {
 	const char *name;
 	long size;
@@ -52,7 +52,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/contents.py", 10669, 0},
 	{"_rsswarden/copies.py", 4667, 0},
 	{"_rsswarden/epoch.py", 5180, 0},
-	{"_rsswarden/fingerprint.py", 12443, 0},
+	{"_rsswarden/fingerprint.py", 14448, 0},
 	{"_rsswarden/fork_helper.py", 15936, 0},
 	{"_rsswarden/growth.py", 1269, 0},
 	{"_rsswarden/guard.py", 2712, 0},
@@ -67,7 +67,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/recycle.py", 17555, 0},
 	{"_rsswarden/revive.py", 30075, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
-	{"_rsswarden/stateful.py", 17992, 0},
+	{"_rsswarden/stateful.py", 17978, 0},
 	{"_rsswarden/trial.py", 16171, 0},
 	{"_rsswarden/trim.py", 9272, 0},
 	{"sitecustomize.py", 5658, 0},

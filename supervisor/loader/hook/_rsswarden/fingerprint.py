@@ -6,7 +6,7 @@ rests on counts as the one before, and one that did is noticed.
 read       all of this for torch's own loader
 source     the text of a module that was imported, as its loader has it
 key        names the files that were read, for a verdict that is kept
-function   the syntax tree of one function
+Text       the text of a module, and the syntax trees of its functions, one by one
 agrees     whether a function that runs is the one in the text
 arguments  what fills each parameter of a worker's loop
 digest     names the text of all the functions that recycling rests on
@@ -17,6 +17,7 @@ digests, for known.py; nothing of torch is imported for that.
 import ast
 import hashlib
 import inspect
+import re
 import sys
 
 OWN = ("index_queue", "worker_id", "base_seed")  # a replacement has its own
@@ -65,8 +66,8 @@ def understand(texts, constructor=None, worker_loop=None):
     got = Read()
     try:
         got.key = key(texts)
-        found = {name: parse(text, name) for name, text in texts.items()}
-        init, loop = function(found["dataloader"], ITERATOR, "__init__"), function(found["_utils.worker"], LOOP)
+        found = {name: Text(text, name) for name, text in texts.items()}
+        init, loop = found["dataloader"].function(ITERATOR, "__init__"), found["_utils.worker"].function(LOOP)
         got.filled = arguments(init, loop)
         got.digest = digest(found)
         for tree, given, owner in ((init, constructor, ITERATOR), (loop, worker_loop, None)):
@@ -120,23 +121,62 @@ def key(texts):
     return total.hexdigest()[:32]
 
 
-def parse(text, name):
-    """Returns the syntax tree of a module's text."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Unknown("the source text of %s cannot be parsed: %s" % (name, error))
+class Text:
+    """The text of a module, of which each function is parsed alone: the tree of the whole would leave 3 MiB behind."""
+
+    def __init__(self, text, name):
+        self._text, self._name = text, name
+        self._lines = (text if isinstance(text, str) else text.decode("utf-8", "replace")).split("\n")
+
+    def function(self, *path):
+        """Returns the tree of a function that is defined once: function("Class", "method")."""
+        tree = self._alone(path)
+        if tree is not None:
+            return tree
+        try:
+            tree = ast.parse(self._text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise Unknown("the source text of %s cannot be parsed: %s" % (self._name, error))
+        for name in path:
+            found = [node for node in tree.body if getattr(node, "name", None) == name
+                     and isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+            if len(found) != 1:
+                raise Unknown("torch has %s %s" % ("no" if not found else len(found), ".".join(path)))
+            tree = found[0]
+        return tree
+
+    def _alone(self, path):
+        """Returns the same by indentation, or None where that does not find it."""
+        first, end, depth = 0, len(self._lines), 0
+        for at, name in enumerate(path):
+            if at > 0:
+                depth = min((_depth(line) for line in self._lines[first:end] if _DEF.match(line)), default=0)
+            start = re.compile(r"[ \t]{%d}(def|class)\s+%s\b" % (depth, re.escape(name)))
+            found = [n for n in range(first, end) if start.match(self._lines[n])]
+            if len(found) != 1:
+                return None
+            first = found[0]
+            end = next((n for n in range(first + 1, end) if self._is_beyond(n, depth)), end)
+        while first > 0 and self._lines[first - 1].startswith(" " * depth + "@"):
+            first -= 1
+        try:
+            tree = ast.parse("\n".join(["if 1:"] * (depth > 0) + self._lines[first:end])).body[0]
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        return tree.body[0] if depth > 0 else tree
+
+    def _is_beyond(self, number, depth):
+        """Says whether a line belongs to no block that is deeper."""
+        line = self._lines[number]
+        return line.strip() != "" and _depth(line) <= depth and line.lstrip()[0] not in "#)]}"
 
 
-def function(tree, *path):
-    """Returns the tree of a function that is defined once: function(module, "Class", "method")."""
-    for name in path:
-        found = [node for node in tree.body if getattr(node, "name", None) == name
-                 and isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-        if len(found) != 1:
-            raise Unknown("torch has %s %s" % ("no" if not found else len(found), ".".join(path)))
-        tree = found[0]
-    return tree
+_DEF = re.compile(r"[ \t]+(async\s+)?def\s")
+
+
+def _depth(line):
+    """Returns how many characters a line is indented."""
+    return len(line) - len(line.lstrip())
 
 
 def agrees(tree, given, owner=None):
@@ -268,18 +308,27 @@ def _is_text(node):
 
 
 def digest(found):
-    """Names what the functions that recycling rests on say, by the trees of their modules."""
-    total = []
+    """Names what the functions that recycling rests on say, in the texts of their modules."""
+    total = hashlib.sha256()
+
+    def add(text):
+        total.update(text.encode("utf-8", "backslashreplace"))
+
+    def tree(module, path):
+        parts = []
+        _write(found[module].function(*path), parts)
+        return "".join(parts)
+
     for module, owner, names in _RESTS_ON:
         for name in names:
-            _write(function(found[module], *(owner, name) if owner else (name,)), total)
+            add(tree(module, (owner, name) if owner else (name,)))
     for module, owner, names in _ALSO:
         for name in names:
             try:
-                _write(function(found[module], *(owner, name) if owner else (name,)), total)
+                add(tree(module, (owner, name) if owner else (name,)))
             except Unknown:
-                total.append("no " + name)
-    return hashlib.sha256("".join(total).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+                add("no " + name)
+    return total.hexdigest()[:32]
 
 
 def is_known(name):

@@ -74,7 +74,7 @@ class Parts:
                 if not hasattr(owner, name):
                     raise fingerprint.Unknown("there is no %s" % name)
         worker = sys.modules[self.loop.__module__]
-        init, loop = [fingerprint.function(fingerprint.parse(fingerprint.source(m), m.__name__), *path)
+        init, loop = [fingerprint.Text(fingerprint.source(m), m.__name__).function(*path)
                       for m, path in ((module, (ITERATOR, "__init__")), (worker, ("_worker_loop",)))]
         self.filled = fingerprint.arguments(init, loop, form=_state)
         for tree, given, owner in ((init, constructor, ITERATOR), (loop, self.loop, None)):

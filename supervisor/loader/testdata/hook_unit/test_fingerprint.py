@@ -41,8 +41,8 @@ class Arguments(unittest.TestCase):
                 text = LOOP + "\n" + CONSTRUCTOR
                 self.assertIn(row["old"], text)
                 try:
-                    tree = fingerprint.parse(text.replace(row["old"], row["new"], 1) if row["old"] else text, "it")
-                    found = fingerprint.arguments(fingerprint.function(tree, "Iterator", "__init__"), fingerprint.function(tree, "_worker_loop"))
+                    text = fingerprint.Text(text.replace(row["old"], row["new"], 1) if row["old"] else text, "it")
+                    found = fingerprint.arguments(text.function("Iterator", "__init__"), text.function("_worker_loop"))
                     said = " ".join("%s=%s.%s" % (name, how, of) for name, (how, of) in found.items())
                 except fingerprint.Unknown as error:
                     said = str(error)
@@ -59,7 +59,9 @@ class Digest(unittest.TestCase):
         # Every Python makes the same: known.py has one for all of them.
         self.assertEqual(bare.digest, "0f650365263e71a2e97bae89aea54dd9")
         for name, text in (("a comment", DATALOADER + "# more\n"), ("a docstring", DATALOADER.replace("self.a = loader", "'it'; self.a = loader")),
-                           ("an annotation", DATALOADER.replace("x=1)", "x: int = 1)", 1)), ("another class", DATALOADER + "class C: pass\n")):
+                           ("an annotation", DATALOADER.replace("x=1)", "x: int = 1)", 1)), ("another class", DATALOADER + "class C: pass\n"),
+                           ("text to the left", DATALOADER.replace("self.a = loader", "'''it:\nclass C: pass\n'''; self.a = loader")),
+                           ("the name in a string", DATALOADER + "'''\nclass _BaseDataLoaderIter:\n'''\n")):
             with self.subTest(name):
                 got = understand(dataloader=text)
                 self.assertEqual((got.digest, got.why), (bare.digest, None))
