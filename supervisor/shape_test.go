@@ -388,7 +388,6 @@ func TestReadsAreBounded(t *testing.T) {
 		"supervisor/hold os.ReadDir":         3, // our own descriptors and threads
 		"supervisor/node os.ReadDir":         1, // a directory that we alone may write
 		"supervisor/limit os.ReadDir":        2, // steps of our job and their tasks
-		"supervisor/loader os.ReadFile":      1, // a directory that root and we alone may write
 		"supervisor/nodejobs os.ReadDir":     3, // jobs and steps, which Slurm makes
 		"supervisor/population Readdirnames": 1, // /proc
 		"supervisor/population os.ReadDir":   1, // steps of our job

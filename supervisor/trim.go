@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,10 @@ import (
 // start has needed.
 const slimAfter = 10 * time.Second
 
+// heapGrowth is the watcher's GOGC, in percent. Its heap has 1 MiB live for 64
+// processes, and would grow to 4 MiB with the usual 100.
+const heapGrowth = 50
+
 // selfTrim has the kernel unmap the pages of our own program that were touched so
 // far. Most were for the start alone, or came with their neighbours (fault-around
 // maps 64 KiB at a time), and Slurm counts them as the job's. What is still
@@ -32,6 +37,8 @@ func (s *selfTrim) at(now time.Duration) {
 	}
 	s.done = true
 	probe.Run(func() {
+		debug.SetGCPercent(heapGrowth) // not before: a collection costs more than most commands' watchers ever allocate
+		debug.FreeOSMemory()
 		exe, err := os.Readlink("/proc/self/exe")
 		if err == nil {
 			drop(cleanRanges("/proc/self/smaps", func(file string) bool { return file == exe }))

@@ -31,7 +31,7 @@ func targetFlags() []cli.Flag {
 
 func targetOf(c *cli.Context) (remote.Target, error) {
 	t := remote.Target{Job: c.String("job"), Node: c.String("node"), All: c.Bool("all")}
-	m := jobID.FindStringSubmatch(t.Job)
+	m := jobID().FindStringSubmatch(t.Job)
 	switch {
 	case c.IsSet("job") && (m == nil || m[2] != ""):
 		return t, usagef("give a job as squeue shows it: 46, or 46_3", "--job %q is not a Slurm job", t.Job)

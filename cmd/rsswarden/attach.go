@@ -87,7 +87,7 @@ func attachTo(p process, c *cli.Context) (*target, error) {
 
 // toJob makes a job the target.
 func (t *target) toJob(p process, id string) error {
-	m := jobID.FindStringSubmatch(id)
+	m := jobID().FindStringSubmatch(id)
 	if m == nil {
 		return usagef("give a job or a step as squeue -s shows it: 46, 46.0, 46.batch or 46_3", "--job %q is not a Slurm job", id)
 	}
@@ -125,7 +125,7 @@ func (t *target) toJob(p process, id string) error {
 
 // toProcess makes a process the target.
 func (t *target) toProcess(p process, text string) error {
-	if jobID.MatchString(text) && strings.ContainsAny(text, "._") {
+	if jobID().MatchString(text) && strings.ContainsAny(text, "._") {
 		return usagef("did you mean rsswarden attach --job "+text+"?", "%q is not a PID", text)
 	}
 	id, err := checkTarget("", text, "rsswarden attach")

@@ -254,7 +254,7 @@ static const struct hook_file hook_files[] = {
 		fmt.Fprintf(&b, "\t{%q, 0, %d},\n", name, entries[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintf(&b, "\t{%q, %d, 0},\n", name, len(files[name]))
+		fmt.Fprintf(&b, "\t{%q, %d, 0},\n", name, files[name].Size)
 	}
 	b.WriteString("};\n\n#endif\n")
 	return b.String()

@@ -340,7 +340,7 @@ func queuedJobs() []candidate {
 	var list []candidate
 	for l := range strings.Lines(string(out)) {
 		id, name, _ := strings.Cut(strings.TrimSpace(l), " ")
-		if jobID.MatchString(id) && len(list) < maxCandidates {
+		if jobID().MatchString(id) && len(list) < maxCandidates {
 			list = append(list, candidate{id, name})
 		}
 	}

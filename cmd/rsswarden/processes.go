@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -18,7 +19,9 @@ import (
 )
 
 // jobID is a job as people write it: 46, 46_3 of an array, a SLUID; and a step behind it.
-var jobID = regexp.MustCompile(`^([0-9]+(?:_[0-9]+)?|s[0-9A-Z]{13})(?:\.([0-9]+|batch|extern|interactive))?$`)
+var jobID = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]+(?:_[0-9]+)?|s[0-9A-Z]{13})(?:\.([0-9]+|batch|extern|interactive))?$`)
+})
 
 // interrupts yields the signals that ask for the end of the watch.
 func interrupts() <-chan os.Signal {

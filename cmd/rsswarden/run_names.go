@@ -51,7 +51,7 @@ func loadRuns(p process, args []string, askSlurmToo bool) ([]*record.Run, error)
 }
 
 // slurmOutput is the default name of a job's output.
-var slurmOutput = regexp.MustCompile(`^slurm-([0-9]+(?:_[0-9]+)?)\.out$`)
+const slurmOutput = `^slurm-([0-9]+(?:_[0-9]+)?)\.out$`
 
 // findRuns finds what the arguments name. Those of one job belong together.
 func findRuns(p process, args []string, askSlurmToo bool) (found []record.Found, err error) {
@@ -110,7 +110,7 @@ func findRun(p process, arg string, askSlurmToo bool) ([]record.Found, error) {
 	case strings.Contains(arg, "/"):
 		return nil, recordFailure(fmt.Errorf("cannot read %s: no such file or directory", arg), hint)
 	}
-	if m := slurmOutput.FindStringSubmatch(filepath.Base(arg)); m != nil {
+	if m := regexp.MustCompile(slurmOutput).FindStringSubmatch(filepath.Base(arg)); m != nil {
 		hint = "that is the name of a job's output; the job itself: " + programName + " report " + m[1]
 	}
 	said := ""

@@ -81,9 +81,9 @@ var (
 // own they do nothing.
 var shellBuiltins = []string{".", "alias", "cd", "conda", "eval", "exec", "export", "module", "set", "source", "ulimit", "umask", "unset"}
 
-var (
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	suffix     = regexp.MustCompile(`^[KMGTkmgt]([Ii]?[Bb])?$`)
+const (
+	assignment = `^[A-Za-z_][A-Za-z0-9_]*=`
+	suffix     = `^[KMGTkmgt]([Ii]?[Bb])?$`
 )
 
 // missingCommandHint is what to type instead of a command that does not exist.
@@ -100,11 +100,11 @@ func missingCommandHint(name string) string {
 			instead = "COMMAND [ARG...]"
 		}
 		return fmt.Sprintf("its first character, %c, is a dash or quote of typesetting, as web pages have them; type it again: %s run %s", first, programName, instead)
-	case assignment.MatchString(name):
+	case regexp.MustCompile(assignment).MatchString(name):
 		return fmt.Sprintf("a shell sets variables, or env: %senv %s COMMAND [ARG...]", run, name)
 	case slices.Contains(shellBuiltins, name):
 		return fmt.Sprintf("%s is a shell builtin: run it on a line before %s run, whose command inherits what it sets", name, programName)
-	case suffix.MatchString(name):
+	case regexp.MustCompile(suffix).MatchString(name):
 		return fmt.Sprintf("a size is one word, as in %s run --limit 3%s -- COMMAND", programName, name)
 	case name == "python" && noPython3 == nil:
 		return "python3 is there: " + run + "python3 …"

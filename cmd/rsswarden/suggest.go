@@ -150,7 +150,7 @@ func unknownCommand(p process, app *cli.App, words []string) error {
 func unexpected(c *cli.Context) error {
 	word, name := c.Args().First(), programName+" "+c.Command.Name
 	hint := name + " --help lists the options"
-	if jobID.MatchString(word) {
+	if jobID().MatchString(word) {
 		var ways []string
 		for _, o := range []string{"--job", "--pid"} {
 			if slices.Contains(flagNames(c.Command.Flags), o) {

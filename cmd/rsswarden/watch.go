@@ -23,10 +23,6 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/text"
 )
 
-// heapGrowth is the watcher's GOGC, in percent. Its heap has 1 MiB live for 64
-// processes, and would grow to 4 MiB with the usual 100.
-const heapGrowth = 50
-
 // processors is the watcher's GOMAXPROCS. One loop does the work; on a node of 128 CPUs
 // the runtime would keep caches, and collect garbage, for as many.
 const processors = 2
@@ -53,7 +49,6 @@ func watch(p process) int {
 
 // watchOver watches the command of a link until it has ended.
 func watchOver(p process, link *hold.Link, s settings.Settings) int {
-	debug.SetGCPercent(heapGrowth)
 	runtime.GOMAXPROCS(processors)
 	keep := inherited(s.Events)
 	for _, fd := range keep {
@@ -151,12 +146,12 @@ func crashWords(r io.Reader) string {
 
 // ourFrame is a function of ours in a stack, with its file and line. An inlined one has
 // no arguments.
-var ourFrame = regexp.MustCompile(`(?m)^(?:github\.com/rsswarden/rsswarden/|main\.)(\S*)\(.*\n\t(?:\S*/)?(\w+\.go:[0-9]+)(?: |$)`)
+const ourFrame = `(?m)^(?:github\.com/rsswarden/rsswarden/|main\.)(\S*)\(.*\n\t(?:\S*/)?(\w+\.go:[0-9]+)(?: |$)`
 
 // crashPlace is " at " and the innermost place of ours in the first goroutine, which is
 // the one that panicked.
 func crashPlace(text string) string {
-	for _, m := range ourFrame.FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(ourFrame).FindAllStringSubmatch(text, -1) {
 		if !strings.HasPrefix(m[1], "supervisor/fault.") {
 			return " at " + m[2]
 		}

@@ -142,13 +142,13 @@ func accounting(f slurmFacts) Check {
 
 // runs is a line of a script that starts rsswarden run so that Slurm's signals
 // reach it.
-var runs = regexp.MustCompile(`^\s*(exec|srun)\s.*\brsswarden["']?\s+run\b`)
+const runs = `^\s*(exec|srun)\s.*\brsswarden["']?\s+run\b`
 
 // runLine is the number of the first such line, 0 for none.
 func runLine(script string) int {
-	n := 0
-	for line := range strings.Lines(script) {
-		if n++; runs.MatchString(line) {
+	n, line := 0, regexp.MustCompile(runs)
+	for text := range strings.Lines(script) {
+		if n++; line.MatchString(text) {
 			return n
 		}
 	}

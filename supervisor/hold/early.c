@@ -49,8 +49,9 @@ extern char __executable_start[], edata[]; // made by the linker
 // cache as a whole at one touch, up to 2 MiB, but not beyond a mapping's end
 // (filemap_map_pages in mm/filemap.c); the OOM killer and Slurm count that as the job's.
 // Mappings stay apart when their flags differ. This flag changes nothing else: without
-// large pages for program text (CONFIG_READ_ONLY_THP_FOR_FS) it has no meaning there.
-static void small_mappings(void) {
+// large pages for program text (CONFIG_READ_ONLY_THP_FOR_FS) it has no meaning there. A
+// command that is started at once does not wait for it.
+void hold_small_mappings(void) {
 	enum { piece = 256 << 10 };
 	char *end = edata - (uintptr_t)edata % 4096;
 	for (char *p = __executable_start - (uintptr_t)__executable_start % piece; p < end; p += 2 * piece)
@@ -88,12 +89,13 @@ void hold_as_watcher(char **argv) {
 __attribute__((constructor)) static void note(int argc, char **argv, char **envp) {
 #ifdef __GLIBC__
 	if (argc > 0) hold_task(argc, argv, envp);
-	small_mappings();
+	int run = argc > 1 && strcmp(argv[1], "run") == 0;
+	if (!run) hold_small_mappings();
 	if (argc < 2) return;
 	// Each thread would reserve 64 MiB of address space or more, which
 	// RLIMIT_AS counts, and Slurm where it sums virtual sizes.
 	mallopt(M_ARENA_MAX, 1);
-	if (strcmp(argv[1], "run") != 0) {
+	if (!run) {
 		if (strcmp(argv[0], "rss-watcher") == 0) ordinary();
 		if (strcmp(argv[0], "rss-watcher") == 0 && strcmp(argv[1], "rest") == 0) hold_at_rest(argv);
 		hold_address();
@@ -103,7 +105,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	(void)argc;
 	(void)argv;
 	(void)envp;
-	small_mappings();
+	hold_small_mappings();
 	if (!asked_to_run()) return;
 #endif
 	struct hold_early *e = &hold_early;
@@ -131,6 +133,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	raw_sigmask(SIG_BLOCK, &all, NULL); // glibc's first thread opens one of its own
 	const char *park = getenv("RSSWARDEN_PARK");
 	if (park == NULL || strcmp(park, "0") != 0) hold_park(argv, envp);
+	if (hold_parked.role == 0) hold_small_mappings();
 	hide(envp);
 #endif
 }

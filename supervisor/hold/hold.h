@@ -143,6 +143,7 @@ int hold_pass(void);                    // forwards the batch; whether some of i
 void hold_pass_all(void);               // forwards what is left
 void hold_at_rest(char **argv);
 void hold_as_watcher(char **argv);
+void hold_small_mappings(void);         // cuts our program's mapping in pieces
 void hold_slim(void);                   // gives back the pages of our files that nothing was written to
 char **hold_command(char **argv, int *quiet); // where in argv the command of "run" begins, or NULL
 const char *hold_missing(void);         // why there can be nothing of ours beside the command, or NULL

@@ -345,6 +345,7 @@ void hold_park(char **argv, char **envp) {
 	p->at_once = find_streams() && hold_at_once(&c, argv, bare, envp);
 	p->child = &c;
 	int begun = p->at_once && begin(&c); // before the fork, which the command need not wait for
+	hold_small_mappings();
 	if ((p->watcher = fork()) == 0) {
 		int link = pair[1];
 		p->pid = 0;

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -103,11 +102,11 @@ func HookName() string { return hookPrefix + hook.Hash() }
 // a file where Python 3 would make the directory for a compiled sitecustomize, and directories
 // where Python 2 would write one: none is written, and no setting of the user's interpreter is
 // touched.
-func HookContents() (files map[string][]byte, dirs map[string]bool) {
-	files = map[string][]byte{"__pycache__": nil}
+func HookContents() (files map[string]hook.File, dirs map[string]bool) {
+	files = map[string]hook.File{"__pycache__": {}}
 	dirs = map[string]bool{".": true, "sitecustomize.pyc": true, "sitecustomize.pyo": true, compiled: true}
 	for _, f := range hook.Files() {
-		files[f.Name] = f.Data
+		files[f.Name] = f
 		dirs[path.Dir(f.Name)] = true
 	}
 	return files, dirs
@@ -120,8 +119,8 @@ func writeHook(dir string) error {
 			return err
 		}
 	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+	for name, f := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), f.Data(), 0o600); err != nil {
 			return err
 		}
 	}
@@ -134,7 +133,7 @@ func writeHook(dir string) error {
 // sitecustomize.py.
 func checkHook(dir string) error {
 	files, dirs := HookContents()
-	missing := len(files) + len(dirs)
+	missing, buffer := len(files)+len(dirs), make([]byte, 16<<10)
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = checkSafe(file)
@@ -152,7 +151,7 @@ func checkHook(dir string) error {
 				return nil
 			}
 		}
-		data, known := files[name]
+		f, known := files[name]
 		if d.IsDir() {
 			known = dirs[name]
 		}
@@ -163,8 +162,8 @@ func checkHook(dir string) error {
 		if d.IsDir() {
 			return nil
 		}
-		got, err := os.ReadFile(file)
-		if err == nil && !bytes.Equal(got, data) {
+		same, err := sameFile(file, f, buffer)
+		if err == nil && !same {
 			err = fmt.Errorf("%s has been changed", file)
 		}
 		return err
@@ -173,6 +172,16 @@ func checkHook(dir string) error {
 		return fmt.Errorf("%s is not whole", dir)
 	}
 	return err
+}
+
+// sameFile says whether a file has the content of the hook's.
+func sameFile(file string, f hook.File, buffer []byte) (bool, error) {
+	r, err := os.Open(file)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	return f.Is(r, buffer)
 }
 
 func checkSafe(path string) error {

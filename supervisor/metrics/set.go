@@ -307,16 +307,14 @@ func resultOf(why event.Reason) Result {
 	return Failed
 }
 
-// ended is a line of [Runs].
-var ended = regexp.MustCompile(`(?m)^` + Runs.Name + `\{[^}]*outcome="([a-z-]+)"\} ([0-9]+)$`)
-
 // RunEnded returns how many runs have ended: as the text of an earlier set says, and one more.
 func RunEnded(before []byte, at Place, o event.RunOutcome) *Set {
 	s := NewSet()
 	for _, v := range ByEnd.Values {
 		s.Put(&Runs, at, 0, v)
 	}
-	for _, m := range ended.FindAllSubmatch(before, -1) {
+	line := regexp.MustCompile(`(?m)^` + Runs.Name + `\{[^}]*outcome="([a-z-]+)"\} ([0-9]+)$`)
+	for _, m := range line.FindAllSubmatch(before, -1) {
 		if n, err := strconv.ParseUint(string(m[2]), 10, 32); err == nil && slices.Contains(ByEnd.Values, string(m[1])) {
 			s.Put(&Runs, at, float64(n), string(m[1]))
 		}

@@ -10,21 +10,64 @@
 package hook
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
+	"strings"
 	"sync"
 )
 
 //go:embed sitecustomize.py _rsswarden/*.py
 var files embed.FS
 
-// File is one file of the hook.
+// File is one file of the hook. The zero File is an empty one.
 type File struct {
 	Name string // slash-separated, relative to the hook directory
-	Data []byte
+	Size int64  // in bytes
+}
+
+// Data returns what is in it.
+func (f File) Data() []byte {
+	if f.Size == 0 {
+		return nil
+	}
+	data, err := files.ReadFile(f.Name)
+	if err != nil {
+		panic("internal error: embedded hook: " + err.Error())
+	}
+	return data
+}
+
+// Is says whether that is what r reads. buffer is for the comparison: each run makes one, and
+// [File.Data] takes memory for each file.
+func (f File) Is(r io.Reader, buffer []byte) (bool, error) {
+	var own io.Reader = strings.NewReader("")
+	if f.Size > 0 {
+		file, err := files.Open(f.Name)
+		if err != nil {
+			return false, err
+		}
+		defer file.Close()
+		own = file
+	}
+	theirs, ours := buffer[:len(buffer)/2], buffer[len(buffer)/2:]
+	for {
+		n, err := io.ReadFull(r, theirs)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return false, err
+		}
+		m, _ := io.ReadFull(own, ours[:len(theirs)])
+		if !bytes.Equal(theirs[:n], ours[:m]) {
+			return false, nil
+		}
+		if err != nil {
+			return true, nil // both are at their end
+		}
+	}
 }
 
 // Files returns every file of the hook in the order of their names.
@@ -45,19 +88,24 @@ var once = sync.OnceValues(load)
 
 func load() ([]File, string) {
 	var list []File
-	sum := sha256.New()
+	sum, buffer := sha256.New(), make([]byte, 8<<10)
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := files.ReadFile(name)
+		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(sum, "%s %d\n", name, len(data))
-		sum.Write(data)
-		list = append(list, File{name, data})
-		return nil
+		f, err := files.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fmt.Fprintf(sum, "%s %d\n", name, info.Size())
+		list = append(list, File{name, info.Size()})
+		_, err = io.CopyBuffer(sum, struct{ io.Reader }{f}, buffer)
+		return err
 	})
 	if err != nil {
 		panic("internal error: embedded hook: " + err.Error())
