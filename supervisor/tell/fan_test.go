@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -156,6 +157,9 @@ func TestDroppedSamplesAreAllCounted(t *testing.T) {
 	if f.samples.dropped != 10 {
 		t.Errorf("%d counted, want 10", f.samples.dropped)
 	}
+	reader, err := os.Open(fifo) // once it is opened to be written: no file is made in its place while the directory is removed
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, reader.Close())
 	f.CloseSinks(0)
 }
 
