@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -72,6 +73,19 @@ static void release(void) {
 	shut(&null);
 }
 
+// drop gives back the pages of our files that nothing was written to (see Options.Slim).
+static int drop(struct dl_phdr_info *i, size_t size, void *unused) {
+	(void)size;
+	(void)unused;
+	for (int n = 0; n < i->dlpi_phnum; n++) {
+		const ElfW(Phdr) *h = &i->dlpi_phdr[n];
+		if (h->p_type != PT_LOAD || h->p_flags & PF_W) continue;
+		uintptr_t page = 4095, from = (i->dlpi_addr + h->p_vaddr) & ~page, to = (i->dlpi_addr + h->p_vaddr + h->p_memsz + page) & ~page;
+		madvise((void *)from, to - from, MADV_DONTNEED);
+	}
+	return 0;
+}
+
 // took takes the end of a child, and says whether it has ended. Where a seccomp filter refuses
 // waitid(2), it is wait4(2).
 static int took(pid_t pid, siginfo_t *si) {
@@ -86,13 +100,6 @@ static int took(pid_t pid, siginfo_t *si) {
 	si->si_code = WIFEXITED(status) ? CLD_EXITED : CLD_KILLED;
 	si->si_status = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
 	return moved++, 1;
-}
-
-// stopped says whether a child is stopped, -1 where that cannot be known.
-static int stopped(pid_t pid) {
-	siginfo_t si = {0};
-	if (waitid(P_PID, (id_t)pid, &si, WSTOPPED | WNOWAIT | WNOHANG) < 0) return -1;
-	return si.si_pid == pid && si.si_code == CLD_STOPPED;
 }
 
 static void take_watcher(void) {
@@ -115,6 +122,8 @@ static int verdict(int slices) {
 	if (f.revents == 0) return -1;
 	return recv(p->link, &word, sizeof word, MSG_DONTWAIT) == sizeof word ? (int)word : 0;
 }
+
+void hold_slim(void) { dl_iterate_phdr(drop, NULL); }
 
 static void default_chld(int on) {
 	struct raw_action a = {0};
@@ -146,9 +155,10 @@ static int children(int lose) {
 	if (!p->ended) {
 		if (took(p->pid, &si)) {
 			p->ended = 1, p->code = si.si_code, p->status = si.si_status;
-			if (p->watcher > 0 && stopped(p->watcher) != 0) kill(p->watcher, SIGCONT); // it is to flush too: each thread wakes up
+			if (p->watcher > 0) kill(p->watcher, SIGCONT); // a stopped one is to flush too
 		} else {
-			wake = stopped(p->pid) > 0;
+			memset(&si, 0, sizeof si);
+			wake = waitid(P_PID, (id_t)p->pid, &si, WSTOPPED | WNOWAIT | WNOHANG) == 0 && si.si_pid == p->pid && si.si_code == CLD_STOPPED;
 		}
 	}
 	for (;;) {
