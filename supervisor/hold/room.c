@@ -102,6 +102,7 @@ const char *hold_missing(void) {
 	const char *refused = hold_refused(0); // first: what follows makes threads
 	if (refused != NULL) return refused;
 	if (!files()) return TOO_LITTLE "open files (ulimit -n)";
+	if (!fits(4096, PROT_READ | PROT_WRITE)) return TOO_LITTLE "mappings (mmap fails)";
 	if (limited(RLIMIT_AS) && !fits(room_address, PROT_NONE)) return TOO_LITTLE "address space (ulimit -v)";
 	if (summed()) return TOO_LITTLE "virtual memory, which Slurm sums (VSizeFactor)";
 	if (limited(RLIMIT_DATA) && !fits(room_data, PROT_READ | PROT_WRITE)) return TOO_LITTLE "data (ulimit -d)";
