@@ -5,8 +5,8 @@ package procfile
 
 import (
 	"bytes"
-	"io"
-	"os"
+	"io/fs"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,15 +30,39 @@ const (
 	Table = 4 << 20
 )
 
-// Read returns the first bytes of a file, most of them at most. What is longer is cut.
+// Read returns the first bytes of a file, most of them at most. What is longer is cut. It makes
+// as few system calls as it can: the kernel makes a table such as /proc/vmstat anew for each
+// read(2), and os.File would ask whether one can wait for the file (epoll_ctl(2)).
 func Read(name string, most int) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+	fd, err := -1, error(unix.EINTR)
+	for err == unix.EINTR {
+		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, int64(most)))
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 0, min(most, usual))
+	for len(b) < most {
+		if len(b) == cap(b) {
+			b = slices.Grow(b, min(len(b), most-len(b)))
+		}
+		n, err := unix.Read(fd, b[len(b):min(cap(b), most)])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return b, &fs.PathError{Op: "read", Path: name, Err: err}
+		case n == 0:
+			return b, nil
+		default:
+			b = b[:len(b)+n]
+		}
+	}
+	return b, nil
 }
+
+// usual is the room that most files fit into.
+const usual = 4096
 
 // ThreadTime is the processor's time that the calling thread has taken: on a busy node a
 // reading waits for its turn, and costs no more for it.
