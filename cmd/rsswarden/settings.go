@@ -337,10 +337,6 @@ func (src *valueSources) record(v sourcedValue, s *settings.Settings) {
 		return
 	}
 	err := askAside(ioRecord, s.Record)
-	var unanswered *hold.UnansweredError
-	if errors.As(err, &unanswered) {
-		err = fmt.Errorf("%s: %w", s.Record, err)
-	}
 	if err == nil {
 		return
 	}
@@ -349,11 +345,16 @@ func (src *valueSources) record(v sourcedValue, s *settings.Settings) {
 		s.Record = settings.RecordAuto
 		return
 	}
-	s.RecordFault = err.Error()
 	kept := "; the journal is kept"
 	// That of an attach lies where its target's environment says.
 	if journals := record.DefaultPlaces(src.p.lookup, os.Geteuid()).Journals; len(journals) > 0 && src.c.Command.Name == "run" {
 		kept += ", in " + journals[0]
 	}
+	var unanswered *hold.UnansweredError
+	if errors.As(err, &unanswered) { // as one that is mounted at its first use
+		src.warnf("%s %q: %v; the full record begins once it answers%s", v.name, v, err, kept)
+		return
+	}
+	s.RecordFault = err.Error()
 	src.warnf("%s %q: there is no full record of this run: %v%s; give a directory on a disk of this node, as --record $TMPDIR, or leave it out", v.name, v, err, kept)
 }
