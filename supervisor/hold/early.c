@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,21 @@ void hold_small_mappings(void) {
 	for (char *p = __executable_start - (uintptr_t)__executable_start % piece; p < end; p += 2 * piece)
 		madvise(p, piece, MADV_NOHUGEPAGE);
 }
+
+// drop gives back the pages of our files that nothing was written to (see Options.Slim).
+static int drop(struct dl_phdr_info *i, size_t size, void *unused) {
+	(void)size;
+	(void)unused;
+	for (int n = 0; n < i->dlpi_phnum; n++) {
+		const ElfW(Phdr) *h = &i->dlpi_phdr[n];
+		if (h->p_type != PT_LOAD || h->p_flags & PF_W) continue;
+		uintptr_t page = 4095, from = (i->dlpi_addr + h->p_vaddr) & ~page, to = (i->dlpi_addr + h->p_vaddr + h->p_memsz + page) & ~page;
+		madvise((void *)from, to - from, MADV_DONTNEED);
+	}
+	return 0;
+}
+
+void hold_slim(void) { dl_iterate_phdr(drop, NULL); }
 
 // ordinary takes a watcher out of the user's real-time policy (sched(7)): with as many of
 // its threads as there are processors waiting for one that gets none, the Go runtime would spin

@@ -104,6 +104,7 @@ struct hold_verdict {
 	int32_t npaths, nenv, nkeep, keep[HOLD_KEEP];
 	int32_t flush_ms, subreaper, setup;
 	int32_t ready; // of a command that was started at once: the setup is there
+	int32_t over;  // … it has ended: 1 with a status of its own, -1 otherwise
 };
 struct hold_answer {
 	int32_t pid, left_out;
@@ -137,6 +138,7 @@ enum { HOLD_HANDLER_HOLDER, HOLD_HANDLER_WATCHER };
 void hold_park(char **argv, char **envp);
 int hold_at_once(struct hold_child *c, char **argv, char **command, char **envp);
 void hold_make_run_directory(void);
+void hold_late(pid_t command, struct hold_verdict *v); // returns once there is something to watch
 int hold_options(char **argv, char **command, int *hooked);
 int hold_asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, char **envp);
 int hold_pass(void);                    // forwards the batch; whether some of it is left

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -73,19 +72,6 @@ static void release(void) {
 	shut(&null);
 }
 
-// drop gives back the pages of our files that nothing was written to (see Options.Slim).
-static int drop(struct dl_phdr_info *i, size_t size, void *unused) {
-	(void)size;
-	(void)unused;
-	for (int n = 0; n < i->dlpi_phnum; n++) {
-		const ElfW(Phdr) *h = &i->dlpi_phdr[n];
-		if (h->p_type != PT_LOAD || h->p_flags & PF_W) continue;
-		uintptr_t page = 4095, from = (i->dlpi_addr + h->p_vaddr) & ~page, to = (i->dlpi_addr + h->p_vaddr + h->p_memsz + page) & ~page;
-		madvise((void *)from, to - from, MADV_DONTNEED);
-	}
-	return 0;
-}
-
 // took takes the end of a child, and says whether it has ended. Where a seccomp filter refuses
 // waitid(2), it is wait4(2).
 static int took(pid_t pid, siginfo_t *si) {
@@ -123,8 +109,6 @@ static int verdict(int slices) {
 	return recv(p->link, &word, sizeof word, MSG_DONTWAIT) == sizeof word ? (int)word : 0;
 }
 
-void hold_slim(void) { dl_iterate_phdr(drop, NULL); }
-
 static void default_chld(int on) {
 	struct raw_action a = {0};
 	a.handler = on || !(hold_early.ignored & RAW_BIT(SIGCHLD)) ? (void *)SIG_DFL : (void *)SIG_IGN;
@@ -155,6 +139,7 @@ static int children(int lose) {
 	if (!p->ended) {
 		if (took(p->pid, &si)) {
 			p->ended = 1, p->code = si.si_code, p->status = si.si_status;
+			if (p->verdict != NULL) __atomic_store_n(&p->verdict->over, p->code == CLD_EXITED && p->status < 128 ? 1 : -1, __ATOMIC_RELEASE);
 			if (p->watcher > 0) kill(p->watcher, SIGCONT); // a stopped one is to flush too
 		} else {
 			memset(&si, 0, sizeof si);
@@ -181,6 +166,7 @@ static int hear(int lose) {
 	struct hold_message m;
 	while (p->link >= 0) {
 		ssize_t n = recv(p->link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT);
+		if (n < 0 && errno == ECONNRESET) n = recv(p->link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT); // it has ended, and not read all
 		if (n < 0) return errno != EAGAIN && errno != EINTR;
 		if (n == 0) {
 			if (!p->ended && !lose) return 1;
@@ -275,6 +261,10 @@ static void parked(void) {
 	uint64_t reap = 0;  // the watcher has flushed: until when to wait for its end
 	for (;;) {
 		tell();
+		if (p->ended && p->link < 0) {
+			if (reap == 0) reap = hold_now() + (uint64_t)REAP * 1000000;
+			if (p->watcher == 0 || hold_now() >= reap) gone();
+		}
 		// The time in which a verdict may be waited for is the fork's here too.
 		if (p->ended && p->end == 0) p->end = hold_now() + (uint64_t)(p->flush + (unready() ? SLICE * SLICES : 0)) * 1000000;
 		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, p->ended && !p->told ? POLLIN | POLLOUT : POLLIN, 0}};
@@ -293,10 +283,6 @@ static void parked(void) {
 		}
 		// A signal comes before the command's end, as in the Go holder.
 		if (!wake) wake = children(0) | hear(0);
-		if (p->ended && p->link < 0) {
-			if (reap == 0) reap = hold_now() + (uint64_t)REAP * 1000000;
-			if (p->watcher == 0 || hold_now() >= reap) gone();
-		}
 		if (p->end != 0 && hold_now() >= p->end) wake = 1;
 		if (wake) wait_given_back();
 		if (wake && room()) return;
@@ -348,6 +334,7 @@ void hold_park(char **argv, char **envp) {
 	hold_small_mappings();
 	if ((p->watcher = fork()) == 0) {
 		int link = pair[1];
+		pid_t command = p->pid;
 		p->pid = 0;
 		if (p->dir != NULL) hold_make_run_directory();
 		if (p->at_once) release(); // a pipe held open here would hide that the command has closed it
@@ -356,6 +343,7 @@ void hold_park(char **argv, char **envp) {
 		hold_as_watcher(argv);
 		hold_dispositions(0);
 		hold_catch(HOLD_HANDLER_WATCHER, -1);
+		if (begun && hold_early.site) hold_late(command, v);
 		raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 		return;
 	}

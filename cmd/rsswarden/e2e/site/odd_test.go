@@ -44,6 +44,46 @@ func TestOdd(t *testing.T) {
 	}
 }
 
+// TestShortStep: a step of one small process that ends well within two seconds has no watcher,
+// and leaves nothing; any other has one.
+func TestShortStep(t *testing.T) {
+	home := t.TempDir()
+	run := func(by string, command ...string) int {
+		cmd := exec.Command(binary, append([]string{"run", "--"}, command...)...)
+		cmd.Env = wardentest.Env("HOME="+home, "XDG_CACHE_HOME=", "XDG_STATE_HOME="+home, "TMPDIR="+home, by)
+		if _, errs, _ := wardentest.Run(cmd); by != "" && strings.Contains(errs, "rsswarden: ") {
+			t.Errorf("%v: %s", command, errs)
+		}
+		if left, _ := filepath.Glob(home + "/rsswarden-*"); len(left) > 0 {
+			t.Errorf("%v: %v is left", command, left)
+		}
+		return wardentest.ExitStatus(cmd.ProcessState)
+	}
+	run("", "true") // which makes the hook's directory
+	for _, c := range []struct {
+		command string
+		code    int
+		watched bool
+	}{
+		{"exit 7", 7, false},
+		{"exec sleep 0.3", 0, false},
+		{"exec sleep 2.5", 0, true},
+		{"sleep 0.3; exit 7", 7, true}, // two processes
+		{"exec head -c 100M /dev/zero | tail -c 100M >/dev/null", 0, true},
+		{"kill -9 $$", 137, true},
+		{"exit 137", 137, true}, // as a shell says that a child was killed
+	} {
+		if err := os.RemoveAll(home + "/rsswarden"); err != nil {
+			t.Fatal(err)
+		}
+		code := run("RSSWARDEN_BY=site", "sh", "-c", c.command)
+		index, _ := filepath.Glob(home + "/rsswarden/*/index-*.jsonl")
+		if code != c.code || (len(index) > 0) != c.watched {
+			t.Errorf("%s: status %d, left %v", c.command, code, index)
+		}
+	}
+}
+
 // TestTask: the link that Slurm before 23.11 executes is `rsswarden run`, or the command where
 // there is no rsswarden beside it.
 func TestTask(t *testing.T) {
