@@ -67,7 +67,7 @@ func newRanked(t *testing.T, n int) *ranked {
 	script, err := filepath.Abs("../../../../examples/train/ddp.py")
 	wardentest.NoError(t, err)
 	r.script = []string{script, "--data", filepath.Join(r.dir, "lmdb"), "--records", "600", "--record-bytes", "16384",
-		"--epochs", "4", "--workers", "2"}
+		"--epochs", "8", "--workers", "2"}
 	return r
 }
 
@@ -123,7 +123,7 @@ func TestRanks(t *testing.T) {
 			// They grow well beyond the limit: a trainer whose workers are not forked, and which takes long
 			// to send the data set, is held for it from 95 % on only.
 			out, all = r.run([]string{"--accounting", "noshared", "--limit", fmt.Sprint(uint64(2 * base / rss.MiB)), "--at", "none",
-				"--at", "58%:signal=USR2@rank0", "--at", "63%:signal=USR2", "--at", "68%:recycle"}, "--leak-worker", "1536")
+				"--at", "58%:signal=USR2@rank0", "--at", "63%:signal=USR2", "--at", "68%:recycle"}, "--leak-worker", "768")
 			if got := wardentest.Checksum(out); got != want {
 				t.Errorf("checksum %s, without pressure %s\n%s", got, want, out)
 			}
