@@ -31,8 +31,8 @@ const (
 )
 
 // Read returns the first bytes of a file, most of them at most. What is longer is cut. It makes
-// as few system calls as it can: the kernel makes a table such as /proc/vmstat anew for each
-// read(2), and os.File would ask whether one can wait for the file (epoll_ctl(2)).
+// as few system calls as it can: the kernel builds a table such as /proc/vmstat again for each
+// read(2), and os.File would first try to poll the file (epoll_ctl(2)).
 func Read(name string, most int) ([]byte, error) {
 	fd, err := -1, error(unix.EINTR)
 	for err == unix.EINTR {

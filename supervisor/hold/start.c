@@ -185,8 +185,8 @@ void hold_make_run_directory(void) {
 	if (fd >= 0) close(fd);
 }
 
-// removed says that the run directory is gone again: nobody has put anything into it.
-static int removed(void) {
+// remove_run_directory removes it if it has no files but ours, and returns whether it is gone.
+static int remove_run_directory(void) {
 	char name[PATH_MAX];
 	if (p->dir == NULL) return 1;
 	if (entries(AT_FDCWD, p->dir) != 3) return 0; // "identity", "." and ".."
@@ -198,13 +198,12 @@ static int removed(void) {
 	return 1;
 }
 
-// small says that the command is one small process so far.
+// small says that the command is one process with less than 64 MiB, see proc_pid_statm(5).
 static int small(pid_t pid) {
-	enum { PAGES = (64 << 20) / 4096 };
 	char name[64], text[128];
-	unsigned long resident = PAGES;
+	unsigned long resident, most = (64UL << 20) / (unsigned long)sysconf(_SC_PAGESIZE);
 	snprintf(name, sizeof name, "/proc/%d/statm", (int)pid);
-	if (!read_file(name, text, sizeof text) || sscanf(text, "%*u %lu", &resident) != 1 || resident >= PAGES) return 0;
+	if (!read_file(name, text, sizeof text) || sscanf(text, "%*u %lu", &resident) != 1 || resident >= most) return 0;
 	snprintf(name, sizeof name, "/proc/%d/task/%d/children", (int)pid, (int)pid);
 	int fd = open(name, O_RDONLY | O_CLOEXEC);
 	int none = fd >= 0 && read(fd, text, 1) == 0;
@@ -212,9 +211,9 @@ static int small(pid_t pid) {
 	return none;
 }
 
-// hold_late has a fork that is to become the watcher wait while the command is one small process,
-// for two seconds at most. Where the command ends well before that the fork ends too: most steps
-// of a site are like that, and a Go runtime takes longer than some of them.
+// hold_late delays the fork that becomes the watcher while the command is one small process, for
+// two seconds at most. If the command exits by itself before that, the fork ends too: most steps of
+// a site are like that, and a Go runtime takes longer than some of them.
 void hold_late(pid_t command, struct hold_verdict *v) {
 	enum { SLICE = 50, SLICES = 40, TOLD = 200 /* ms */ };
 	struct pollfd f = {(int)syscall(SYS_pidfd_open, command, 0), POLLIN, 0};
@@ -222,8 +221,8 @@ void hold_late(pid_t command, struct hold_verdict *v) {
 	for (int n = 0; f.fd >= 0 && !gone && n < SLICES && small(command); n++) gone = poll(&f, 1, SLICE) > 0;
 	gone |= f.fd >= 0 && poll(&f, 1, 0) > 0; // what has ended is not small
 	if (f.fd >= 0) close(f.fd);
-	for (int n = 0; gone && n < TOLD && over == 0; n++, usleep(1000)) over = __atomic_load_n(&v->over, __ATOMIC_ACQUIRE);
-	if (over > 0 && removed()) _exit(0);
+	for (int n = 0; gone && n < TOLD && (over = __atomic_load_n(&v->over, __ATOMIC_ACQUIRE)) == 0; n++) usleep(1000);
+	if (over > 0 && remove_run_directory()) _exit(0);
 }
 
 // find_hook returns the path of the hook's directory, or NULL.
