@@ -349,17 +349,7 @@ func queuedJobs() []candidate {
 
 // processWords are this user's processes, the newest first.
 func processWords(typed string) (list []candidate) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() && strings.HasPrefix(e.Name(), typed) && sameUser(pid) {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids)
+	pids := slices.DeleteFunc(ownProcesses(), func(pid int) bool { return !strings.HasPrefix(strconv.Itoa(pid), typed) })
 	for _, pid := range slices.Backward(pids) {
 		// Of a kernel thread, and of what has ended, it is empty.
 		line, err := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)

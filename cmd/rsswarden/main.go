@@ -48,6 +48,8 @@ func runProgram(p process) int {
 			return requeueJob(p)
 		case name == taskCommand && alone:
 			return watchTask(p)
+		case name == prologCommand && p.get("SLURM_SCRIPT_CONTEXT") == "epilog_task":
+			return waitBeside(p)
 		case name == exportCommand:
 			return exportRecord(p)
 		case name == watcherCommand, name == hold.RestCommand:

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
@@ -62,6 +64,23 @@ func commandLine(pid int) []string {
 func sameUser(pid int) bool {
 	i, err := proctree.Identify("/proc", pid)
 	return err == nil && i.UID == os.Geteuid()
+}
+
+// ownProcesses are the other processes of our user, by PID: those whose files in /proc are ours.
+func ownProcesses() (pids []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		var st unix.Stat_t
+		if err == nil && pid != os.Getpid() && unix.Stat("/proc/"+e.Name(), &st) == nil && int(st.Uid) == os.Geteuid() {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
 }
 
 // parsePID reads a PID; flag and command are what the user typed before it.

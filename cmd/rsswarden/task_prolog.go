@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/rss"
+	"github.com/rsswarden/rsswarden/rss/procfile"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor"
@@ -29,16 +30,19 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/tell"
 )
 
+const prologCommand = "task-prolog"
+
 func taskPrologCommand(p process) *cli.Command {
 	return command(p, cli.Command{
-		Name:      "task-prolog",
+		Name:      prologCommand,
 		Usage:     "start a watcher beside a Slurm task, from TaskProlog",
 		UsageText: "rsswarden task-prolog [OPTIONS]",
 		Description: "For the script that TaskProlog of slurm.conf names. It starts a watcher beside\n" +
 			"the task and prints export lines for the task's environment. The watcher acts by\n" +
 			"the ladder of run, as a run that the site started. Where the task cannot be\n" +
 			"watched nothing is printed, and the task runs bare: rsswarden doctor in the job\n" +
-			"says why. Exit status: 0.\n",
+			"says why. As TaskEpilog the same script waits until that watcher has written the\n" +
+			"end, 2 seconds at most. Exit status: 0.\n",
 		Flags: watchFlags(true),
 		ArgsUsage: examples(
 			"rsswarden task-prolog 2>/dev/null",
@@ -180,6 +184,38 @@ func besideEnv(env []string) []string {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains([]string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK"}, name)
 	})
+}
+
+// waitBeside returns when the watcher beside a task that has ended has ended too: after its
+// TaskEpilog slurmstepd kills what is left of the step. The tasks' epilogs run one after the other.
+func waitBeside(p process) int {
+	if whyBare(p.lookup, 0) != nil {
+		return exitOK
+	}
+	task := func(lookup func(string) (string, bool)) [3]string {
+		j, _ := slurm.FromEnv(lookup)
+		return [3]string{j.ID, j.StepID, strconv.Itoa(j.Task)}
+	}
+	patience := min(2*time.Second, 16*time.Second/time.Duration(slurm.TasksHere(p.lookup)))
+	within(patience, func() (_ struct{}) {
+		for _, pid := range ownProcesses() {
+			line, _ := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)
+			if string(line) != "/proc/self/exe\x00"+taskCommand+"\x00" {
+				continue
+			}
+			start, err := proctree.StartTime("/proc", pid)
+			if err != nil {
+				continue
+			}
+			env, err := proctree.Environ("/proc", pid, func(name string) bool { return strings.HasPrefix(name, "SLURM_") })
+			of := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+			if err == nil && task(of) == task(p.lookup) {
+				proctree.Expect("/proc", rss.ProcID{PID: pid, Start: start}).Wait(patience)
+			}
+		}
+		return
+	})
+	return exitOK
 }
 
 // watchTask is the watcher beside a task. Its exit status is not used.

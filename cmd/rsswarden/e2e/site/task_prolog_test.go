@@ -47,23 +47,30 @@ func TestTaskProlog(t *testing.T) {
 // TestTaskPrologSid has what differs between releases of Slurm: how a prolog is run.
 func TestTaskPrologSid(t *testing.T) {
 	s := newPrologSite(t, debian.Sid)
-	got := s.Srun(t, "-N2", "--ntasks-per-node=2", "--mem=2200", "sh", "-c", beside+"; exit 7")
-	if got.Stdout != strings.Repeat("beside\n", 4) || got.Code != 7 {
-		t.Errorf("%+v", got)
+	nodes := s.Srun(t, "-N2", "--ntasks-per-node=2", "--mem=2200", "sh", "-c", beside+"; exit 7")
+	if nodes.Stdout != strings.Repeat("beside\n", 4) || nodes.Code != 7 {
+		t.Errorf("%+v", nodes)
 	}
 	if got := s.Submit(t, beside, "--mem=1100").Wait(t); got.State != "COMPLETED" || got.Stdout != "beside\n" || got.Stderr != "" {
 		t.Errorf("%s\n%s%s", got.State, got.Stdout, got.Stderr)
 	}
+	events := filepath.Join(s.Dir(), "events")
+	if got := s.Srun(t, "--mem=1100", "--export=ALL,RSSWARDEN_EVENTS="+events, "sh", "-c", beside); got.Code != 0 || got.Stdout != "beside\n" {
+		t.Errorf("%+v", got)
+	}
+	if log := wardentest.Read(events); len(wardentest.ParseLog([]byte(log)).Of(event.NameExit)) != 1 {
+		t.Errorf("the watcher did not write the end:\n%s", log)
+	}
 }
 
-// newPrologSite starts a Slurm with the example's TaskProlog.
+// newPrologSite starts a Slurm with the example as TaskProlog and TaskEpilog.
 func newPrologSite(t *testing.T, suite debian.Suite) *site {
 	t.Helper()
 	dir := t.TempDir()
 	wardentest.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	prolog := filepath.Join(dir, "task-prolog.sh")
 	o := options
-	o.Suite, o.Conf = suite, o.Conf+"\nTaskProlog="+prolog
+	o.Suite, o.Conf = suite, o.Conf+"\nTaskProlog="+prolog+"\nTaskEpilog="+prolog
 	s := &site{Cluster: slurmtest.Start(t, slurmtest.Linux, o)}
 	s.bin = s.Install(t, wardentest.Program(t, wardentest.Site)) // which reads etc/rsswarden.toml
 	script := wardentest.Read("../../../../examples/site/task-prolog.sh")
@@ -203,15 +210,15 @@ func (s *site) prologTraining(t *testing.T) {
 			t.Errorf("%d: %s %d:%d, checksum %s, want %s\n%s%s", i, got.State, got.ExitCode, got.Signal, sum, want, got.Stdout, got.Stderr)
 		}
 		recycled := 0
-		for _, e := range wardentest.ParseLog([]byte(wardentest.Read(events))).Of(event.NameLoader) {
+		log := wardentest.ParseLog([]byte(wardentest.Read(events)))
+		for _, e := range log.Of(event.NameLoader) {
 			if e["what"] == string(event.LoaderRecycled) && (e["reason"] == nil || e["reason"] == "") {
 				recycled++
 			}
 		}
 		said := wardentest.Said(got.Stderr)
-		t.Logf("%d workers recycled, %d lines", recycled, strings.Count(said, "\n"))
-		// slurmstepd kills what is left of the step when its task has ended, also the watcher.
-		if lines := strings.Split(strings.TrimSpace(said), "\n"); recycled == 0 || said != "" && (len(lines) != 3 || !strings.Contains(lines[2], "rsswarden report ")) {
+		t.Logf("%d workers recycled", recycled)
+		if lines := strings.Split(strings.TrimSpace(said), "\n"); recycled == 0 || len(lines) != 3 || !strings.Contains(lines[2], "rsswarden report ") || len(log.Of(event.NameExit)) != 1 {
 			t.Errorf("%d: %d workers recycled; the user reads:\n%s", i, recycled, got.Stderr)
 		}
 	}
