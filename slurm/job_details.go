@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,8 +27,12 @@ type NodeShare struct {
 	MiB  uint64 // 0 where memory is not allocated
 }
 
+// ErrUnclear says that text of a job's owner, as its name or its script's arguments, looks like fields
+// of Slurm's.
+var ErrUnclear = errors.New("what the job's owner wrote looks like what Slurm does")
+
 // ParseJobDetails reads what `scontrol show job -d -o ID` prints. Of an array it is the task whose
-// own JobId it is.
+// own JobId it is. Its error is [ErrUnclear] where the text could name another job, or hide a comment.
 func ParseJobDetails(b []byte, job string) (JobDetails, error) {
 	f, err := shownOf(b, job)
 	if err != nil {
@@ -41,16 +46,23 @@ func ParseJobDetails(b []byte, job string) (JobDetails, error) {
 	if d.GPUs == 0 {
 		d.GPUs = gpusOf(f["TRES"]) // before 23.02
 	}
-	switch array, task, het, offset := f["ArrayJobId"], f["ArrayTaskId"], f["HetJobId"], f["HetJobOffset"]; {
-	case isDigits(array) && isDigits(task):
-		d.Name = array + "_" + task
-	case isDigits(het) && isDigits(offset):
-		d.Name = het + "+" + offset
-	}
+	lines := 0
 	for line := range strings.Lines(string(b)) {
-		if showFields(line)["JobId"] == f["JobId"] {
-			d.shares(unnamed(line))
+		if showFields(line)["JobId"] != f["JobId"] {
+			continue
 		}
+		if lines++; lines > 1 || strings.Count(line, " MCS_label=") > 1 || strings.Count(line, " AdminComment=") > 1 {
+			return JobDetails{}, ErrUnclear
+		}
+		slurms, _, _ := strings.Cut(line, " JobName=") // in front of all that a user has a say in
+		n := fieldsOf(slurms)
+		switch array, task, het, offset := n["ArrayJobId"], n["ArrayTaskId"], n["HetJobId"], n["HetJobOffset"]; {
+		case isDigits(array) && isDigits(task):
+			d.Name = array + "_" + task
+		case isDigits(het) && isDigits(offset):
+			d.Name = het + "+" + offset
+		}
+		d.shares(unnamed(line))
 	}
 	return d, nil
 }

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -31,6 +32,20 @@ func TestParseJobDetails(t *testing.T) {
 	}
 	het := "JobId=21 HetJobId=20 HetJobOffset=1 JobName=x UserId=u(1) JobState=RUNNING RunTime=x\n"
 	if got, err = ParseJobDetails([]byte(het), "21"); err != nil || got.Name != "20+1" || got.RunTime != 0 {
+		t.Errorf("%v: %+v", err, got)
+	}
+	// What a user writes names no other job, and hides no comment of another program's.
+	const rest = " UserId=u(1) MCS_label=N/A JobState=RUNNING Command=/s"
+	for _, forged := range []string{
+		"JobId=7 JobName=x ArrayJobId=1 ArrayTaskId=0 MCS_label=" + rest,
+		"JobId=7 JobName=x" + rest + " AdminComment=(null) AdminComment=theirs",
+		"JobId=8 JobName=x\nJobId=7 ArrayJobId=1 ArrayTaskId=0 JobName=y" + rest + "\nJobId=7 JobName=x" + rest,
+	} {
+		if got, err = ParseJobDetails([]byte(forged), "7"); !errors.Is(err, ErrUnclear) {
+			t.Errorf("%s: %+v, %v", forged, got, err)
+		}
+	}
+	if got, err = ParseJobDetails([]byte("JobId=7 JobName=x ArrayJobId=1 ArrayTaskId=0"+rest), "7"); err != nil || got.Name != "7" {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if _, err = ParseJobDetails([]byte(shown), "14"); err == nil {

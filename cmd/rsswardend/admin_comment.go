@@ -263,17 +263,17 @@ func (w *lineWriter) drop() {
 func (w *lineWriter) write(l *jobLine, now time.Time, r *lineResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), slurmPatience)
 	defer cancel()
+	const noSuchJob = "Invalid job id"
 	out, err := w.run(ctx, "scontrol", "show", "job", "-d", "-o", l.id)
-	var d slurm.JobDetails
-	if err == nil {
-		d, err = slurm.ParseJobDetails(out, l.id)
-	}
-	if errors.Is(err, slurm.ErrNoJob) || err != nil && strings.Contains(err.Error(), "Invalid job id") {
-		r.gone = true
+	if err != nil && !strings.Contains(err.Error(), noSuchJob) {
+		r.err = fmt.Errorf("cannot ask about job %s: %w", l.id, err)
 		return
 	}
-	if err != nil {
-		r.err = fmt.Errorf("cannot ask about job %s: %w", l.id, err)
+	d, bad := slurm.ParseJobDetails(out, l.id)
+	if r.gone = err != nil || errors.Is(bad, slurm.ErrNoJob); r.gone {
+		return
+	}
+	if r.left = bad != nil; r.left { // of this job alone, or of its array
 		return
 	}
 	r.nodes = len(d.Nodes)
@@ -289,6 +289,9 @@ func (w *lineWriter) write(l *jobLine, now time.Time, r *lineResult) {
 	if d.State == "RUNNING" || d.State == "SUSPENDED" {
 		_, err = w.run(ctx, "scontrol", "update", "JobId="+d.Name, "AdminComment="+text)
 		if err == nil {
+			return
+		}
+		if r.gone = strings.Contains(err.Error(), noSuchJob); r.gone {
 			return
 		}
 		if !strings.Contains(err.Error(), "already finished") {
@@ -409,6 +412,6 @@ func (d *daemon) heardLine(r lineResult) {
 	d.complain("the lines of jobs in AdminComment are not written, they are tried again", d.lines.heard(r, time.Now()))
 	if r.left && !d.leftLine {
 		d.leftLine = true
-		d.log.Info("the AdminComment of this job, and of others like it, is left alone: another program or another rsswardend writes it", "jobid", r.id)
+		d.log.Info("the AdminComment of this job, and of others like it, is left alone: another program or another rsswardend writes it, or what Slurm shows of the job is not clear", "jobid", r.id)
 	}
 }

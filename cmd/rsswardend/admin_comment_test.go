@@ -142,6 +142,35 @@ func TestAdminCommentLeftAlone(t *testing.T) {
 	}
 }
 
+// A job that cannot be written for a reason of its own holds up no other.
+func TestAdminCommentOfOthers(t *testing.T) {
+	for why, of7 := range map[string]func(args []string) ([]byte, error){
+		"a name like Slurm's fields": func([]string) ([]byte, error) {
+			return []byte("JobId=7 JobName=x MCS_label= UserId=u(1) MCS_label=N/A JobState=RUNNING\n"), nil
+		},
+		"too long": func([]string) ([]byte, error) { return make([]byte, 8<<20), nil },
+		"forgotten meanwhile": func(args []string) ([]byte, error) {
+			if args[0] == "update" {
+				return nil, errors.New("7: Invalid job id specified")
+			}
+			return fake().run(t.Context(), "scontrol", args...)
+		},
+	} {
+		f, w := fake(), newLineWriter()
+		w.run = func(ctx context.Context, name string, args ...string) ([]byte, error) {
+			if args[len(args)-1] == "7" || args[1] == "JobId=7" {
+				return of7(args)
+			}
+			return f.run(ctx, name, args...)
+		}
+		old := time.Now().Add(-time.Hour)
+		s := &nodejobs.Snapshot{At: time.Now(), Jobs: []nodejobs.Job{jobOn("n1", "7", old, rss.MiB), jobOn("n1", "8", old, rss.MiB)}}
+		if n, err := write(t, w, s); n != 2 || err != nil || f.comment["8"] == "" || f.comment["7"] != "" {
+			t.Errorf("%s: %d lines, %v, %q", why, n, err, f.comment)
+		}
+	}
+}
+
 // Where Slurm does not answer the line is kept, also after the job's end, and written later: into
 // the accounting, unless this Slurm would make it lower-case there.
 func TestAdminCommentLater(t *testing.T) {

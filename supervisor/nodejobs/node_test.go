@@ -223,6 +223,18 @@ func TestSameNameAnotherJob(t *testing.T) {
 	}
 }
 
+// A user's directory that was removed and made again, while another's went, is listed.
+func TestSameUserAnotherDirectory(t *testing.T) {
+	s := v1Stand(t)
+	s.v1("slurm/uid_2/job_8", 100, 1000, 0)
+	s.look()
+	dir := "sys/fs/cgroup/memory/slurm/"
+	must(t, os.Rename(s.Path(dir+"uid_1"), s.Path("aside"))) // keeps the inode from being used again
+	s.Remove(dir + "uid_2")
+	s.v1("slurm/uid_1/job_9", 7, 1000, 0)
+	s.want(s.look(), "host 9 uid 1: 7 of 7, limit 1000, 0 processes, 0 kills")
+}
+
 func TestKills(t *testing.T) {
 	s := v1Stand(t)
 	s.v1("slurm/uid_1/job_7/step_0/task_0", 100, 1000, 3, 10, 11)

@@ -290,8 +290,8 @@ func (n *Node) refresh(d *dir) bool {
 	if listed {
 		n.list(d)
 	}
-	if n.updateKids(d) && !listed {
-		// One ended and perhaps one began: the number of links may be the same.
+	if n.updateKids(d) {
+		// One ended and perhaps one began, of the same name too: the number of links may be the same.
 		n.list(d)
 		n.updateKids(d)
 	}
