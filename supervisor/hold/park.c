@@ -246,10 +246,14 @@ static void wait_given_back(void) {
 	if (!p->ended && poll(f, 1, 0) > 0 && f[0].revents & POLLHUP) poll(f + 1, 1, GIVEN_BACK);
 }
 
+static const char no_process[] = "no process can be made";
+static int unmade; // no process could be made for the command
+
 // begin starts the command.
 static int begin(struct hold_child *c) {
 	if (p->subreaper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	p->pid = hold_spawn(c);
+	unmade = p->pid < 0;
 	if (p->pid > 0 && c->exec_errno == 0) return 1;
 	prctl(PR_SET_CHILD_SUBREAPER, hold_early.subreaper, 0, 0, 0);
 	return p->pid = 0;
@@ -347,7 +351,7 @@ void hold_park(char **argv, char **envp) {
 		raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 		return;
 	}
-	if (p->watcher < 0 && !begun) goto undo_pair;
+	if (p->watcher < 0 && !begun) hold_in_place(bare, quiet, no_process); // nor could a Go runtime make a thread
 	if (p->watcher < 0) p->watcher = 0; // as if it had ended: another is started once there is room
 	close(pair[1]);
 	struct hold_answer answer = {0};
@@ -356,13 +360,15 @@ void hold_park(char **argv, char **envp) {
 	} else {
 		if (p->at_once) send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
 		int word = verdict(SLICES);
+		if (word == HOLD_VERDICT && hold_asked_for(v, &c, argv, envp) && find_streams() && !begin(&c) && unmade) word = 0;
 		if (word == 0) {
+			if (unmade) kill(p->watcher, SIGKILL);
 			take_watcher();
-			hold_in_place(bare, quiet, "its start failed"); // does not return
+			hold_in_place(bare, quiet, unmade ? no_process : "its start failed"); // does not return
 		}
 		if (word < 0) kill(p->watcher, SIGKILL);
 		// What does not start here the Go holder tries again, and says so.
-		if (word != HOLD_VERDICT || !hold_asked_for(v, &c, argv, envp) || !find_streams() || !begin(&c)) goto undo;
+		if (word != HOLD_VERDICT || p->pid == 0) goto undo;
 	}
 	p->early = c.pending, p->began = c.time, p->left_out = c.left_out;
 	p->pidfd = move_up((int)syscall(SYS_pidfd_open, p->pid, 0));
@@ -376,6 +382,7 @@ void hold_park(char **argv, char **envp) {
 	hold_slim();
 	parked();
 	if (p->role != HOLD_TRIAL) p->role = HOLD_WOKEN;
+	if (p->verdict != NULL) __atomic_store_n(&p->verdict->over, -1, __ATOMIC_RELEASE); // hold_late waits no longer
 	hold_catch(p->role == HOLD_TRIAL ? HOLD_HANDLER_WATCHER : HOLD_HANDLER_HOLDER, p->wake);
 	raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 	return;

@@ -98,7 +98,16 @@ void hold_address(void) {
 
 #define TOO_LITTLE "there is no room beside it, too little is left of: "
 
+// other_pids says that children would be in another PID namespace, where no thread can be made.
+static int other_pids(void) {
+	char own[64], next[64];
+	ssize_t n = readlink("/proc/self/ns/pid", own, sizeof own), m = readlink("/proc/self/ns/pid_for_children", next, sizeof next);
+	if (n > 0 && m < 0) return faccessat(AT_FDCWD, "/proc/self/ns/pid_for_children", F_OK, AT_SYMLINK_NOFOLLOW) == 0; // it has no process yet
+	return n > 0 && (m != n || memcmp(own, next, (size_t)n) != 0);
+}
+
 const char *hold_missing(void) {
+	if (other_pids()) return "its children would be in another PID namespace (unshare -p)";
 	const char *refused = hold_refused(0); // first: what follows makes threads
 	if (refused != NULL) return refused;
 	if (!files()) return TOO_LITTLE "open files (ulimit -n)";

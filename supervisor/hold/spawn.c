@@ -37,6 +37,7 @@ void hold_as_bare(void) {
 	restore_nofile();
 	for (int fd = 0; fd < 3; fd++)
 		if (hold_early.closed & (1 << fd)) close(fd);
+	if (hold_early.subreaper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	if (hold_early.pdeathsig > 0) prctl(PR_SET_PDEATHSIG, hold_early.pdeathsig);
 	raw_sigmask(SIG_SETMASK, &hold_early.blocked, NULL);
 }

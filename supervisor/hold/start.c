@@ -218,7 +218,11 @@ void hold_late(pid_t command, struct hold_verdict *v) {
 	enum { SLICE = 50, SLICES = 40, TOLD = 200 /* ms */ };
 	struct pollfd f = {(int)syscall(SYS_pidfd_open, command, 0), POLLIN, 0};
 	int gone = f.fd < 0 && errno == ESRCH, over = 0;
-	for (int n = 0; f.fd >= 0 && !gone && n < SLICES && small(command); n++) gone = poll(&f, 1, SLICE) > 0;
+	uint64_t waits = 0; // a witness is to be asked
+	for (int n = 0; f.fd >= 0 && !gone && n < SLICES && waits == 0 && __atomic_load_n(&v->over, __ATOMIC_ACQUIRE) == 0 && small(command); n++) {
+		gone = poll(&f, 1, SLICE) > 0;
+		syscall(SYS_rt_sigpending, &waits, sizeof waits);
+	}
 	gone |= f.fd >= 0 && poll(&f, 1, 0) > 0; // what has ended is not small
 	if (f.fd >= 0) close(f.fd);
 	for (int n = 0; gone && n < TOLD && (over = __atomic_load_n(&v->over, __ATOMIC_ACQUIRE)) == 0; n++) usleep(1000);

@@ -91,3 +91,47 @@ func TestAtOnceWatcherDies(t *testing.T) {
 		t.Errorf("%v, said\n%s", cmd.ProcessState, errs)
 	}
 }
+
+// TestStartAsBare: a command that is started in a way that leaves no room for a holder, or that
+// passes on more than usual, sees and does what it would without one.
+func TestStartAsBare(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes a PID namespace")
+	}
+	home := t.TempDir()
+	const subreaper = `import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+os.execvp(sys.argv[1], sys.argv[1:])`
+	const keeps = `import ctypes, sys
+on = ctypes.c_int()
+ctypes.CDLL(None).prctl(37, ctypes.byref(on), 0, 0, 0)
+sys.exit(7 if on.value else 8)`
+	refused := []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=clone,clone3,fork,vfork", "-e", "inject=clone,clone3,fork,vfork:error=EAGAIN:when=1+"}
+	for name, c := range map[string]struct {
+		around, command []string
+		code            int
+	}{
+		"subreaper":              {[]string{wardentest.Python, "-c", subreaper}, []string{wardentest.Python, "-c", keeps}, 7},
+		"another PID space":      {[]string{"unshare", "-p"}, []string{"sh", "-c", "kill -TERM $$; exit 7"}, 143},
+		"no process can be made": {refused, []string{"sh", "-c", "exit 7"}, 7},
+	} {
+		for _, park := range []string{"", "RSSWARDEN_PARK=wait"} {
+			cmd := atHome(home, strings.Fields(park), slices.Concat([]string{"--"}, c.command)...)
+			cmd.Path, cmd.Args = lookPath(t, c.around[0]), slices.Concat(c.around, cmd.Args)
+			cmd.Args[len(c.around)] = binary
+			out, errs, err := wardentest.Run(cmd)
+			if code := wardentest.ExitStatus(cmd.ProcessState); code != c.code || strings.Contains(errs, "pthread") {
+				t.Errorf("%s %s: status %d, want %d (%v)\n%s%s", name, park, code, c.code, err, out, errs)
+			}
+		}
+	}
+}
+
+func lookPath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skip("needs ", name)
+	}
+	return path
+}

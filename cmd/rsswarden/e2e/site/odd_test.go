@@ -1,11 +1,17 @@
 package site
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -81,6 +87,66 @@ func TestShortStep(t *testing.T) {
 		if code != c.code || (len(index) > 0) != c.watched {
 			t.Errorf("%s: status %d, left %v", c.command, code, index)
 		}
+	}
+}
+
+// TestSignalsOfAStep: signals to a step and to its holder reach the command once each, also in the
+// two seconds in which nothing but the fork of the holder is there.
+func TestSignalsOfAStep(t *testing.T) {
+	wardentest.NeedPython(t)
+	const counts = `import os, signal, sys, time
+n = 0
+def seen(*_):
+    global n
+    n += 1
+signal.signal(signal.SIGUSR1, seen)
+print("ready", os.getpgid(0), os.getppid(), flush=True)
+end = time.monotonic() + 1.5
+while time.monotonic() < end: time.sleep(0.01)
+print(n)`
+	home := t.TempDir()
+	first := exec.Command(binary, "run", "--", "true") // which makes the hook's directory
+	first.Env = wardentest.Env("HOME=" + home)
+	wardentest.NoError(t, first.Run())
+	run := func(signals func(group, holder int)) string {
+		cmd := exec.Command(binary, "run", "--", wardentest.Python, "-S", "-c", counts)
+		cmd.Env = wardentest.Env("HOME="+home, "XDG_CACHE_HOME=", "RSSWARDEN_BY=site")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		pipe, err := cmd.StdoutPipe()
+		wardentest.NoError(t, err)
+		wardentest.NoError(t, cmd.Start())
+		out := bufio.NewReader(pipe)
+		var group, holder int
+		if _, err := fmt.Fscanf(out, "ready %d %d\n", &group, &holder); err != nil {
+			t.Error(err)
+		} else {
+			signals(group, holder)
+		}
+		rest, _ := io.ReadAll(out)
+		wardentest.NoError(t, cmd.Wait())
+		return strings.TrimSpace(string(rest))
+	}
+	kill := func(pid int) { wardentest.NoError(t, syscall.Kill(pid, syscall.SIGUSR1)) }
+	if n := run(func(group, _ int) {
+		for range 3 {
+			kill(-group)
+			time.Sleep(300 * time.Millisecond) // the pace of the signals
+		}
+	}); n != "3" {
+		t.Errorf("of three signals to the group it saw %s", n)
+	}
+	if n := run(func(_, holder int) {
+		children := wardentest.Read(fmt.Sprintf("/proc/%d/task/%d/children", holder, holder))
+		for child := range strings.FieldsSeq(children) {
+			if comm := wardentest.Read("/proc/" + child + "/comm"); !strings.HasPrefix(comm, "python") {
+				pid, _ := strconv.Atoi(child)
+				kill(pid) // which is not for the command
+			}
+		}
+		time.Sleep(300 * time.Millisecond)
+		kill(holder)
+	}); n != "1" {
+		t.Errorf("of one signal to the holder it saw %s", n)
 	}
 }
 
