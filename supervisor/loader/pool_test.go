@@ -163,8 +163,11 @@ func TestOddPools(t *testing.T) {
 	t.Parallel()
 	const shared = "its initializer has a "
 	for _, c := range [][2]string{
-		{"--case forks"}, // a task forks, and its child does the work
-		{"--case exits"}, // os._exit in a task: the Pool goes on, bare too
+		{"--case forks"},                // a task forks, and its child does the work
+		{"--case exits"},                // os._exit in a task: the Pool goes on, bare too
+		{"--case locked"},               // the main thread has a lock that tasks use
+		{"--case numbered"},             // tasks go by the number of their worker
+		{"--case closed --start spawn"}, // shut down with wait=False while tasks wait
 		// From here on with RSSWARDEN_ENDURANCE only.
 		{"--patched gevent --start spawn", "gevent has replaced Python's select"}, // a forked Pool hangs there, bare too
 		{"--case once --start spawn", shared + "Synchronized"},                    // unpickling it fails the fourth time
@@ -175,7 +178,7 @@ func TestOddPools(t *testing.T) {
 		{"--patched eventlet --start spawn", "eventlet has replaced Python's select"},
 		{"--case queue", shared + "Queue"},
 		{"--case counter --start spawn", shared + "Synchronized"},
-	}[:wardentest.Few(11, 2)] {
+	}[:wardentest.Few(14, 5)] {
 		args, why := c[0], c[1]
 		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
 			t.Parallel()

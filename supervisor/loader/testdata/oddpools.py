@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 import time
 import zlib
 
@@ -23,6 +24,7 @@ PARSER.add_argument("--size", type=int)
 OPTIONS = PARSER.parse_args()
 CONTEXT = multiprocessing.get_context(OPTIONS.start)
 RANK = None
+LOCK = threading.Lock()
 
 if OPTIONS.patched == "gevent":
     from gevent import monkey
@@ -64,6 +66,17 @@ def exits(number):
     if number % 50 == 17:
         os._exit(3)
     return plain(number)
+
+
+def locked(number):
+    """Holds a lock that the main thread holds most of the time in its process."""
+    with LOCK:
+        return plain(number)
+
+
+def numbered(number):
+    """Goes by the number of its worker, as one does that has a GPU of its own."""
+    return plain(number) + [0, 0, 0][multiprocessing.current_process()._identity[0] - 1]
 
 
 def take(turns):
@@ -114,7 +127,7 @@ def outcome(get):
 
 
 def main():
-    case, task, more = OPTIONS.case, {"forks": forks, "inside": inside, "exits": exits}.get(OPTIONS.case, plain), {}
+    case, task, more = OPTIONS.case, {"forks": forks, "inside": inside, "exits": exits, "locked": locked, "numbered": numbered}.get(OPTIONS.case, plain), {}
     if case in ("queue", "counter", "once"):
         task = ranked
         if case == "queue":
@@ -139,9 +152,14 @@ def main():
         if pooled:
             answers = [pool.apply_async(task, (n,)) for n in numbers]
             # Bare, the pool never knows of a task whose worker has ended by itself.
-            came += [outcome(lambda: a.get(1 if case == "exits" and n % 50 == 17 else 300)) for n, a in zip(numbers, answers)]
+            for n, a in zip(numbers, answers):
+                came.append(outcome(lambda: a.get(1 if case == "exits" and n % 50 == 17 else 30)))
+                with LOCK:
+                    time.sleep(0.005 if case == "locked" else 0)
         else:
             answers = [outcome(lambda: pool.submit(task, n)) for n in numbers]
+            if case == "closed" and turn == OPTIONS.rounds - 1:
+                pool.shutdown(wait=False)
             came += [outcome(lambda: a.result(300)) if hasattr(a, "result") else a for a in answers]
         print(json.dumps({"what": "epoch"}), flush=True)
     if case == "exits" and not pooled:

@@ -13,6 +13,7 @@ import itertools
 import os
 import select
 import sys
+import threading
 import time
 import types
 
@@ -24,15 +25,24 @@ _FRAMES = 32  # how far up the stack it is looked for who makes a pool
 _MAKERS = "datasets.", "torch._inductor."  # packages that know their workers, and how each ends
 _FORKED = "its ProcessPoolExecutor would fork another beside its own threads; use mp_context, or --loader all"
 _SHARED = "its initializer has a %s, which may have nothing for one worker more; --loader all"  # gone unless the user asks, as _FORKED
+_NUMBERED = "its initializer goes by the number of its worker; --loader all"  # the same
 _HANDOUTS = ("Queue", "JoinableQueue", "SimpleQueue", "Connection", "Barrier", "Semaphore", "BoundedSemaphore", "Condition",
              "Synchronized", "AutoProxy", "BaseProxy")  # names of classes: what workers take in turn, or count with
+_LISTED = 64  # of a list so many are looked at: a longer one is data, and to look at it copies pages that workers share
+_BY_NUMBER = "_identity", "current_process"  # what an initializer names that goes by the number of its worker
+_RESTS = "threading", "multiprocessing", "multiprocess", "concurrent", "queue", "selectors", "socket", "subprocess", "asyncio"
+_REST = 2.0  # seconds that a fork waits until the program's threads are in one of those
+_AGAIN = 1.0  # … that it waits once more at most
+_UNLOCKED = 60.0  # … that it then waits at most until none has a lock
 _FETCH = 30.0  # seconds that a worker which goes waits for its last results to be fetched
 
 Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
 
 _numbers = itertools.count(_FIRST)
+_identities = {}  # by the id of a pool's list of workers: those that it began with
 _off = False
 _owner = None  # the PID of the process that said hello, and whether the run directory is meant for it
+_forks_now = None  # the thread that forks a worker of a Pool, and since when it waits
 _worker = None  # what this process is as a worker; what it forks is none
 
 
@@ -55,6 +65,8 @@ def install(module):
             module._USE_PSUTIL, module.warnings = True, _Warnings(module.warnings)
     elif _takes(module.worker, "maxtasks"):
         module.Pool._maxtasksperchild = _Number("_maxtasksperchild", _pool, module)
+        if hasattr(module.Pool, "Process"):
+            module.Pool.Process = staticmethod(functools.partial(_process, module.Pool.Process))
 
 
 def _takes(function, parameter):
@@ -125,6 +137,100 @@ def _pool(pool, module):
     return module.__name__.split(".")[0] + ".Pool", pool._ctx.get_start_method(), why or _patched() or _handout(pool)
 
 
+def _process(make, *arguments, **keywords):
+    """Makes a worker of a Pool, as Pool.Process does."""
+    process = make(*arguments, **keywords)
+    if not _off:
+        _guarded(_succeeds, process, sys._getframe(1))
+    return process
+
+
+def _succeeds(process, frame):
+    """Has a worker that takes the place of one which has left begin under that one's number, and be forked where it can."""
+    known = frame.f_locals
+    if frame.f_code.co_name != "_repopulate_pool_static" or type(known.get("maxtasksperchild")) is not Limit:
+        return
+    workers = known["pool"]
+    if frame.f_back.f_code.co_name != "_maintain_pool":
+        if not workers:
+            _identities[id(workers)] = []
+        _identities.setdefault(id(workers), []).append(process._identity)
+        return
+    free = set(_identities.get(id(workers), ())).difference(worker._identity for worker in workers)
+    if free and known["maxtasksperchild"] == sys.maxsize:  # else the program expects other numbers
+        process._identity = min(free)
+        process._name = type(process).__name__ + "-" + ":".join(map(str, process._identity))
+    if known["ctx"].get_start_method() == "fork":
+        process._Popen = functools.partial(_at_rest, workers, process._Popen)
+
+
+def _at_rest(workers, popen, process):
+    """Forks where no other thread is in the midst of something: a lock that it held would be held in the worker for ever.
+
+    That is while all wait in Python's own modules, or after a while where none has a lock. A pool without
+    a worker does not wait for that, and one that is closed does not wait.
+    """
+    global _forks_now
+    began = time.monotonic()
+    _wait_calm(began, lambda: _UNLOCKED if any(worker.exitcode is None for worker in workers) else _REST)
+    _guarded(_watch_forks)
+    _forks_now = threading.get_ident(), began
+    try:
+        return popen(process)
+    finally:
+        _forks_now = None
+
+
+def _wait_calm(began, most):
+    pause, thread = 0.001, threading.current_thread()
+    while not _off and getattr(thread, "_state", "RUN") == "RUN":
+        waited = time.monotonic() - began
+        if waited > most() or _guarded(_calm, waited > _REST):
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+
+
+@functools.lru_cache(None)
+def _watch_forks():
+    """Looks once more right before the fork: from there on no other thread runs."""
+    os.register_at_fork(before=_before_fork)
+
+
+def _before_fork():
+    if _forks_now is not None and _forks_now[0] == threading.get_ident():
+        until = time.monotonic() - _forks_now[1] + _AGAIN
+        _wait_calm(_forks_now[1], lambda: until)
+
+
+def _calm(locks):
+    """Says whether no other thread is in code of the program's; with locks, whether none of that has a lock that is held."""
+    here = threading.get_ident()
+    frames = [frame for thread, frame in sys._current_frames().items() if thread != here]
+    if not locks:
+        return all(map(_rests, frames))
+    for frame in frames:
+        while frame is not None:
+            if not _rests(frame):
+                own = getattr(frame.f_locals.get("self"), "__dict__", {})
+                if any(map(_held, list(itertools.chain(frame.f_globals.values(), frame.f_locals.values(), own.values())))):
+                    return False
+            frame = frame.f_back
+    return True
+
+
+def _rests(frame):
+    return (frame.f_globals.get("__name__") or "").split(".")[0] in _RESTS
+
+
+def _held(value):
+    kind = type(value)
+    if kind is types.MethodType or kind.__module__ not in ("_thread", "threading"):
+        return False
+    value = getattr(value, "_lock", value)  # of a Condition
+    return type(value).__name__ == "lock" and value.locked() or type(value).__name__ == "RLock" and "owner=0" not in repr(value)
+
+
 def _executor(executor, module):
     """Returns the same of a ProcessPoolExecutor."""
     start, why = executor._mp_context.get_start_method(), _patched()
@@ -157,12 +263,14 @@ def _handout(pool):
     known += getattr(getattr(initializer, "__self__", initializer), "__dict__", {}).values()
     code = getattr(initializer, "__code__", None)
     if code is not None:
+        if set(_BY_NUMBER).intersection(code.co_names):
+            return _NUMBERED
         known += [initializer.__globals__.get(name) for name in code.co_names]
         for cell in initializer.__closure__ or ():
             with contextlib.suppress(ValueError):  # it is empty
                 known.append(cell.cell_contents)
     for value in known:
-        for one in list(value) if type(value) in (list, tuple) else [value]:
+        for one in value[:_LISTED] if type(value) in (list, tuple) else [value]:
             for base in type(one).__mro__:
                 if base.__name__ in _HANDOUTS and base.__module__.startswith(("multiprocessing.", "multiprocess.")):
                     return _SHARED % type(one).__name__
@@ -203,10 +311,23 @@ class _Looked:
 def _spawn(executor):
     """Returns what starts a worker, where one has just reached its limit: the method itself takes tasks done for idle workers then."""
     # Which thread this is gevent and eventlet do not tell; frame 3 is what looked the method up.
+    if sys._getframe(3).f_code.co_name == "run" and executor._processes is None:
+        return functools.partial(_guarded, _refill, executor, sys._getframe(3).f_locals["self"])
     if (sys._getframe(3).f_code.co_name == "run" and executor._processes is not None
             and len(executor._processes) < executor._max_workers and (executor._safe_to_dynamically_spawn_children or _forks())):
         return executor._spawn_process
     return None
+
+
+def _refill(executor, manager):
+    """Starts a worker of an executor that was shut down with wait=False: what that takes the thread in which this is called has."""
+    parts = {"_processes": manager.processes, "_call_queue": manager.call_queue, "_result_queue": manager.result_queue}
+    if manager.pending_work_items and (executor._safe_to_dynamically_spawn_children or _forks()):
+        vars(executor).update(parts)
+        try:
+            executor._spawn_process()
+        finally:
+            vars(executor).update(dict.fromkeys(parts))
 
 
 def _forks():
@@ -413,6 +534,18 @@ def _guarded(function, *arguments):
         if not guard.ours(error):
             raise
         first, _off = not _off, True
-        if first and _worker is not None and _worker.pid == os.getpid():
-            _worker.say("off", why=guard.describe(error))
+        if first:
+            with contextlib.suppress(Exception):
+                _tell_off(guard.describe(error))
         return None
+
+
+def _tell_off(why):
+    if _worker is not None and _worker.pid == os.getpid():
+        _worker.say("off", why=why)
+        return
+    from _rsswarden import channel
+
+    if channel.meant():
+        channel.Side().hello("", True, None, again=False)
+        channel.Side().say("off", why=why)

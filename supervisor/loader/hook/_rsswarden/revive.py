@@ -211,12 +211,16 @@ class Life:
                 self._met()
                 if self.met > began and timeout is not None:
                     end = self.met + timeout  # which is the program's for one worker
-                if self.over or time.monotonic() >= end and not self.reader.pipe.held and not (block and patch._guarded(self._goes_on)):
+                if self._torch_ends() or time.monotonic() >= end and not self.reader.pipe.held and not (block and patch._guarded(self._goes_on)):
                     raise
                 continue
             if self._wanted(data):
                 self.longest = max(self.longest, time.monotonic() - began if self.suspects is None else 0)
                 return data
+
+    def _torch_ends(self):
+        """Says whether torch is to look for dead workers at once. After a failure of ours none need be dead: it waits as it would."""
+        return self.over and (self.pending or self.ended or self.hung is not None)
 
     def _goes_on(self):
         """Says whether torch would only wait again: while it looks at the workers, one may die, and end the loop."""
@@ -251,7 +255,7 @@ class Life:
             try:
                 pipe, message = self.reader.take(min(max(end - time.monotonic(), 0), _SOON if self.suspects else _LOOK))
             except queue.Empty:
-                if self.over or time.monotonic() >= end and not self.reader.pipe.held:
+                if self._torch_ends() or time.monotonic() >= end and not self.reader.pipe.held:
                     raise
                 continue
             try:

@@ -2,6 +2,7 @@ import itertools
 import os
 import pickle
 import sys
+import threading
 import types
 import unittest
 
@@ -91,6 +92,36 @@ class Pools(unittest.TestCase):
                 self.assertIs(type(pickle.loads(text)), int)
             finally:
                 sys.modules["_rsswarden.pools"] = here
+
+    def test_a_fork_waits_for_a_lock_that_another_thread_holds(self):
+        for make in (threading.Lock, threading.RLock, threading.Condition):
+            held, given, holds = make(), threading.Event(), threading.Event()
+
+            def hold():
+                lock = held
+                with lock:
+                    holds.set()
+                    given.wait()
+
+            self.assertTrue(pools._calm(False) and pools._calm(True))
+            thread = threading.Thread(target=hold)
+            thread.start()
+            holds.wait()
+            try:
+                with self.subTest(make):
+                    self.assertFalse(pools._calm(True))
+            finally:
+                given.set()
+                thread.join()
+
+    def test_what_an_initializer_may_hand_out(self):
+        queue = type("Queue", (), {"__module__": "multiprocessing.queues"})()
+        for given, stays in (((queue,), True), (([1, queue],), True), (([1] * 100 + [queue],), False), ((1,), False)):
+            pool = self.multiprocessing.Pool()
+            pool._initargs = given
+            self.assertEqual(pools._handout(pool) is not None, stays, given)
+        pool._initializer = lambda: os.current_process()._identity
+        self.assertEqual(pools._handout(pool), pools._NUMBERED)
 
     def test_what_raises_in_it_leaves_the_program_as_it_is_bare(self):
         made, limit = self.multiprocessing.Pool(4), pools.Limit(3, 1, 2, "k", "fork", None)
