@@ -384,7 +384,7 @@ func (e *engine) full() {
 	e.tell.SHMUsers(e.now(), e.observe.SHMUsers.Told())
 	e.tell.Tell(e.now(), e.observe.CheckHook())
 	e.tell.Tell(e.now(), e.observe.TryTorch(e.now(), e.view))
-	e.slim.at(e.now())
+	e.slim.at(e.now(), e.prepared)
 }
 
 // read takes a sample and reads the limits against it.

@@ -236,7 +236,7 @@ func (e *engine) follow(by woken) {
 		if err := e.Link.Unstick(); err != nil {
 			e.fault("holder", err)
 		}
-		e.slim.at(e.now())
+		e.slim.at(e.now(), e.prepared)
 	}
 	if e.heardNode(e.node.Advance(e.now())); e.node.Leads() {
 		e.due, e.gap = 0, 0 // nothing was to be seen so far

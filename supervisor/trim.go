@@ -30,9 +30,9 @@ const heapGrowth = 50
 // needed comes back from the page cache.
 type selfTrim struct{ done bool }
 
-// at trims once, when the watcher has run for a while.
-func (s *selfTrim) at(now time.Duration) {
-	if s.done || now < slimAfter {
+// at trims once, when the watcher has run for a while, or earlier near a limit.
+func (s *selfTrim) at(now time.Duration, near bool) {
+	if s.done || now < slimAfter && !near {
 		return
 	}
 	s.done = true
