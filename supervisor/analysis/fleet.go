@@ -84,9 +84,9 @@ var FleetBy = []string{"command", "node", "user"}
 // FleetJobs are the jobs of a fleet, put together from their runs. The zero value is ready.
 type FleetJobs struct {
 	jobs   map[fleetKey]*fleetJob
-	order  []*fleetJob          // as they came: sums of the same jobs are the same
-	byID   map[string]*fleetJob // the last attempt, by the number of the job
-	names  map[string]string    // names that many jobs share are kept once
+	order  []*fleetJob        // as they came: sums of the same jobs are the same
+	known  map[[2]string]bool // jobs of which there are runs, by number and user
+	names  map[string]string  // names that many jobs share are kept once
 	Untold int
 }
 
@@ -130,7 +130,7 @@ func (f *FleetJobs) name(s string) string {
 // AddRuns takes in runs of rsswarden's lists.
 func (f *FleetJobs) AddRuns(runs []record.IndexEntry) {
 	if f.jobs == nil {
-		f.jobs, f.byID = map[fleetKey]*fleetJob{}, map[string]*fleetJob{}
+		f.jobs, f.known = map[fleetKey]*fleetJob{}, map[[2]string]bool{}
 	}
 	// In the order of their starts, so that of two runs at a time the time counts once.
 	slices.SortFunc(runs, func(a, b record.IndexEntry) int {
@@ -146,7 +146,7 @@ func (f *FleetJobs) AddRuns(runs []record.IndexEntry) {
 			f.order = append(f.order, j)
 		}
 		if e.Job != "" {
-			f.byID[key.job] = j
+			f.known[[2]string{key.job, key.user}] = true
 		}
 		j.part(f.name(e.Node)).add(e)
 	}
@@ -183,9 +183,9 @@ func (p *fleetPart) add(e *record.IndexEntry) {
 }
 
 // AddAccounted takes in a job of sacct, after all runs: what its AdminComment says where no run
-// of it is known.
+// of it is known that its user, or one without a name, had.
 func (f *FleetJobs) AddAccounted(a *slurm.AccountedJob) {
-	if f.byID[a.ID] != nil {
+	if f.known[[2]string{a.ID, a.User}] || f.known[[2]string{a.ID}] { // what one user's runs say hides no job of another's
 		return
 	}
 	line, err := adminline.Decode(a.Comment)

@@ -142,8 +142,10 @@ func TestFleetOfSacct(t *testing.T) {
 		return &slurm.AccountedJob{ID: id, User: "bob", State: state, Ran: time.Hour, Comment: comment, Name: "fit.py"}
 	}
 	var f FleetJobs
-	f.AddRuns([]record.IndexEntry{ran(1, "1", "", "n1", 0, event.RunOK, 0.2)})
-	f.AddAccounted(job("1", "COMPLETED", comment))
+	f.AddRuns([]record.IndexEntry{ran(1, "1", "", "n1", 0, event.RunOK, 0.2), ran(2, "2", "", "n1", 0, event.RunOK, 0.2)}) // 2 is bob's
+	alices := job("1", "COMPLETED", comment)
+	alices.User = "alice"
+	f.AddAccounted(alices)
 	f.AddAccounted(job("2", "COMPLETED", comment))
 	f.AddAccounted(job("3", "OUT_OF_MEMORY", comment))
 	f.AddAccounted(job("4", "FAILED", "JS1:Short"))
@@ -152,9 +154,9 @@ func TestFleetOfSacct(t *testing.T) {
 	got := f.Sum("user", "")
 	want := []string{
 		"bob: 3 jobs, 1 by memory, 1 failed, peaks 0.3 0.3; 2: 40.0 = 10.0 + 30.0; 1 less --mem 13.2",
-		"alice: 1 jobs, 0 by memory, 0 failed, peaks 0.2 0.2; 1: 10.0 = 2.0 + 8.0",
+		"alice: 2 jobs, 0 by memory, 0 failed, peaks 0.2 0.2; 2: 20.0 = 4.0 + 16.0",
 	}
-	if diff := cmp.Diff(want, lines(got)); diff != "" || got.Records != 1 || got.Accounted != 3 || got.Untold != 2 {
+	if diff := cmp.Diff(want, lines(got)); diff != "" || got.Records != 2 || got.Accounted != 3 || got.Untold != 2 {
 		t.Errorf("%+v\n%s", got, diff)
 	}
 	if oom := f.Sum("node", event.RunOOM); oom.Sum.Jobs != 1 || len(oom.Lines) != 2 {

@@ -225,7 +225,7 @@ type Index struct {
 // ReadIndex reads the indexes of all nodes in directories.
 func ReadIndex(dirs ...string) Index {
 	var x Index
-	seen := map[string]int{}
+	seen := map[ownedRun]int{}
 	var errs []error
 	for _, dir := range dirs {
 		entries, err := ReadDir(dir)
@@ -247,13 +247,23 @@ func ReadIndex(dirs ...string) Index {
 	return x
 }
 
+// ownedRun is a run by who wrote of it: a user's index hides no run of another's.
+type ownedRun struct {
+	uid uint32
+	id  string
+}
+
 // read adds the runs of one index. seen is where each stands in the entries.
-func (x *Index) read(path string, seen map[string]int) error {
+func (x *Index) read(path string, seen map[ownedRun]int) error {
 	f, err := openFile(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
 	damaged, newer, over := 0, 0, 0
 	in := bufio.NewReaderSize(io.LimitReader(f, 2*mostIndex), 64<<10)
 	for {
@@ -263,12 +273,13 @@ func (x *Index) read(path string, seen map[string]int) error {
 		}
 		if len(line) > 0 {
 			e, bad := ParseIndexEntry(line)
-			at, again := seen[e.ID]
+			run := ownedRun{st.Uid, e.ID}
+			at, again := seen[run]
 			switch {
 			case bad == nil && !again && len(x.Entries) >= mostRuns:
 				over++
 			case bad == nil && !again:
-				seen[e.ID] = len(x.Entries)
+				seen[run] = len(x.Entries)
 				x.Entries = append(x.Entries, e)
 			case bad == nil && x.Entries[at].Outcome == event.RunRunning:
 				x.Entries[at] = e

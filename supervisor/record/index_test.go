@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,26 @@ func TestIndexDamage(t *testing.T) {
 				t.Errorf("%d runs, %q, %v", len(got.Entries), damage, got.Err)
 			}
 		})
+	}
+}
+
+// TestIndexOfAnother: what one user's index says of a run hides no run of another's.
+func TestIndexOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it gives a file away")
+	}
+	root := t.TempDir()
+	var dirs []string
+	for i, uid := range []int{0, 0, 65534} {
+		dir := filepath.Join(root, strconv.Itoa(i))
+		path := filepath.Join(dir, indexName("n2"))
+		must(t, os.Mkdir(dir, 0o755))
+		must(t, os.WriteFile(path, indexEntry(1).line(), 0o644))
+		must(t, os.Chown(path, uid, -1))
+		dirs = append(dirs, dir)
+	}
+	if got := ReadIndex(dirs...); len(got.Entries) != 2 || got.Err != nil {
+		t.Errorf("%d runs, want one of each user: %v", len(got.Entries), got.Err)
 	}
 }
 
