@@ -261,7 +261,7 @@ func Resume(o Options) Status {
 		}
 		sparing()
 		if o.Slim != nil {
-			h.watcher.slim = time.Now() // it wakes where memory is short
+			h.watcher.slim = time.Now().Add(slimAfter)
 		}
 		if p.ended != 0 {
 			h.finish(int32(p.code), int32(p.status))
