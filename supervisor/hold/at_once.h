@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-4b619f5931b8eaee"
+#define HOOK_NAME "hook-af3e0f0b1f99063c"
 struct hook_file {
 	const char *name;
 	long size;
@@ -62,7 +62,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/offsets.py", 2256, 0},
 	{"_rsswarden/oom.py", 1916, 0},
 	{"_rsswarden/patch.py", 16382, 0},
-	{"_rsswarden/pools.py", 23680, 0},
+	{"_rsswarden/pools.py", 23771, 0},
 	{"_rsswarden/private.py", 4005, 0},
 	{"_rsswarden/recycle.py", 17555, 0},
 	{"_rsswarden/revive.py", 30339, 0},

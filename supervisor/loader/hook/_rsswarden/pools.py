@@ -42,7 +42,7 @@ _numbers = itertools.count(_FIRST)
 _identities = {}  # by the id of a pool's list of workers: those that it began with
 _off = False
 _owner = None  # the PID of the process that said hello, and whether the run directory is meant for it
-_forks_now = None  # the thread that forks a worker of a Pool, and since when it waits
+_forks_now = None  # the process and thread that fork a worker of a Pool, and since when they wait
 _worker = None  # what this process is as a worker; what it forks is none
 
 
@@ -174,7 +174,7 @@ def _at_rest(workers, popen, process):
     began = time.monotonic()
     _wait_calm(began, lambda: _UNLOCKED if any(worker.exitcode is None for worker in workers) else _REST)
     _guarded(_watch_forks)
-    _forks_now = threading.get_ident(), began
+    _forks_now = os.getpid(), threading.get_ident(), began
     try:
         return popen(process)
     finally:
@@ -198,9 +198,10 @@ def _watch_forks():
 
 
 def _before_fork():
-    if _forks_now is not None and _forks_now[0] == threading.get_ident():
-        until = time.monotonic() - _forks_now[1] + _AGAIN
-        _wait_calm(_forks_now[1], lambda: until)
+    if _forks_now is not None and _forks_now[:2] == (os.getpid(), threading.get_ident()):  # a worker that forks has its copy
+        began = _forks_now[2]
+        until = time.monotonic() - began + _AGAIN
+        _wait_calm(began, lambda: until)
 
 
 def _calm(locks):
