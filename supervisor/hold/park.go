@@ -260,7 +260,7 @@ func Resume(o Options) Status {
 			h.watcher.again() // it died where there was no room to wake up
 		}
 		sparing()
-		if o.Slim != nil {
+		if o.Slim != nil && h.watcher.requests != nil { // else there is no thread that would do it
 			h.watcher.slim = time.Now().Add(slimAfter)
 		}
 		if p.ended != 0 {
