@@ -261,7 +261,7 @@ func Resume(o Options) Status {
 		}
 		sparing()
 		if o.Slim != nil && h.watcher.requests != nil { // else there is no thread that would do it
-			h.watcher.slim = time.Now().Add(slimAfter)
+			h.watcher.slim = time.Now() // it wakes where memory is short
 		}
 		if p.ended != 0 {
 			h.finish(int32(p.code), int32(p.status))
