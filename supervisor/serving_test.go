@@ -215,6 +215,27 @@ func TestAskedToRecycle(t *testing.T) {
 	}
 }
 
+// TestAskedForOneThatIsNoWorker: of the processes that were named each has its line, and the
+// answer is not that all did it.
+func TestAskedForOneThatIsNoWorker(t *testing.T) {
+	s, id := answering(t)
+	results, err := s.commanded(control.Command{Do: event.ActionRecycle, PIDs: []int{theCommand, worker1}})
+	wardentest.NoError(t, err)
+	if r := <-results; r.PID != theCommand || r.OK || r.Reason != event.ReasonNoWorker || !strings.Contains(r.Detail, "is no worker") {
+		t.Errorf("first result %+v", r)
+	}
+	s.fs.End(worker1)
+	s.put(worker3, id.PID, 100*rss.MiB, 0)
+	s.log(id, `"what":"recycled","id":1,"n":1,"worker":`+itoa(worker1)+`,"new":5000013,"pause_ms":7,"mode":"drain"`)
+	s.full()
+	if r := <-results; r.PID != worker1 || !r.OK {
+		t.Errorf("second result %+v", r)
+	}
+	if r := <-results; !r.Done || r.OK {
+		t.Errorf("last result %+v", r)
+	}
+}
+
 // TestRefusedRequests: what cannot be done is refused, with the reason.
 func TestRefusedRequests(t *testing.T) {
 	s, _ := answering(t)

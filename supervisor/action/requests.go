@@ -68,8 +68,15 @@ func (m *Requests) Obey(ctx context.Context, cmd control.Command) (<-chan contro
 	if len(todo) == 0 {
 		return nil, m.noTarget(&cmd)
 	}
-	c := make(chan control.Result, len(todo)+1)
+	c := make(chan control.Result, len(todo)+len(cmd.PIDs)+1)
 	m.cmd, m.ctx, m.results, m.todo, m.failed, m.since = cmd, ctx, c, todo, false, a.Now()
+	for _, pid := range cmd.PIDs {
+		if !slices.ContainsFunc(todo, func(t target) bool { return slices.Contains(t.pids, pid) }) {
+			m.failed = true
+			one := control.Command{Do: cmd.Do, PIDs: []int{pid}}
+			c <- control.Result{PID: pid, Task: a.Ranks.Task(pid), Reason: event.ReasonNoWorker, Detail: strings.Join(m.whyNone(&one), "; ")}
+		}
+	}
 	m.GoOn()
 	return c, nil
 }
@@ -287,7 +294,11 @@ func (m *Requests) whyNone(cmd *control.Command) []string {
 	case len(all) > 0:
 		return all
 	case len(cmd.PIDs) > 0:
-		return []string{text.Named("process", cmd.PIDs) + " is no worker of a loader or pool that can"}
+		is := "is no worker"
+		if len(cmd.PIDs) > 1 {
+			is = "are no workers"
+		}
+		return []string{text.Named("process", cmd.PIDs) + " " + is + " of a loader or pool that can"}
 	case met:
 		return []string{"no worker of a DataLoader or pool is there now"}
 	}
