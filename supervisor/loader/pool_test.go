@@ -163,11 +163,13 @@ func TestOddPools(t *testing.T) {
 	t.Parallel()
 	const shared = "its initializer has a "
 	for _, c := range [][2]string{
-		{"--case forks"},                // a task forks, and its child does the work
-		{"--case exits"},                // os._exit in a task: the Pool goes on, bare too
-		{"--case locked"},               // the main thread has a lock that tasks use
-		{"--case numbered"},             // tasks go by the number of their worker
-		{"--case closed --start spawn"}, // shut down with wait=False while tasks wait
+		{"--case forks"},                      // a task forks, and its child does the work
+		{"--case exits"},                      // os._exit in a task: the Pool goes on, bare too
+		{"--case locked"},                     // the main thread has a lock that tasks use
+		{"--case piped"},                      // a program that the main thread starts reads a pipe to its end
+		{"--case numbered"},                   // tasks go by the number of their worker
+		{"--case closed --start spawn"},       // shut down with wait=False while tasks wait
+		{"--case dropped --start forkserver"}, // nothing refers to the executor while tasks wait
 		// From here on with RSSWARDEN_ENDURANCE only.
 		{"--patched gevent --start spawn", "gevent has replaced Python's select"}, // a forked Pool hangs there, bare too
 		{"--case once --start spawn", shared + "Synchronized"},                    // unpickling it fails the fourth time
@@ -176,9 +178,12 @@ func TestOddPools(t *testing.T) {
 		{"--case daemon"},                                                         // a daemon process beside the pool
 		{"--case single"},                                                         // maxtasksperchild=1
 		{"--patched eventlet --start spawn", "eventlet has replaced Python's select"},
+		{"--case closed --start loky"},
+		{"--case dropped --start loky"},
+		{"--case dropped --start spawn"},
 		{"--case queue", shared + "Queue"},
 		{"--case counter --start spawn", shared + "Synchronized"},
-	}[:wardentest.Few(14, 5)] {
+	}[:wardentest.Few(19, 7)] {
 		args, why := c[0], c[1]
 		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
 			t.Parallel()
@@ -188,8 +193,12 @@ func TestOddPools(t *testing.T) {
 			if why == "" && wardentest.Few(1, 0) == 0 {
 				args += " --rounds 1"
 			}
-			bare := train(t, trainOptions{script: "oddpools.py", args: args, ends: true, bare: true}).finish()
-			tr := train(t, trainOptions{script: "oddpools.py", args: args, ends: true})
+			on := torch113
+			if strings.Contains(args, "loky") {
+				on = newest
+			}
+			bare := train(t, trainOptions{on: on, script: "oddpools.py", args: args, ends: true, bare: true}).finish()
+			tr := train(t, trainOptions{on: on, script: "oddpools.py", args: args, ends: true})
 			asked, done := map[int]bool{}, false
 			for !done {
 				for _, pid := range tr.workers() {

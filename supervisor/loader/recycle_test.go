@@ -295,6 +295,24 @@ func TestInheritedOffset(t *testing.T) {
 	})
 }
 
+// TestPipeOfTheProgram has a program that reads a pipe of the trainer's to its end, as
+// subprocess.Popen(stdin=PIPE) starts one: no replacement has the pipe open.
+func TestPipeOfTheProgram(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []event.Mode{event.Swap, event.Drain} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			tr := train(t, trainOptions{on: torch113, args: "--workers 2 --part 1000 --reader"})
+			tr.until("an epoch", func() bool { return tr.seen() > 0 })
+			tr.recycle(2, mode)
+			tr.moreEpochs(1)
+			if r := tr.finish(); r.Wrong+r.Errors != 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
 // TestReplacementFails has every replacement be killed, fail or hang at its
 // birth. With swap the old worker stays; with drain it is gone, and the others
 // carry on, also over the end of an epoch.

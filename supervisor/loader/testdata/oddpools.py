@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ PARSER.add_argument("--until")
 PARSER.add_argument("--data")
 PARSER.add_argument("--size", type=int)
 OPTIONS = PARSER.parse_args()
-CONTEXT = multiprocessing.get_context(OPTIONS.start)
+CONTEXT = multiprocessing.get_context("spawn" if OPTIONS.start == "loky" else OPTIONS.start)
 RANK = None
 LOCK = threading.Lock()
 
@@ -37,7 +38,7 @@ elif OPTIONS.patched == "eventlet":
 
 
 def plain(number):
-    time.sleep(0.003)
+    time.sleep(0.15 if OPTIONS.start == "loky" else 0.003)  # loky looks at memory once a second
     return number * 3 % 97
 
 
@@ -116,6 +117,10 @@ class Once:
 
 
 def executor(**more):
+    if OPTIONS.start == "loky":
+        from loky import process_executor
+
+        return process_executor.ProcessPoolExecutor(3, **more)
     return concurrent.futures.ProcessPoolExecutor(3, CONTEXT, **more)
 
 
@@ -146,6 +151,7 @@ def main():
         daemon.start()
     pooled = OPTIONS.start == "fork" and case != "inside" or case == "single"
     pool = CONTEXT.Pool(3, **more) if pooled else executor(**more)
+    reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) if case == "piped" else None
     came, tasks = [], 12 if case == "inside" else 60
     for turn in range(OPTIONS.rounds):
         numbers = range(turn * tasks, (turn + 1) * tasks)
@@ -160,15 +166,21 @@ def main():
             answers = [outcome(lambda: pool.submit(task, n)) for n in numbers]
             if case == "closed" and turn == OPTIONS.rounds - 1:
                 pool.shutdown(wait=False)
+            if case == "dropped":
+                pool = executor() if turn < OPTIONS.rounds - 1 else None  # nothing refers to the one that has the tasks
             came += [outcome(lambda: a.result(300)) if hasattr(a, "result") else a for a in answers]
         print(json.dumps({"what": "epoch"}), flush=True)
     if case == "exits" and not pooled:
         # How many had been done when one ended is up to chance.
         came = [all(a in (n * 3 % 97, "BrokenProcessPool") for n, a in enumerate(came)), came[-1]]
+    if reader is not None:
+        reader.stdin.close()
+        came.append(outcome(lambda: reader.wait(20)))
+        reader.kill()
     if pooled:
         (pool.terminate if case == "exits" else pool.close)()
         pool.join()
-    else:
+    elif pool is not None:
         pool.shutdown()
     if daemon is not None:
         came.append(daemon.is_alive())

@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -226,7 +227,7 @@ def run(a):
 
     waits, spent, batches = [], 0.0, 0
     first_fds, fds = None, 0
-    epoch = 0
+    epoch, reader = 0, None
     while epoch < a.epochs or killer.is_alive() or (a.until and not os.path.exists(a.until)):
         if a.main_reads and epoch:
             for feed in feeds:
@@ -251,11 +252,20 @@ def run(a):
         for feed in feeds:
             feed.end()
         epoch += 1
+        if a.reader and reader is None:
+            reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         if a.unpicklable:
             feeds[0].dataset.handle = open(os.devnull)
         fds = len(os.listdir("/proc/self/fd"))
         first_fds = first_fds or fds
         say("epoch", epoch=epoch, got=a.part)
+    if reader is not None:
+        reader.stdin.close()
+        try:
+            reader.wait(20)
+        except subprocess.TimeoutExpired:
+            feeds[0].errors += 1
+            reader.kill()
     main_draw = random.getrandbits(60), int(torch.randint(1 << 60, ())), int(numpy.random.randint(1 << 60))
     for feed in feeds:
         feed.close()
@@ -337,6 +347,7 @@ def main():
     p.add_argument("--step", type=float, default=0.005)
     p.add_argument("--until", default="", help="runs epochs until this file exists")
     p.add_argument("--main-reads", action="store_true", help="reads a record in the trainer between epochs")
+    p.add_argument("--reader", action="store_true", help="starts a program after an epoch that reads a pipe to its end; an error where that does not come")
     p.add_argument("--no-cure", action="store_true", help="without the cure for inherited file offsets")
     p.add_argument("--verbs", default="", help="has a file open that stands for an InfiniBand device")
     p.add_argument("--helper", action="store_true", help="has a fork helper however small the trainer is")
@@ -347,8 +358,8 @@ def main():
     a = p.parse_args()
 
     if a.no_cure:
-        import _rsswarden.offsets
-        _rsswarden.offsets.positions = dict
+        import _rsswarden.descriptors
+        _rsswarden.descriptors.positions = dict
     if a.verbs:
         import _rsswarden.birth
         _rsswarden.birth._VERBS = os.path.dirname(a.verbs)

@@ -13,7 +13,7 @@ iterable  replacing those of an iterable dataset between epochs
 stateful  replacing those of torchdata's StatefulDataLoader with their state
 sharing   what it takes to send a data set to workers that are not forked
 contents  the tensors of a data set, found without code of the program's
-offsets   a cure for file offsets that a forked worker shares with its parent
+descriptors what a forked replacement has of its parent's open files and pipes
 patch     the places in torch where the above is called
 pools     workers of multiprocessing's pools and their like, which trim themselves and go when asked
 iterators those in the iterator that has workers, loaded once there is one

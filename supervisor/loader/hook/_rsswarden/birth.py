@@ -14,7 +14,7 @@ import weakref
 from multiprocessing import context as spawning
 from multiprocessing import reduction
 
-from _rsswarden import guard, offsets
+from _rsswarden import descriptors, guard
 
 _VERBS = "/dev/infiniband/"
 REPORT = 5.0  # seconds after which a fork server that has reaped a worker is no more expected to report its status
@@ -185,9 +185,11 @@ def refused(error):
 
 
 def born(found, loop, *arguments):
-    """What a forked replacement runs."""
+    """What a forked replacement runs; found are the descriptors that descriptors.positions and write_ends found."""
+    positions, ends = found
     try:
-        offsets.reopen(found)
+        descriptors.reopen(positions)
+        descriptors.let_go(ends)
     except Exception:
         pass  # as a worker of the first generation would be
     loop(*arguments)
@@ -210,7 +212,8 @@ def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
     own = {"index_queue": index_queue, "worker_id": worker_id, "base_seed": base_seed}
     given = arguments(filled, own, functools.partial(value, iterator))
     if context.get_start_method(allow_none=True) == "fork":
-        process = context.Process(target=born, args=(offsets.positions(), loop) + given)
+        since = descriptors.write_ends(iterator._rsswarden.ends) if hasattr(iterator, "_rsswarden") else {}
+        process = context.Process(target=born, args=((descriptors.positions(), since), loop) + given)
     else:
         process = context.Process(target=loop, args=given)
     process.daemon = True

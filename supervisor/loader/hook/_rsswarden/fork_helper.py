@@ -31,7 +31,7 @@ import time
 import weakref
 from multiprocessing import connection, popen_fork, reduction, util
 
-from _rsswarden import birth, changes, channel, collect, guard, offsets
+from _rsswarden import birth, changes, channel, collect, descriptors, guard
 
 LEAST = 1 << 30  # bytes of anonymous memory in small pages from which on forking the trainer takes long
 _PART = 4  # a helper is made where it can hold so little of what is left below the limits
@@ -143,7 +143,7 @@ class _Serving:
     def __init__(self, end, other, mask, context, loop, filled, values):
         self._end, self._other, self._mask, self._trainer = end, other, mask, os.getpid()
         self._context, self._loop, self._filled, self._values = context, loop, filled, values
-        self._collects, self._found = gc.isenabled(), offsets.positions()
+        self._collects, self._found = gc.isenabled(), (descriptors.positions(), {})
 
     def _bootstrap(self, parent_sentinel=None):
         try:

@@ -39,7 +39,7 @@ _FETCH = 30.0  # seconds that a worker which goes waits for its last results to 
 Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
 
 _numbers = itertools.count(_FIRST)
-_identities = {}  # by the id of a pool's list of workers: those that it began with
+_begun = {}  # by the id of a pool's list of workers: the numbers of those that it began with, and the pipes that it could only write to
 _off = False
 _owner = None  # the PID of the process that said hello, and whether the run directory is meant for it
 _forks_now = None  # the process and thread that fork a worker of a Pool, and since when they wait
@@ -55,12 +55,16 @@ def install(module):
         if _takes(module._process_worker, "max_tasks"):
             executor = module.ProcessPoolExecutor
             executor._max_tasks_per_child = _Number("_max_tasks_per_child", _executor, module)
+            executor.__del__ = functools.partialmethod(_outlives, module)
             if not _refills(module):
                 executor._adjust_process_count = _Looked(executor._adjust_process_count, _spawn)
     elif module.__name__.endswith("process_executor"):
-        if all(hasattr(module, name) for name in ("_USE_PSUTIL", "_MAX_MEMORY_LEAK_SIZE", "warnings")):
+        if all(hasattr(module, name) for name in ("_USE_PSUTIL", "_MAX_MEMORY_LEAK_SIZE", "_ExecutorManagerThread", "warnings")):
             executor = module.ProcessPoolExecutor
+            executor.__del__ = functools.partialmethod(_outlives, module)
             executor._adjust_process_count = _Looked(executor._adjust_process_count, lambda _: _hello() and None)
+            thread = module._ExecutorManagerThread
+            thread.process_result_item = _Looked(thread.process_result_item, functools.partial(_lent, thread.process_result_item))
             module._get_memory_usage = _Measure(module._get_memory_usage if module._USE_PSUTIL else _collect)
             module._USE_PSUTIL, module.warnings = True, _Warnings(module.warnings)
     elif _takes(module.worker, "maxtasks"):
@@ -153,18 +157,22 @@ def _succeeds(process, frame):
     workers = known["pool"]
     if frame.f_back.f_code.co_name != "_maintain_pool":
         if not workers:
-            _identities[id(workers)] = []
-        _identities.setdefault(id(workers), []).append(process._identity)
+            from _rsswarden import descriptors
+
+            _begun[id(workers)] = [], frozenset(descriptors.write_ends().values())
+        if id(workers) in _begun:
+            _begun[id(workers)][0].append(process._identity)
         return
-    free = set(_identities.get(id(workers), ())).difference(worker._identity for worker in workers)
+    numbers, ends = _begun.get(id(workers), ((), None))
+    free = set(numbers).difference(worker._identity for worker in workers)
     if free and known["maxtasksperchild"] == sys.maxsize:  # else the program expects other numbers
         process._identity = min(free)
         process._name = type(process).__name__ + "-" + ":".join(map(str, process._identity))
     if known["ctx"].get_start_method() == "fork":
-        process._Popen = functools.partial(_at_rest, workers, process._Popen)
+        process._Popen = functools.partial(_at_rest, workers, ends, process._Popen)
 
 
-def _at_rest(workers, popen, process):
+def _at_rest(workers, ends, popen, process):
     """Forks where no other thread is in the midst of something: a lock that it held would be held in the worker for ever.
 
     That is while all wait in Python's own modules, or after a while where none has a lock. A pool without
@@ -174,11 +182,27 @@ def _at_rest(workers, popen, process):
     began = time.monotonic()
     _wait_calm(began, lambda: _UNLOCKED if any(worker.exitcode is None for worker in workers) else _REST)
     _guarded(_watch_forks)
+    if ends is not None:
+        _guarded(_without_others, process, ends)
     _forks_now = os.getpid(), threading.get_ident(), began
     try:
         return popen(process)
     finally:
         _forks_now = None
+
+
+def _without_others(process, ends):
+    from _rsswarden import descriptors
+
+    process._target = functools.partial(_alone, descriptors.write_ends(ends), process._target)
+
+
+def _alone(ends, target, *arguments, **keywords):
+    """What a worker that takes the place of another runs."""
+    from _rsswarden import descriptors
+
+    descriptors.let_go(ends)
+    target(*arguments, **keywords)
 
 
 def _wait_calm(began, most):
@@ -241,6 +265,8 @@ def _executor(executor, module):
         why = "this Python's ProcessPoolExecutor may not replace its only worker"
     elif why is None and start == "fork":
         why = _FORKED
+    elif why is None and next(kind for kind in type(executor).__mro__ if "__del__" in vars(kind)) is not module.ProcessPoolExecutor:
+        why = "its class has a __del__ of its own"  # see _outlives
     return "ProcessPoolExecutor", start, why or _handout(executor)
 
 
@@ -296,6 +322,25 @@ def _maker():
     return None
 
 
+def _outlives(executor, module):
+    """Is __del__ of executors, which replace workers: one that nothing refers to any more is shut down, and there until its tasks are done."""
+    if not sys.is_finalizing():
+        _guarded(_keep, executor, module)
+
+
+def _keep(executor, module):
+    for known in module._threads_wakeups.keyrefs():
+        manager = known()
+        if manager is not None and manager.is_alive() and manager.pending_work_items and manager.executor_reference() is executor:
+            manager._rsswarden = executor  # until that thread has ended
+            executor._executor_manager_thread = None  # which would refer to each other then
+            if hasattr(executor, "_flags"):  # loky's
+                executor._flags.shutdown = True
+            else:
+                executor._shutdown_thread = True
+            manager.executor_reference.__callback__(None)  # as where it is gone, that thread has to look
+
+
 class _Looked:
     """A method, with a look of ours each time it is looked up on an object, which may give another to be called."""
 
@@ -329,6 +374,24 @@ def _refill(executor, manager):
             executor._spawn_process()
         finally:
             vars(executor).update(dict.fromkeys(parts))
+
+
+def _lent(method, manager):
+    """Returns what has the thread of a loky executor that was shut down with wait=False start workers as before, None for any other."""
+    executor = manager.executor_reference()
+    if executor is None or executor._call_queue is not None or not manager.pending_work_items:
+        return None
+    return functools.partial(_with_parts, executor, {
+        "_call_queue": manager.call_queue, "_result_queue": manager.result_queue,
+        "_processes_management_lock": manager.processes_management_lock}, method, manager)
+
+
+def _with_parts(executor, parts, method, manager, *arguments):
+    vars(executor).update(parts)
+    try:
+        return method(manager, *arguments)
+    finally:
+        vars(executor).update(dict.fromkeys(parts))
 
 
 def _forks():

@@ -3,10 +3,10 @@ import tempfile
 import unittest
 
 import hook
-from _rsswarden import offsets
+from _rsswarden import descriptors
 
 
-class Offsets(unittest.TestCase):
+class Descriptors(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -24,12 +24,12 @@ class Offsets(unittest.TestCase):
         read = self.opened(os.O_RDONLY)
         os.lseek(read, 3, os.SEEK_SET)
         self.opened(os.O_PATH)
-        before = offsets.positions()
+        before = descriptors.positions()
         self.assertEqual(before.get(read), 3)
         self.assertNotIn(self.log.fileno(), before)
 
         def child():
-            offsets.reopen({read: 3})
+            descriptors.reopen({read: 3})
             self.log.write(b"child\n")
             return os.read(read, 99) == b"ore\nchild\n"
 
@@ -48,5 +48,29 @@ class Offsets(unittest.TestCase):
             raise PermissionError
 
         os.open = refused
-        offsets.reopen({fd: 4, 1 << 20: 5})  # the second is no descriptor
+        descriptors.reopen({fd: 4, 1 << 20: 5})  # the second is no descriptor
         self.assertEqual(os.lseek(fd, 0, os.SEEK_CUR), 2)
+
+    def test_pipes_to_others_are_let_go(self):
+        before, own = os.pipe(), os.pipe()
+        os.close(before[0])  # as of a program that was started with subprocess.PIPE, but for its end
+        known = descriptors.write_ends()
+        self.assertIn(before[1], known)
+        self.assertNotIn(own[1], known)
+        since = os.pipe()
+        reader = os.dup(since[0])
+        os.close(since[0])
+        os.set_blocking(reader, False)
+        self.addCleanup(lambda: [os.close(fd) for fd in (before[1], reader) + own])
+        self.assertEqual(descriptors.write_ends(known.values()), {})  # this process can read it
+        ends = {since[1]: descriptors._pipe(since[1])}
+
+        def child():
+            descriptors.let_go(ends)
+            os.write(since[1], b"for none")
+            os.close(reader)
+            return descriptors._pipe(since[1]) is None and descriptors._pipe(before[1]) == known[before[1]]
+
+        self.assertEqual(hook.in_child(child), 0)
+        os.close(since[1])
+        self.assertEqual(os.read(reader, 99), b"")
