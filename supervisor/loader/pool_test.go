@@ -167,6 +167,7 @@ func TestOddPools(t *testing.T) {
 		{"--case exits"},                      // os._exit in a task: the Pool goes on, bare too
 		{"--case locked"},                     // the main thread has a lock that tasks use
 		{"--case piped"},                      // a program that the main thread starts reads a pipe to its end
+		{"--case ends --start spawn"},         // Python waits for tasks once the script has ended
 		{"--case numbered"},                   // tasks go by the number of their worker
 		{"--case closed --start spawn"},       // shut down with wait=False while tasks wait
 		{"--case dropped --start forkserver"}, // nothing refers to the executor while tasks wait
@@ -183,7 +184,7 @@ func TestOddPools(t *testing.T) {
 		{"--case dropped --start spawn"},
 		{"--case queue", shared + "Queue"},
 		{"--case counter --start spawn", shared + "Synchronized"},
-	}[:wardentest.Few(19, 7)] {
+	}[:wardentest.Few(20, 8)] {
 		args, why := c[0], c[1]
 		t.Run(strings.ReplaceAll(args, "--", ""), func(t *testing.T) {
 			t.Parallel()

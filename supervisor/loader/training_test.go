@@ -292,7 +292,8 @@ func train(t testing.TB, o trainOptions) *training {
 func (tr *training) start(o trainOptions, on *stand, env, args []string) (stdout io.ReadCloser, wait func() error) {
 	tr.t.Helper()
 	otherTorch := slices.ContainsFunc(o.env, func(v string) bool { return strings.HasPrefix(v, "PYTHONPATH=") })
-	early := o.script == "pools.py" || strings.HasPrefix(o.args, "--patched") // gevent and eventlet have to come before torch
+	// gevent and eventlet have to come before torch; Python ends a script otherwise than a module.
+	early := o.script == "pools.py" || strings.HasPrefix(o.args, "--patched") || strings.HasPrefix(o.args, "--case ends")
 	if o.python != "" || early || otherTorch || wardentest.Few(1, 0) == 1 {
 		cmd := on.Command(tr.t, cmp.Or(o.python, python), args...)
 		cmd.Env, cmd.Stderr, cmd.SysProcAttr = env, &tr.stderr, &syscall.SysProcAttr{Setpgid: true}

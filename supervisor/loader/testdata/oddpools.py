@@ -5,6 +5,7 @@ Prints {"what": "epoch"} after each round, so many as --rounds says, and {"what"
 """
 import argparse
 import concurrent.futures
+import functools
 import json
 import multiprocessing
 import os
@@ -40,6 +41,11 @@ elif OPTIONS.patched == "eventlet":
 def plain(number):
     time.sleep(0.15 if OPTIONS.start == "loky" else 0.003)  # loky looks at memory once a second
     return number * 3 % 97
+
+
+def slow(number):
+    time.sleep(0.03)
+    return number
 
 
 def forks(number):
@@ -170,6 +176,17 @@ def main():
                 pool = executor() if turn < OPTIONS.rounds - 1 else None  # nothing refers to the one that has the tasks
             came += [outcome(lambda: a.result(300)) if hasattr(a, "result") else a for a in answers]
         print(json.dumps({"what": "epoch"}), flush=True)
+    if case == "ends":  # Python waits for the last tasks when this script has ended
+        late = {}
+
+        def done(number, future):
+            late[number] = outcome(future.result)
+            if len(late) == 300:
+                say_result(came + [late[n] for n in range(300)])
+
+        for n in range(300):
+            pool.submit(slow, n).add_done_callback(functools.partial(done, n))
+        return
     if case == "exits" and not pooled:
         # How many had been done when one ended is up to chance.
         came = [all(a in (n * 3 % 97, "BrokenProcessPool") for n, a in enumerate(came)), came[-1]]
@@ -185,6 +202,10 @@ def main():
     if daemon is not None:
         came.append(daemon.is_alive())
         daemon.terminate()
+    say_result(came)
+
+
+def say_result(came):
     if os.environ.get("SHOW"):
         print(came, file=sys.stderr)
     print(json.dumps({"what": "result", "checksum": "%08x" % zlib.crc32(repr(came).encode())}), flush=True)

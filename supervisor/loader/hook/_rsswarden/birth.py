@@ -5,6 +5,7 @@ put on its index queue is made of the standard library alone, and acts while it
 is unpickled there.
 """
 import atexit
+import contextlib
 import functools
 import os
 import queue
@@ -185,11 +186,9 @@ def refused(error):
 
 
 def born(found, loop, *arguments):
-    """What a forked replacement runs; found are the descriptors that descriptors.positions and write_ends found."""
-    positions, ends = found
+    """What a forked replacement runs."""
     try:
-        descriptors.reopen(positions)
-        descriptors.let_go(ends)
+        descriptors.reopen(found)
     except Exception:
         pass  # as a worker of the first generation would be
     loop(*arguments)
@@ -212,13 +211,13 @@ def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
     own = {"index_queue": index_queue, "worker_id": worker_id, "base_seed": base_seed}
     given = arguments(filled, own, functools.partial(value, iterator))
     if context.get_start_method(allow_none=True) == "fork":
-        since = descriptors.write_ends(iterator._rsswarden.ends) if hasattr(iterator, "_rsswarden") else {}
-        process = context.Process(target=born, args=((descriptors.positions(), since), loop) + given)
+        process = context.Process(target=born, args=(descriptors.positions(), loop) + given)
     else:
         process = context.Process(target=loop, args=given)
     process.daemon = True
     try:
-        process.start()
+        with _without(iterator):
+            process.start()
         ready = None
         if ready_file is not None:
             ready = ready_file(process.pid)
@@ -230,6 +229,11 @@ def start(iterator, worker_id, base_seed, context, loop, filled, ready_file):
         raise
     started(iterator, process, index_queue)
     return process, index_queue, ready
+
+
+def _without(iterator):
+    recycler = vars(iterator).get("_rsswarden")
+    return contextlib.nullcontext() if recycler is None or recycler.pipes is None else descriptors.without(recycler.pipes)
 
 
 def started(iterator, process, index_queue):

@@ -9,14 +9,19 @@ opens again each regular file that is open for reading only, in the place of the
 inherited one and at its position at the fork. Those open
 for writing too stay shared: what both processes write must go on in one place.
 
-A program that reads a pipe, such as one with subprocess.Popen(stdin=PIPE), sees its end
-once no process has it open for writing. A worker that was there before does not have it; a
+A program at the other end of a pipe, such as one with subprocess.Popen(stdin=PIPE), sees its
+end once no process has this end open. A worker that was there before does not have it; a
 replacement would, for as long as it lives. So it has /dev/null in the place of pipes to
 others that were opened since its loader's or pool's first workers.
 """
+import contextlib
 import fcntl
+import functools
 import os
 import stat
+import threading
+
+_forks = threading.local()  # what a replacement is to be without that a thread forks
 
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DSYNC | os.O_DIRECT | os.O_NOATIME
 
@@ -65,23 +70,20 @@ def _reopen(fd, position):
         os.close(new)
 
 
-def write_ends(known=()):
-    """Returns the pipes that this process can only write to, as device and inode by descriptor, without those that are known.
+def pipes():
+    """Returns the pipes that this process has open, as device and inode."""
+    return frozenset(pipe for _, pipe, _ in _pipes())
 
-    A pipe that leads to this process, or has the place of its own output, is none of them.
-    """
-    ends, own = {}, set(known)
+
+def _pipes():
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         try:
             pipe = _pipe(fd)
-            if pipe is not None and fd > 2 and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-                ends[fd] = pipe
-            else:
-                own.add(pipe)
+            if pipe is not None:
+                yield fd, pipe, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
         except OSError:
             continue  # as in positions
-    return {fd: pipe for fd, pipe in ends.items() if pipe not in own}
 
 
 def _pipe(fd):
@@ -89,13 +91,49 @@ def _pipe(fd):
     return (info.st_dev, info.st_ino) if stat.S_ISFIFO(info.st_mode) else None
 
 
-def let_go(ends):
-    """Puts /dev/null, in the child, in the place of the pipes that write_ends found: what has the number may still write."""
-    for fd, pipe in ends.items():
+def since(known):
+    """Returns the pipes to others that are not known, and which end of each this process has, by descriptor.
+
+    A pipe of which it has both ends, or one in the place of its own input or output, is not to others.
+    """
+    found, modes = list(_pipes()), {}
+    for fd, pipe, mode in found:
+        modes.setdefault(pipe, set()).add(mode if fd > 2 else os.O_RDWR)
+    return {fd: (pipe, mode) for fd, pipe, mode in found
+            if pipe not in known and modes[pipe] == {mode} and mode != os.O_RDWR}
+
+
+def let_go(found):
+    """Puts /dev/null, in the child, in the place of the pipes that since found: what has the number may still use it."""
+    for fd, (pipe, mode) in found.items():
         try:
             if _pipe(fd) == pipe:
-                null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+                null = os.open(os.devnull, mode | os.O_CLOEXEC)
                 os.dup2(null, fd, os.get_inheritable(fd))
                 os.close(null)
         except OSError:
             continue
+
+
+@contextlib.contextmanager
+def without(known):
+    """Has what this thread forks meanwhile be without the pipes to others that are not known."""
+    _watch_forks()
+    try:
+        _forks.found = since(known)
+    except OSError:
+        pass  # no descriptor is left for the list: it has them all
+    try:
+        yield
+    finally:
+        _forks.found = {}
+
+
+@functools.lru_cache(None)
+def _watch_forks():
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _forked():
+    let_go(getattr(_forks, "found", {}))
+    _forks.found = {}

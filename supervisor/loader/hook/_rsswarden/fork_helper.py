@@ -143,7 +143,7 @@ class _Serving:
     def __init__(self, end, other, mask, context, loop, filled, values):
         self._end, self._other, self._mask, self._trainer = end, other, mask, os.getpid()
         self._context, self._loop, self._filled, self._values = context, loop, filled, values
-        self._collects, self._found = gc.isenabled(), (descriptors.positions(), {})
+        self._collects, self._found = gc.isenabled(), descriptors.positions()
 
     def _bootstrap(self, parent_sentinel=None):
         try:

@@ -11,13 +11,14 @@ before: the program's generators are left where torch would have left them, and
 no worker draws what another drew. The iterator stays the same object, which is
 what torch's own hands out in every epoch.
 """
+import contextlib
 import dis
 import inspect
 import os
 import time
 import weakref
 
-from _rsswarden import birth, guard
+from _rsswarden import birth, descriptors, guard
 
 DEFERRED = "put off to the loader's next epoch"
 _RETRIES = (0.1, 0.4, 1.0, 2.0, 4.0)  # seconds until a fork that was refused is tried again
@@ -121,7 +122,7 @@ class Renewal:
 
         self._torch, self._signals = torch, recycler.torch.utils.signal_handling
         self._loader, self._side = loader, recycler.side
-        self._began = time.perf_counter()
+        self._began, self._pipes = time.perf_counter(), recycler.pipes
         self._requests, recycler.held.requests = recycler.held.requests, []
         self._old = list(iterator._workers)
         self._before = [_rss(process.pid) for process in self._old]
@@ -144,7 +145,8 @@ class Renewal:
         iterator._shutdown_workers()
         object.__setattr__(self._loader, "generator", self._own)
         try:
-            new = self._build(type(iterator))
+            with contextlib.nullcontext() if self._pipes is None else descriptors.without(self._pipes):
+                new = self._build(type(iterator))
         finally:
             object.__setattr__(self._loader, "generator", self._generator)
         if self._datapipe:
@@ -169,6 +171,7 @@ class Renewal:
     def report(self, recycler):
         """Answers the requests; recycler is that of the new workers."""
         codes = [birth.outcome(process, birth.end(process, 1))["exit"] for process in self._old]  # torch has told them to
+        recycler.pipes = self._pipes
         paused = (time.perf_counter() - self._began) * 1e3
         ids = {}
         for number, pid, _ in self._requests:

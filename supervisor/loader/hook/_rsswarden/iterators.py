@@ -143,7 +143,7 @@ def _introduce(iterator, loader, start, kind_of_recycler, parts, kind, begin):
     context = loader.multiprocessing_context or patch._torch.multiprocessing
     recycler = kind_of_recycler(process.side, process.loaders, context, parts)
     recycler.workers = loader.num_workers
-    recycler.ends = frozenset(descriptors.write_ends().values()) if start is None and recycler.workers else ()
+    recycler.pipes = descriptors.pipes() if start is None and recycler.workers else None
     if hasattr(type(iterator), "_shutdown_workers"):
         # Where their end would not be met, nothing is asked of them.
         recycler.pids = tuple(w.pid for w in getattr(iterator, "_workers", ()))

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 
 _PAUSE = 0.05  # seconds between two looks at the ctl file and at what is mapped: what they cost is much for a task of 1 ms
 _NEAR = 0.005  # the same where more than half of the budget is mapped
@@ -39,7 +40,7 @@ _FETCH = 30.0  # seconds that a worker which goes waits for its last results to 
 Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
 
 _numbers = itertools.count(_FIRST)
-_begun = {}  # by the id of a pool's list of workers: the numbers of those that it began with, and the pipes that it could only write to
+_begun = {}  # by the id of a pool's list of workers: the numbers of those that it began with, and the pipes that were open then
 _off = False
 _owner = None  # the PID of the process that said hello, and whether the run directory is meant for it
 _forks_now = None  # the process and thread that fork a worker of a Pool, and since when they wait
@@ -64,7 +65,7 @@ def install(module):
             executor.__del__ = functools.partialmethod(_outlives, module)
             executor._adjust_process_count = _Looked(executor._adjust_process_count, lambda _: _hello() and None)
             thread = module._ExecutorManagerThread
-            thread.process_result_item = _Looked(thread.process_result_item, functools.partial(_lent, thread.process_result_item))
+            thread.process_result_item = _Looked(thread.process_result_item, _shut)
             module._get_memory_usage = _Measure(module._get_memory_usage if module._USE_PSUTIL else _collect)
             module._USE_PSUTIL, module.warnings = True, _Warnings(module.warnings)
     elif _takes(module.worker, "maxtasks"):
@@ -154,25 +155,27 @@ def _succeeds(process, frame):
     known = frame.f_locals
     if frame.f_code.co_name != "_repopulate_pool_static" or type(known.get("maxtasksperchild")) is not Limit:
         return
-    workers = known["pool"]
+    workers, forks = known["pool"], known["ctx"].get_start_method() == "fork"
     if frame.f_back.f_code.co_name != "_maintain_pool":
         if not workers:
             from _rsswarden import descriptors
 
-            _begun[id(workers)] = [], frozenset(descriptors.write_ends().values())
+            _begun[id(workers)] = [], descriptors.pipes() if forks else None
         if id(workers) in _begun:
             _begun[id(workers)][0].append(process._identity)
         return
-    numbers, ends = _begun.get(id(workers), ((), None))
+    numbers, pipes = _begun.get(id(workers), ((), None))
     free = set(numbers).difference(worker._identity for worker in workers)
     if free and known["maxtasksperchild"] == sys.maxsize:  # else the program expects other numbers
         process._identity = min(free)
         process._name = type(process).__name__ + "-" + ":".join(map(str, process._identity))
-    if known["ctx"].get_start_method() == "fork":
-        process._Popen = functools.partial(_at_rest, workers, ends, process._Popen)
+    if forks:
+        # A pool that replaces workers by itself has new ones be as the program is then.
+        pipes = pipes if known["maxtasksperchild"] == sys.maxsize else None
+        process._Popen = functools.partial(_at_rest, workers, pipes, process._Popen)
 
 
-def _at_rest(workers, ends, popen, process):
+def _at_rest(workers, pipes, popen, process):
     """Forks where no other thread is in the midst of something: a lock that it held would be held in the worker for ever.
 
     That is while all wait in Python's own modules, or after a while where none has a lock. A pool without
@@ -182,27 +185,19 @@ def _at_rest(workers, ends, popen, process):
     began = time.monotonic()
     _wait_calm(began, lambda: _UNLOCKED if any(worker.exitcode is None for worker in workers) else _REST)
     _guarded(_watch_forks)
-    if ends is not None:
-        _guarded(_without_others, process, ends)
+    without = pipes is not None and _guarded(_without, pipes)
     _forks_now = os.getpid(), threading.get_ident(), began
     try:
-        return popen(process)
+        with without or contextlib.nullcontext():
+            return popen(process)
     finally:
         _forks_now = None
 
 
-def _without_others(process, ends):
+def _without(pipes):
     from _rsswarden import descriptors
 
-    process._target = functools.partial(_alone, descriptors.write_ends(ends), process._target)
-
-
-def _alone(ends, target, *arguments, **keywords):
-    """What a worker that takes the place of another runs."""
-    from _rsswarden import descriptors
-
-    descriptors.let_go(ends)
-    target(*arguments, **keywords)
+    return descriptors.without(pipes)
 
 
 def _wait_calm(began, most):
@@ -322,23 +317,44 @@ def _maker():
     return None
 
 
-def _outlives(executor, module):
-    """Is __del__ of executors, which replace workers: one that nothing refers to any more is shut down, and there until its tasks are done."""
-    if not sys.is_finalizing():
-        _guarded(_keep, executor, module)
+def _outlives(executor, module, finalizing=sys.is_finalizing):
+    """Is __del__ of executors, which replace workers: where tasks are left a stand-in does that."""
+    if not finalizing():
+        _guarded(_leave_stand_in, executor, module)
 
 
-def _keep(executor, module):
-    for known in module._threads_wakeups.keyrefs():
+def _leave_stand_in(executor, module):
+    tasks = vars(executor).get("_pending_work_items")
+    for known in module._threads_wakeups.keyrefs() if tasks else ():
         manager = known()
-        if manager is not None and manager.is_alive() and manager.pending_work_items and manager.executor_reference() is executor:
-            manager._rsswarden = executor  # until that thread has ended
-            executor._executor_manager_thread = None  # which would refer to each other then
-            if hasattr(executor, "_flags"):  # loky's
-                executor._flags.shutdown = True
-            else:
-                executor._shutdown_thread = True
-            manager.executor_reference.__callback__(None)  # as where it is gone, that thread has to look
+        if manager is not None and manager.is_alive() and manager.pending_work_items is tasks:
+            reference = manager.executor_reference
+            one, callback = reference(), getattr(reference, "__callback__", None)
+            if one is executor or one is None:  # the latter in a cycle; else a copy lives
+                _stand_in(executor, manager)
+                if callback is not None:
+                    callback(None)  # as where it is gone, that thread has to look
+
+
+def _stand_in(executor, manager):
+    """Returns what the thread of an executor that is shut down, or gone, starts workers with from now on."""
+    stand_in = object.__new__(sys.modules[type(manager).__module__].ProcessPoolExecutor)
+    vars(stand_in).update(
+        vars(executor), _executor_manager_thread=None, _rsswarden_shut=True,
+        _processes=manager.processes, _call_queue=manager.call_queue, _result_queue=manager.result_queue)
+    if hasattr(manager, "executor_flags"):  # loky's
+        stand_in._processes_management_lock = manager.processes_management_lock
+        manager.executor_flags.shutdown = True
+    else:
+        stand_in._shutdown_thread = True
+    shut = weakref.ref(executor)
+
+    def reference():
+        stand_in._cancel_pending_futures = getattr(shut() or stand_in, "_cancel_pending_futures", False)  # it may be shut down again
+        return stand_in
+
+    manager.executor_reference = reference
+    return stand_in
 
 
 class _Looked:
@@ -366,32 +382,16 @@ def _spawn(executor):
 
 
 def _refill(executor, manager):
-    """Starts a worker of an executor that was shut down with wait=False: what that takes the thread in which this is called has."""
-    parts = {"_processes": manager.processes, "_call_queue": manager.call_queue, "_result_queue": manager.result_queue}
+    """Starts a worker of an executor that was shut down with wait=False: what that takes its thread has."""
     if manager.pending_work_items and (executor._safe_to_dynamically_spawn_children or _forks()):
-        vars(executor).update(parts)
-        try:
-            executor._spawn_process()
-        finally:
-            vars(executor).update(dict.fromkeys(parts))
+        _stand_in(executor, manager)._spawn_process()
 
 
-def _lent(method, manager):
-    """Returns what has the thread of a loky executor that was shut down with wait=False start workers as before, None for any other."""
+def _shut(manager):
+    """Has the thread of a loky executor that was shut down with wait=False start workers as before."""
     executor = manager.executor_reference()
-    if executor is None or executor._call_queue is not None or not manager.pending_work_items:
-        return None
-    return functools.partial(_with_parts, executor, {
-        "_call_queue": manager.call_queue, "_result_queue": manager.result_queue,
-        "_processes_management_lock": manager.processes_management_lock}, method, manager)
-
-
-def _with_parts(executor, parts, method, manager, *arguments):
-    vars(executor).update(parts)
-    try:
-        return method(manager, *arguments)
-    finally:
-        vars(executor).update(dict.fromkeys(parts))
+    if executor is not None and manager.executor_flags.shutdown and manager.pending_work_items and "_rsswarden_shut" not in vars(executor):
+        _stand_in(executor, manager)
 
 
 def _forks():
@@ -453,8 +453,20 @@ def _hello():
         meant = channel.meant()
         if meant:
             channel.Side().hello("", True, None, again=False)
+            _keep_main()
         _owner = os.getpid(), meant
     return _owner[1]
+
+
+def _keep_main():
+    """Has the main module name its file while Python waits for tasks at its end: a worker that is spawned then imports it.
+
+    Python takes that name away when the module has run.
+    """
+    main = sys.modules.get("__main__")
+    if getattr(main, "__file__", None) is not None and hasattr(threading, "_register_atexit"):
+        with contextlib.suppress(RuntimeError):  # it ends
+            threading._register_atexit(vars(main).setdefault, "__file__", main.__file__)
 
 
 class _Worker:

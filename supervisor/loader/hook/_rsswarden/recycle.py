@@ -63,7 +63,7 @@ class Recycler:
         self.generation = 0
         self.workers = 0  # how many the iterator was made with
         self.pids = ()  # of the workers that are given work
-        self.ends = ()  # pipes that it could only write to when they were made
+        self.pipes = None  # that were open when they were made, None where they are not forked
         self.began = 0.0  # when the call under way began
         self.why = None  # no more is begun, and why
         self.held = None  # requests that wait for the next epoch, where the loader can do it there alone

@@ -52,25 +52,27 @@ class Descriptors(unittest.TestCase):
         self.assertEqual(os.lseek(fd, 0, os.SEEK_CUR), 2)
 
     def test_pipes_to_others_are_let_go(self):
-        before, own = os.pipe(), os.pipe()
-        os.close(before[0])  # as of a program that was started with subprocess.PIPE, but for its end
-        known = descriptors.write_ends()
-        self.assertIn(before[1], known)
-        self.assertNotIn(own[1], known)
-        since = os.pipe()
+        before, handed, own = os.pipe(), os.pipe(), os.pipe()
+        os.close(before[0])
+        known = descriptors.pipes()
+        os.close(handed[0])  # another process may have it
+        since, read = os.pipe(), os.pipe()
         reader = os.dup(since[0])
+        self.addCleanup(lambda: [os.close(fd) for fd in (before[1], handed[1], reader, read[0]) + own])
         os.close(since[0])
-        os.set_blocking(reader, False)
-        self.addCleanup(lambda: [os.close(fd) for fd in (before[1], reader) + own])
-        self.assertEqual(descriptors.write_ends(known.values()), {})  # this process can read it
-        ends = {since[1]: descriptors._pipe(since[1])}
+        self.assertEqual(descriptors.since(known), {})  # this process has both ends of those
+        os.close(read[1])
+        self.assertEqual(list(descriptors.since(known)), [read[0]])
 
         def child():
-            descriptors.let_go(ends)
-            os.write(since[1], b"for none")
             os.close(reader)
-            return descriptors._pipe(since[1]) is None and descriptors._pipe(before[1]) == known[before[1]]
+            os.write(since[1], b"for none")
+            return os.read(read[0], 1) == b"" and all(map(descriptors._pipe, (before[1], handed[1])))
 
-        self.assertEqual(hook.in_child(child), 0)
+        found = {read[0]: (descriptors._pipe(read[0]), os.O_RDONLY), since[1]: (descriptors._pipe(since[1]), os.O_WRONLY)}
+        self.assertEqual(hook.in_child(lambda: descriptors.let_go(found) or child()), 0)
+        with descriptors.without(known):
+            self.assertEqual(hook.in_child(lambda: descriptors._pipe(read[0]) is None), 0)
+        self.assertEqual(hook.in_child(lambda: descriptors._pipe(read[0]) is not None), 0)
         os.close(since[1])
         self.assertEqual(os.read(reader, 99), b"")
