@@ -59,20 +59,27 @@ void hold_small_mappings(void) {
 		madvise(p, piece, MADV_NOHUGEPAGE);
 }
 
-// drop gives back the pages of our files that nothing was written to (see Options.Slim).
-static int drop(struct dl_phdr_info *i, size_t size, void *unused) {
+static struct span { uintptr_t from, to; } spans[32];
+static int nspans;
+
+// add notes the pages of our files that nothing is written to.
+static int add(struct dl_phdr_info *i, size_t size, void *unused) {
 	(void)size;
 	(void)unused;
-	for (int n = 0; n < i->dlpi_phnum; n++) {
+	for (int n = 0; n < i->dlpi_phnum && nspans < (int)(sizeof spans / sizeof *spans); n++) {
 		const ElfW(Phdr) *h = &i->dlpi_phdr[n];
 		if (h->p_type != PT_LOAD || h->p_flags & PF_W) continue;
 		uintptr_t page = 4095, from = (i->dlpi_addr + h->p_vaddr) & ~page, to = (i->dlpi_addr + h->p_vaddr + h->p_memsz + page) & ~page;
-		madvise((void *)from, to - from, MADV_DONTNEED);
+		spans[nspans++] = (struct span){from, to};
 	}
 	return 0;
 }
 
-void hold_slim(void) { dl_iterate_phdr(drop, NULL); }
+// hold_slim gives them back (see Options.Slim), last the code that does it.
+void hold_slim(void) {
+	if (nspans == 0) dl_iterate_phdr(add, NULL);
+	for (int n = nspans - 1; n >= 0; n--) raw_call(SYS_madvise, (long)spans[n].from, (long)(spans[n].to - spans[n].from), MADV_DONTNEED, 0, 0, 0);
+}
 
 // ordinary takes a watcher out of the user's real-time policy (sched(7)): with as many of
 // its threads as there are processors waiting for one that gets none, the Go runtime would spin

@@ -26,7 +26,7 @@ struct hold_parked hold_parked = {.link = -1, .pidfd = -1, .signals = -1, .noted
 
 static struct hold_parked *const p = &hold_parked;
 
-enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, REAP = 200 /* ms, reapWait */, GIVEN_BACK = 200 /* ms */, STREAMS = 64 };
+enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, REAP = 200 /* ms, reapWait */, GIVEN_BACK = 200 /* ms */, QUIET = 1000 /* ms */, STREAMS = 64 };
 
 static int streams[STREAMS], nstreams, null = -1;
 static unsigned moved; // counts what was read or taken
@@ -263,6 +263,7 @@ static int begin(struct hold_child *c) {
 static void parked(void) {
 	uint64_t retry = 0; // there was no room: when to look again
 	uint64_t reap = 0;  // the watcher has flushed: until when to wait for its end
+	int slim = 0;       // nothing has happened since the pages of our files were given back
 	for (;;) {
 		tell();
 		if (p->ended && p->link < 0) {
@@ -273,8 +274,13 @@ static void parked(void) {
 		if (p->ended && p->end == 0) p->end = hold_now() + (uint64_t)(p->flush + (unready() ? SLICE * SLICES : 0)) * 1000000;
 		struct pollfd f[3] = {{p->ended ? -1 : p->pidfd, POLLIN, 0}, {p->signals, POLLIN, 0}, {p->link, p->ended && !p->told ? POLLIN | POLLOUT : POLLIN, 0}};
 		uint64_t until = reap != 0 ? reap : p->ended ? p->end : retry, now = hold_now();
-		int left = until == 0 ? -1 : until > now ? (int)((until - now) / 1000000) + 1 : 0;
-		int failed = poll(f, 3, left) < 0 ? errno : 0, wake = failed != 0 && failed != EINTR;
+		int left = until == 0 ? (slim ? -1 : QUIET) : until > now ? (int)((until - now) / 1000000) + 1 : 0;
+		int got = raw_poll(f, 3, left), failed = got < 0 ? -got : 0, wake = failed != 0 && failed != EINTR;
+		slim = until == 0 && got == 0;
+		if (slim) {
+			hold_slim();
+			continue;
+		}
 		unsigned before = moved;
 		if (failed != 0) f[1].revents = POLLIN; // for good, maybe: what it would show is tried
 		if (retry != 0 && hold_now() >= retry) wake = 1;

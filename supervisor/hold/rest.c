@@ -33,7 +33,7 @@ static const uint64_t of_threads = RAW_BIT(SIGURG) | RAW_BIT(SIGSTKFLT);
 
 static uint64_t pending(void) {
 	uint64_t set = 0;
-	syscall(SYS_rt_sigpending, &set, sizeof set);
+	raw_call(SYS_rt_sigpending, (long)&set, sizeof set, 0, 0, 0, 0);
 	return set & ~of_threads;
 }
 
@@ -44,9 +44,9 @@ static void drain(const struct hold_message *asked) {
 	for (int s = 1; s <= 64; s++) {
 		uint64_t one = RAW_BIT(s);
 		siginfo_t si;
-		if (m.set & one) syscall(SYS_rt_sigtimedwait, &one, &si, &now, sizeof one);
+		if (m.set & one) raw_call(SYS_rt_sigtimedwait, (long)&one, (long)&si, (long)&now, sizeof one, 0, 0);
 	}
-	send(r->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	raw_send(r->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 // hear answers what a witness is asked for. It says that the rest is for the Go program, and
@@ -54,11 +54,11 @@ static void drain(const struct hold_message *asked) {
 static int hear(int *ended) {
 	for (;;) {
 		struct hold_message m;
-		ssize_t n = recv(r->link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+		long n = raw_recv(r->link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT);
+		if (n == -EAGAIN || n == -EINTR) return 0;
 		*ended = n <= 0 || (n == sizeof m && m.kind == HOLD_EXIT);
 		if (n != sizeof m || m.kind != HOLD_DRAIN) return 1;
-		recv(r->link, &m, sizeof m, MSG_DONTWAIT);
+		raw_recv(r->link, &m, sizeof m, MSG_DONTWAIT);
 		drain(&m);
 	}
 }
@@ -93,6 +93,8 @@ static void rest(int signals) {
 	uint64_t end = hold_now() + renew, search = 0, until = 0, seen = 0, stopped = 0;
 	uint64_t share = (uint32_t)getpid() * UINT32_C(2654435761) >> 16; // of 65536: each process its own
 	int ended = 0;
+	struct pollfd f[4] = {{r->link, POLLIN, 0}, {r->leader, POLLIN, 0}, {r->orders, POLLIN, 0}, {signals, POLLIN, 0}};
+	hold_slim(); // last: what is called from here on has no code but in this directory
 	for (uint64_t now; (now = hold_now()) < end;) {
 		if (search != 0 && now >= search) return;
 		if (until != 0 && now >= until) {
@@ -102,9 +104,11 @@ static void rest(int signals) {
 		uint64_t next = now + (stopped ? recheck : look);
 		if (search != 0 && search < next) next = search;
 		if (until != 0 && until < next) next = until;
-		struct pollfd f[4] = {{r->link, POLLIN, 0}, {search ? -1 : r->leader, POLLIN, 0}, {r->orders, POLLIN, 0}, {until ? -1 : signals, POLLIN, 0}};
-		int n = poll(f, 4, (int)((next - now) / MS) + 1);
-		if ((n < 0 && errno != EINTR) || f[2].revents != 0) return;
+		f[0].revents = f[1].revents = f[2].revents = f[3].revents = 0;
+		f[1].fd = search ? -1 : r->leader;
+		f[3].fd = until ? -1 : signals;
+		int n = raw_poll(f, 4, (int)((next - now) / MS) + 1);
+		if ((n < 0 && n != -EINTR) || f[2].revents != 0) return;
 		if (f[0].revents != 0 && hear(&ended)) return;
 		if (f[1].revents != 0) {
 			// The first has the lead. What was written into the lock stays for the Go program.
@@ -131,7 +135,6 @@ void hold_at_rest(char **argv) {
 	raw_sigmask(SIG_BLOCK, &all, NULL);
 	prctl(PR_SET_NAME, argv[0]);
 	int signals = (int)syscall(SYS_signalfd4, -1, &watched, sizeof watched, SFD_CLOEXEC | SFD_NONBLOCK);
-	hold_slim();
 	rest(signals);
 	wait_for_room();
 	if (signals >= 0) close(signals);

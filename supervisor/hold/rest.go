@@ -31,7 +31,7 @@ var ErrBusy = errors.New("there is something to do")
 // stay pending for ever in a thread that blocks it.
 var ofThreads = setOf(unix.SIGURG, unix.SIGSTKFLT)
 
-// Rest has this process do nothing but wait, in some 500 KiB and one thread, see rest.c. It
+// Rest has this process do nothing but wait, in 200 to 300 KiB and one thread, see rest.c. It
 // remains the watcher and the holder's witness. Once there is anything to do, this program
 // starts again, with Begin.Rested. Rest returns where it cannot be; last is called when it is
 // known that it can, and where that fails nevertheless, this process ends, and the holder

@@ -22,8 +22,8 @@ static pid_t self;
 static pid_t unmasked; // the watcher's thread that starts a program
 
 uint64_t hold_now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	struct timespec t = {0, 0};
+	if (raw_call(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&t, 0, 0, 0, 0) != 0) clock_gettime(CLOCK_MONOTONIC, &t); // it is refused: the vDSO
 	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
@@ -217,14 +217,14 @@ static char *after_name(pid_t pid, char *stat, size_t room) {
 	for (pid_t p = pid; p > 0; p /= 10) digits[d++] = (char)('0' + p % 10);
 	while (d > 0) path[n++] = digits[--d];
 	memcpy(path + n, "/stat", 6);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = (int)raw_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
 	if (fd < 0) return NULL;
-	ssize_t size = read(fd, stat, room - 1);
-	close(fd);
+	long size = raw_call(SYS_read, fd, (long)stat, (long)room - 1, 0, 0, 0), end;
+	raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
 	if (size <= 0) return NULL;
 	stat[size] = 0;
-	char *end = strrchr(stat, ')'); // the name may hold anything, ")" too
-	return end == NULL || end - stat + 4 >= size ? NULL : end + 2;
+	for (end = size; end >= 0 && stat[end] != ')'; end--) {} // the name may hold anything, ")" too
+	return end < 0 || end + 4 >= size ? NULL : stat + end + 2;
 }
 
 enum { STAT_ROOM = 512 }; // the first fields, and a name of 64 bytes at most
