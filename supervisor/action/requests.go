@@ -294,11 +294,10 @@ func (m *Requests) whyNone(cmd *control.Command) []string {
 	case len(all) > 0:
 		return all
 	case len(cmd.PIDs) > 0:
-		is := "is no worker"
-		if len(cmd.PIDs) > 1 {
-			is = "are no workers"
+		for _, pid := range cmd.PIDs {
+			all = append(all, fmt.Sprintf("process %d is no worker of a loader or pool that can", pid))
 		}
-		return []string{text.Named("process", cmd.PIDs) + " " + is + " of a loader or pool that can"}
+		return all
 	case met:
 		return []string{"no worker of a DataLoader or pool is there now"}
 	}

@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-febdb3d5a0f80797"
+#define HOOK_NAME "hook-d49e594736dcb284"
 struct hook_file {
 	const char *name;
 	long size;
@@ -51,7 +51,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/collect.py", 3830, 0},
 	{"_rsswarden/contents.py", 10669, 0},
 	{"_rsswarden/copies.py", 4667, 0},
-	{"_rsswarden/descriptors.py", 4809, 0},
+	{"_rsswarden/descriptors.py", 4826, 0},
 	{"_rsswarden/epoch.py", 5180, 0},
 	{"_rsswarden/fingerprint.py", 14448, 0},
 	{"_rsswarden/fork_helper.py", 15944, 0},

@@ -10,9 +10,9 @@ inherited one and at its position at the fork. Those open
 for writing too stay shared: what both processes write must go on in one place.
 
 A program at the other end of a pipe, such as one with subprocess.Popen(stdin=PIPE), sees its
-end once no process has this end open. A worker that was there before does not have it; a
-replacement would, for as long as it lives. So it has /dev/null in the place of pipes to
-others that were opened since its loader's or pool's first workers.
+end once no process has this end open. The first workers do not have a pipe that
+was opened after them; a replacement would, until it ends. So it gets /dev/null instead of
+each pipe to another process that was opened after the first workers of its loader or pool.
 """
 import contextlib
 import fcntl

@@ -65,6 +65,24 @@ class Pools(unittest.TestCase):
         first = pool._maxtasksperchild.pool
         self.assertEqual(hook.in_child(lambda: pool._maxtasksperchild.pool.owner == os.getpid() != first.owner), 0)
 
+    def test_an_executor_whose_class_has_an_end_of_its_own_keeps_its_workers(self):
+        spawn = types.SimpleNamespace(get_start_method=lambda: "spawn")
+        kind = type("Executor", (Executor,), {"_mp_context": spawn, "__del__": lambda self: None})
+        executors = module("concurrent.futures.process", ProcessPoolExecutor=kind, _ExecutorManagerThread=None)
+        self.assertIsNone(pools._executor(kind(), executors)[2])
+        own = type("Own", (kind,), {"__del__": lambda self: None})
+        self.assertIn("__del__", pools._executor(own(), executors)[2])
+
+    def test_what_fails_at_the_end_of_an_executor_is_not_seen(self):
+        executor = Executor()
+        executor._pending_work_items = {1: None}
+        said = []
+        self.addCleanup(setattr, pools, "_tell_off", pools._tell_off)
+        pools._tell_off = said.append
+        pools._outlives(executor, module("concurrent.futures.process"))  # which has nothing of what is looked for
+        self.assertTrue(pools._off)
+        self.assertIn("_threads_wakeups", said[0])
+
     def test_what_is_left_alone(self):
         for limit in (0, -1, True, 2.5, "3", self.multiprocessing):  # the pool itself refuses some
             self.assertIs(self.multiprocessing.Pool(limit)._maxtasksperchild, limit)
