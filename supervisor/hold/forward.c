@@ -51,20 +51,40 @@ static int seen(int sig) {
 	return (strtoull(pending + 9, NULL, 16) & RAW_BIT(sig)) != 0;
 }
 
-// pass forwards one signal, and says whether it could judge it.
+// Of a signal that the command got with its group we may have two, as from timeout(1): the
+// second then waits while the first is judged.
+static int second;
+static pid_t second_from;
+
+// settled says whether it could judge a signal that the watcher has pending too: the command got
+// it with its group. The watcher's copy has served as evidence, and is to be taken.
+static int settled(int sig) { return getpgid(p->pid) == getpgrp() && hold_drain(RAW_BIT(sig)); }
+
+// pass forwards one signal if the command has not got it, and says whether it could judge that.
 static int pass(const struct signalfd_siginfo *si, pid_t parent) {
 	pid_t from = (pid_t)si->ssi_pid, to = p->pid;
-	int sig = (int)si->ssi_signo;
+	int sig = (int)si->ssi_signo, merges = si->ssi_code == SI_USER && sig < 32, had = 0;
+	uint64_t own = 0;
 	if (si->ssi_code > 0) return sig == SIGCHLD; // about a child
-	if (sig < 1 || sig > 64 || (job_control | p->early | p->draining) & RAW_BIT(sig)) return 0;
+	if (sig < 1 || sig > 64) return 0;
+	if (sig == second) {
+		second = 0;
+		if (merges && from == second_from) return 1;
+	}
+	if ((job_control | p->early | p->draining) & RAW_BIT(sig)) return 0;
 	if (from != 0 && (from == p->holder || from == p->watcher)) return 0;
 	if (descends(from, parent)) to = p->parent; // it was meant for the command's parent
-	if (si->ssi_code == SI_USER && sig < 32) {  // timeout(1) sends it to us, then to the group
+	if (merges) {                               // timeout(1) sends it to us, then to the group
 		uint64_t now = hold_now(), until = p->read + SECOND_WAIT;
 		if (now < until) nanosleep(&(struct timespec){0, (long)(until - now)}, NULL);
+		syscall(SYS_rt_sigpending, &own, sizeof own);
 	}
-	if (unwitnessed & RAW_BIT(sig) ? to != p->pid : seen(sig) != 0) return 0;
-	if (to == p->pid) {
+	if (unwitnessed & RAW_BIT(sig) ? to != p->pid : (had = seen(sig)) < 0) return 0;
+	if (had > 0) {
+		if (!settled(sig)) return 0;
+		if (own & RAW_BIT(sig)) second = sig, second_from = from;
+		to = 0;
+	} else if (to == p->pid) {
 		hold_forward(p->pidfd, p->pid, sig, si->ssi_code, from, si->ssi_uid, si->ssi_ptr);
 	} else if (to > 1 && to == getppid()) {
 		hold_forward(-1, to, sig, si->ssi_code, from, si->ssi_uid, si->ssi_ptr);

@@ -141,6 +141,8 @@ void hold_make_run_directory(void);
 void hold_late(pid_t command, struct hold_verdict *v); // returns once there is something to watch
 int hold_options(char **argv, char **command, int *hooked);
 int hold_asked_for(struct hold_verdict *v, struct hold_child *c, char **argv, char **envp);
+int hold_drain(uint64_t set);           // asks the watcher to take its copies; whether it could
+int hold_hear(int link, int *ended);    // the watcher's side of that; whether there is more
 int hold_pass(void);                    // forwards the batch; whether some of it is left
 void hold_pass_all(void);               // forwards what is left
 void hold_at_rest(char **argv);

@@ -186,6 +186,9 @@ func serveLink(l *Link) {
 	if c.Watch == "trim" {
 		go trimAll(l, answers, say)
 	}
+	if c.Watch == "starts" {
+		go startPrograms(l)
+	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	for {
 		select {
@@ -213,6 +216,16 @@ func serveLink(l *Link) {
 			if err := l.Unstick(); err != nil {
 				say("unstick: %v", err)
 			}
+		}
+	}
+}
+
+// startPrograms starts one after the other.
+func startPrograms(l *Link) {
+	for {
+		cmd := exec.Command("/bin/true")
+		if l.Start(cmd) == nil {
+			cmd.Wait()
 		}
 	}
 }

@@ -26,7 +26,7 @@ struct hold_parked hold_parked = {.link = -1, .pidfd = -1, .signals = -1, .noted
 
 static struct hold_parked *const p = &hold_parked;
 
-enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, REAP = 200 /* ms, reapWait */, GIVEN_BACK = 200 /* ms */, QUIET = 1000 /* ms */, STREAMS = 64 };
+enum { SLICE = 100 /* ms */, SLICES = 40, RETRY = 10000 /* ms */, REAP = 200 /* ms, reapWait */, ANSWER = 200 /* ms, answerWait */, GIVEN_BACK = 200 /* ms */, QUIET = 1000 /* ms */, STREAMS = 64 };
 
 static int streams[STREAMS], nstreams, null = -1;
 static unsigned moved; // counts what was read or taken
@@ -97,6 +97,12 @@ static void take_watcher(void) {
 static int send_message(uint32_t kind, int32_t a, int32_t b, uint64_t set) {
 	struct hold_message m = {.kind = kind, .a = a, .b = b, .set = set};
 	return p->link >= 0 && send(p->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof m;
+}
+
+int hold_drain(uint64_t set) {
+	if (!send_message(HOLD_DRAIN, -1, 0, set)) return 0;
+	p->draining |= set;
+	return 1;
 }
 
 // verdict waits for the fork's word: 0 where it ended without one, -1 where it takes too long.
@@ -182,7 +188,8 @@ static int hear(int lose) {
 		} else if (m.kind == HOLD_OVERRIDE) {
 			p->override = m.a & 0xff;
 		} else if (m.kind == HOLD_PENDING && (own & m.set) == 0) {
-			if (send_message(HOLD_DRAIN, -1, 0, m.set)) p->draining |= m.set; // they were for it alone
+			// They were for it alone, but those of a request that it did not know yet.
+			if ((m.set & ~p->draining) != 0) hold_drain(m.set & ~p->draining);
 		} else if (m.kind == HOLD_DRAINED) {
 			p->draining &= ~m.set;
 		} else {
@@ -193,6 +200,18 @@ static int hear(int lose) {
 		moved++;
 	}
 	return 0;
+}
+
+// settle waits until the watcher has taken what was evidence for the last signal of a number of
+// which there is another, as in signals.go. One that has not by then is the Go holder's to judge.
+static void settle(void) {
+	uint64_t own = 0;
+	struct pollfd f[2] = {{p->link, POLLIN, 0}, {p->pidfd, POLLIN, 0}};
+	if (p->draining != 0) syscall(SYS_rt_sigpending, &own, sizeof own);
+	for (int n = 0; (p->draining & own) != 0 && n < ANSWER / 10 && f[1].revents == 0; n++) {
+		poll(f, 2, 10);
+		if (f[0].revents != 0 && hear(0)) return;
+	}
 }
 
 // gone ends this process as the command ended.
@@ -285,6 +304,7 @@ static void parked(void) {
 		if (failed != 0) f[1].revents = POLLIN; // for good, maybe: what it would show is tried
 		if (retry != 0 && hold_now() >= retry) wake = 1;
 		if (f[1].revents != 0) {
+			settle();
 			p->read = hold_now();
 			hold_read(p->signals, &p->batch);
 			moved += p->batch.size > 0;

@@ -46,7 +46,7 @@ func TestNotParked(t *testing.T) {
 func threads(t *testing.T, pid int) string { return wardentest.StatusLine(t, pid, "Threads") }
 
 // TestParkedSleeps: it has one thread and ends as its command until more is asked of it than to
-// pass signals on, and no signal is lost or doubled while it wakes up.
+// pass signals on or to see that the command has them, and none is lost or doubled while it wakes.
 func TestParkedSleeps(t *testing.T) {
 	for status := range 3 {
 		if s := runStatus(t, run(t, held(config{Watch: "good", Log: filepath.Join(t.TempDir(), "log")}, probe, "exit", fmt.Sprint(status))...)); s.ExitStatus() != status {
@@ -57,6 +57,14 @@ func TestParkedSleeps(t *testing.T) {
 	until(t, "one thread", func() bool { return threads(t, k.holder) == "1" })
 	if line := wardentest.ReadFile(t, fmt.Sprintf("/proc/%d/cmdline", k.watcher)); !strings.HasPrefix(string(line), "rss-watcher\x00watch\x00") {
 		t.Errorf("pkill -f meets the watcher as %q", line)
+	}
+	for n := range 20 {
+		kill(t, -k.holder, int(unix.SIGUSR1))
+		k.comes(t, int(unix.SIGUSR1), n+1)
+		k.settled(t)
+	}
+	if n := k.count(int(unix.SIGUSR1)); n != 20 || threads(t, k.holder) != "1" {
+		t.Errorf("%d signals for 20 to the group, threads: %s", n, threads(t, k.holder))
 	}
 	for _, wakes := range []bool{false, true} {
 		n, queued, term := 300, k.count(40), k.count(int(unix.SIGTERM))

@@ -38,7 +38,7 @@ static uint64_t pending(void) {
 }
 
 // drain takes one copy of each signal in set, and says so.
-static void drain(const struct hold_message *asked) {
+static void drain(int link, const struct hold_message *asked) {
 	struct hold_message m = {.kind = HOLD_DRAINED, .a = asked->a, .set = asked->set};
 	struct timespec now = {0, 0};
 	for (int s = 1; s <= 64; s++) {
@@ -46,20 +46,20 @@ static void drain(const struct hold_message *asked) {
 		siginfo_t si;
 		if (m.set & one) raw_call(SYS_rt_sigtimedwait, (long)&one, (long)&si, (long)&now, sizeof one, 0, 0);
 	}
-	raw_send(r->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	raw_send(link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// hear answers what a witness is asked for. It says that the rest is for the Go program, and
+// hold_hear answers what a witness is asked for. It says that the rest is for the Go program, and
 // sets ended where the command, or the holder, has.
-static int hear(int *ended) {
+int hold_hear(int link, int *ended) {
 	for (;;) {
 		struct hold_message m;
-		long n = raw_recv(r->link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT);
+		long n = raw_recv(link, &m, sizeof m, MSG_PEEK | MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EINTR) return 0;
 		*ended = n <= 0 || (n == sizeof m && m.kind == HOLD_EXIT);
 		if (n != sizeof m || m.kind != HOLD_DRAIN) return 1;
-		raw_recv(r->link, &m, sizeof m, MSG_DONTWAIT);
-		drain(&m);
+		raw_recv(link, &m, sizeof m, MSG_DONTWAIT);
+		drain(link, &m);
 	}
 }
 
@@ -70,7 +70,7 @@ static void wait_for_room(void) {
 		if (r->leads) flock(r->lock, LOCK_UN);
 		r->leads = 0;
 		for (int i = 0; i < 100; i++) {
-			hear(&ended);
+			hold_hear(r->link, &ended);
 			if (ended) _exit(0); // the leader sees it, and says that nothing is known of the end
 			nanosleep(&(struct timespec){0, 100 * (long)MS}, NULL);
 		}
@@ -109,7 +109,7 @@ static void rest(int signals) {
 		f[3].fd = until ? -1 : signals;
 		int n = raw_poll(f, 4, (int)((next - now) / MS) + 1);
 		if ((n < 0 && n != -EINTR) || f[2].revents != 0) return;
-		if (f[0].revents != 0 && hear(&ended)) return;
+		if (f[0].revents != 0 && hold_hear(r->link, &ended)) return;
 		if (f[1].revents != 0) {
 			// The first has the lead. What was written into the lock stays for the Go program.
 			r->leads = flock(r->lock, LOCK_EX | LOCK_NB) == 0;

@@ -64,17 +64,21 @@ static void in_holder(int sig, siginfo_t *si, void *context) {
 	errno = saved;
 }
 
-// A watcher's threads block all but watcher_open. One that the runtime has
-// just made does not yet: then the signal is put back, to stay pending.
+// A watcher's threads block all but watcher_open. One that the runtime has just made does not
+// yet, and one that starts a program has the command's mask, for that program to inherit it:
+// they block the signal from here on, and it is put back, to stay pending.
 static void in_watcher(int sig, siginfo_t *si, void *context) {
 	int saved = errno;
-	uint64_t mask = ~watcher_open;
+	uint64_t mask = ~watcher_open, had;
+	ucontext_t *thread = context;
 	if (sig == SIGSTKFLT && si->si_code == SI_TKILL && si->si_pid == self) {
-		memcpy(&((ucontext_t *)context)->uc_sigmask, &mask, sizeof mask);
+		memcpy(&thread->uc_sigmask, &mask, sizeof mask);
 	} else if (of_runtime(sig, si)) {
 		chain(sig, si, context);
-	} else if (!(watcher_open & RAW_BIT(sig)) && __atomic_load_n(&unmasked, __ATOMIC_RELAXED) != (pid_t)syscall(SYS_gettid)) {
-		memcpy(&((ucontext_t *)context)->uc_sigmask, &mask, sizeof mask);
+	} else if (!(watcher_open & RAW_BIT(sig))) {
+		memcpy(&had, &thread->uc_sigmask, sizeof had);
+		if (__atomic_load_n(&unmasked, __ATOMIC_RELAXED) == (pid_t)syscall(SYS_gettid)) mask = had | RAW_BIT(sig);
+		memcpy(&thread->uc_sigmask, &mask, sizeof mask);
 		kill(self, sig);
 	}
 	errno = saved;

@@ -219,6 +219,23 @@ func TestGroupSignalOnce(t *testing.T) {
 	k.end(t)
 }
 
+// While the watcher starts a program, the thread that does has the command's mask: a signal
+// that it is given stays evidence.
+func TestGroupSignalWhileAProgramStarts(t *testing.T) {
+	k := startCounted(t, config{Watch: "starts"})
+	const rounds, sig = 300, int(unix.SIGUSR2)
+	for i := range rounds {
+		kill(t, -k.holder, sig)
+		k.comes(t, sig, i+1)
+		until(t, "evidence that is taken", func() bool { return !(pendingOf(k.holder) | pendingOf(k.watcher)).has(sig) })
+	}
+	// In the few µs in which it is put back the holder does not see it.
+	if n := k.count(sig); n > rounds+rounds/50 {
+		t.Errorf("got %d, want %d", n, rounds)
+	}
+	k.end(t)
+}
+
 func pendingOf(pid int) signalSet {
 	_, p, _ := parsePending([]byte(wardentest.Read(fmt.Sprintf("/proc/%d/status", pid))))
 	return p

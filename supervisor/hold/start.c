@@ -216,15 +216,19 @@ static int small(pid_t pid) {
 // a site are like that, and a Go runtime takes longer than some of them.
 void hold_late(pid_t command, struct hold_verdict *v) {
 	enum { SLICE = 50, SLICES = 40, TOLD = 200 /* ms */ };
-	struct pollfd f = {(int)syscall(SYS_pidfd_open, command, 0), POLLIN, 0};
-	int gone = f.fd < 0 && errno == ESRCH, over = 0;
-	uint64_t waits = 0; // a witness is to be asked
-	for (int n = 0; f.fd >= 0 && !gone && n < SLICES && waits == 0 && __atomic_load_n(&v->over, __ATOMIC_ACQUIRE) == 0 && small(command); n++) {
-		gone = poll(&f, 1, SLICE) > 0;
-		syscall(SYS_rt_sigpending, &waits, sizeof waits);
+	struct pollfd f[2] = {{(int)syscall(SYS_pidfd_open, command, 0), POLLIN, 0}, {p->link, POLLIN, 0}};
+	int pidfd = f[0].fd, gone = pidfd < 0 && errno == ESRCH, over = 0, ended = 0;
+	uint64_t set = 0;
+	int waits = 0; // for how many slices a signal has: it was for this process alone
+	for (int n = 0; pidfd >= 0 && !gone && n < SLICES && waits < 2 && __atomic_load_n(&v->over, __ATOMIC_ACQUIRE) == 0 && small(command); n++) {
+		poll(f, 2, SLICE);
+		gone = f[0].revents != 0;
+		if (f[1].revents != 0 && hold_hear(p->link, &ended)) break;
+		syscall(SYS_rt_sigpending, &set, sizeof set);
+		waits = set != 0 ? waits + 1 : 0;
 	}
-	gone |= f.fd >= 0 && poll(&f, 1, 0) > 0; // what has ended is not small
-	if (f.fd >= 0) close(f.fd);
+	gone |= pidfd >= 0 && poll(f, 1, 0) > 0; // what has ended is not small
+	if (pidfd >= 0) close(pidfd);
 	for (int n = 0; gone && n < TOLD && (over = __atomic_load_n(&v->over, __ATOMIC_ACQUIRE)) == 0; n++) usleep(1000);
 	if (over > 0 && remove_run_directory()) _exit(0);
 }
