@@ -445,7 +445,11 @@ func slurmHugePages(t *testing.T) {
 	shell(t, "echo always >/sys/kernel/mm/transparent_hugepage/enabled")
 	killing(t)
 	job(t, held(100, 90), "--mem=150M").want("FAILED", "0:9")
-	e := job(t, "RSSWARDEN_EVENTS=$PWD/events "+program+" run -- /bin/sh -c '"+held(100, 20)+"'\n", "--mem=400M")
+	// It is held until we say so: that asks slurmctld for its version, which may take 20 s.
+	e := job(t, "RSSWARDEN_EVENTS=$PWD/events "+program+` run -- /bin/sh -c '
+		(echo "anon 104857600"; i=0; while [ $i -lt 90 ] && ! grep -qsE "\"limit\":\"slurm\"[^}]*\"used_bytes\":(1[89]|2.)[0-9]{7}[^0-9]" events; do i=$((i+1)); sleep 1; done; sleep 3) |
+		/guest/program'
+`, "--mem=400M")
 	e.want("COMPLETED", "0:0")
 	var stepd, ours rss.Bytes
 	b := wardentest.ReadFile(t, filepath.Join(slurmDir, "slurmd.log"))
