@@ -56,6 +56,8 @@ static int seen(int sig) {
 static int second;
 static pid_t second_from;
 
+static int unasked; // signals were passed on without asking the watcher: what it has may be of these
+
 // settled says whether it could judge a signal that the watcher has pending too: the command got
 // it with its group. The watcher's copy has served as evidence, and is to be taken.
 static int settled(int sig) { return getpgid(p->pid) == getpgrp() && hold_drain(RAW_BIT(sig)); }
@@ -65,13 +67,11 @@ static int pass(const struct signalfd_siginfo *si, pid_t parent) {
 	pid_t from = (pid_t)si->ssi_pid, to = p->pid;
 	int sig = (int)si->ssi_signo, merges = si->ssi_code == SI_USER && sig < 32, had = 0;
 	uint64_t own = 0;
+	int again = sig == second && merges && from == second_from;
+	if (sig == second) second = 0;
 	if (si->ssi_code > 0) return sig == SIGCHLD; // about a child
-	if (sig < 1 || sig > 64) return 0;
-	if (sig == second) {
-		second = 0;
-		if (merges && from == second_from) return 1;
-	}
-	if ((job_control | p->early | p->draining) & RAW_BIT(sig)) return 0;
+	if (again) return 1;
+	if (sig < 1 || sig > 64 || (job_control | p->early | p->draining) & RAW_BIT(sig)) return 0;
 	if (from != 0 && (from == p->holder || from == p->watcher)) return 0;
 	if (descends(from, parent)) to = p->parent; // it was meant for the command's parent
 	if (merges) {                               // timeout(1) sends it to us, then to the group
@@ -81,7 +81,7 @@ static int pass(const struct signalfd_siginfo *si, pid_t parent) {
 	}
 	if (unwitnessed & RAW_BIT(sig) ? to != p->pid : (had = seen(sig)) < 0) return 0;
 	if (had > 0) {
-		if (!settled(sig)) return 0;
+		if (unasked || !settled(sig)) return 0;
 		if (own & RAW_BIT(sig)) second = sig, second_from = from;
 		to = 0;
 	} else if (to == p->pid) {
@@ -111,6 +111,7 @@ int hold_pass(void) {
 void hold_pass_all(void) {
 	const uint64_t terminal = RAW_BIT(SIGINT) | RAW_BIT(SIGQUIT) | RAW_BIT(SIGTSTP) | RAW_BIT(SIGTTIN) | RAW_BIT(SIGTTOU) | RAW_BIT(SIGWINCH);
 	const uint64_t own = RAW_BIT(SIGXCPU) | RAW_BIT(SIGXFSZ) | RAW_BIT(SIGVTALRM) | RAW_BIT(SIGPROF) | RAW_BIT(SIGCHLD);
+	second = 0, unasked = 1;
 	for (int i = 0; i < p->batch.size / (int)sizeof p->batch.info[0]; i++) {
 		struct signalfd_siginfo *si = &p->batch.info[i];
 		pid_t from = (pid_t)si->ssi_pid;

@@ -82,6 +82,7 @@ struct hold_parked {
 	int noted, wake;     // ends of the pipe that the handler writes to
 	int nkeep, keep[HOLD_KEEP];
 	int flush, left_out; // ms; it has not our variables
+	pid_t begun;         // fork: the command that was started at once, or 0
 	int ended, code, status; // of the command: si_code, si_status
 	uint64_t end;        // of the watcher's flush, CLOCK_MONOTONIC, ns, or 0
 	int told, override;  // the watcher knows; exit status that it asked for, or -1

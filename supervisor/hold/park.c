@@ -207,7 +207,8 @@ static int hear(int lose) {
 static void settle(void) {
 	uint64_t own = 0;
 	struct pollfd f[2] = {{p->link, POLLIN, 0}, {p->pidfd, POLLIN, 0}};
-	if (p->draining != 0) syscall(SYS_rt_sigpending, &own, sizeof own);
+	if (p->draining != 0 && p->link >= 0 && !p->ended) syscall(SYS_rt_sigpending, &own, sizeof own);
+	own &= ~RAW_BIT(SIGCHLD);
 	for (int n = 0; (p->draining & own) != 0 && n < ANSWER / 10 && f[1].revents == 0; n++) {
 		poll(f, 2, 10);
 		if (f[0].revents != 0 && hear(0)) return;
@@ -364,7 +365,7 @@ void hold_park(char **argv, char **envp) {
 	hold_small_mappings();
 	if ((p->watcher = fork()) == 0) {
 		int link = pair[1];
-		pid_t command = p->pid;
+		p->begun = p->pid, p->left_out = c.left_out;
 		p->pid = 0;
 		if (p->dir != NULL) hold_make_run_directory();
 		if (p->at_once) release(); // a pipe held open here would hide that the command has closed it
@@ -373,18 +374,16 @@ void hold_park(char **argv, char **envp) {
 		hold_as_watcher(argv);
 		hold_dispositions(0);
 		hold_catch(HOLD_HANDLER_WATCHER, -1);
-		if (begun && hold_early.site) hold_late(command, v);
+		if (begun && hold_early.site) hold_late(p->begun, v);
 		raw_sigmask(SIG_UNBLOCK, &faults, NULL);
 		return;
 	}
 	if (p->watcher < 0 && !begun) hold_in_place(bare, quiet, no_process); // nor could a Go runtime make a thread
 	if (p->watcher < 0) p->watcher = 0; // as if it had ended: another is started once there is room
 	close(pair[1]);
-	struct hold_answer answer = {0};
 	if (begun) {
 		p->verdict = v, p->flush = AT_ONCE_FLUSH;
 	} else {
-		if (p->at_once) send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
 		int word = verdict(SLICES);
 		if (word == HOLD_VERDICT && hold_asked_for(v, &c, argv, envp) && find_streams() && !begin(&c) && unmade) word = 0;
 		if (word == 0) {
@@ -398,8 +397,10 @@ void hold_park(char **argv, char **envp) {
 	}
 	p->early = c.pending, p->began = c.time, p->left_out = c.left_out;
 	p->pidfd = move_up((int)syscall(SYS_pidfd_open, p->pid, 0));
-	answer = (struct hold_answer){.pid = p->pid, .left_out = c.left_out};
-	send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (!begun) {
+		struct hold_answer answer = {.pid = p->pid, .left_out = c.left_out};
+		send(p->link, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
 	if (p->verdict == NULL) munmap(v, size);
 	free(c.paths);
 	free(c.envp);

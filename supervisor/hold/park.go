@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -61,16 +60,8 @@ func Setup() json.RawMessage {
 // RunDir is the run directory that a parked holder has made, empty where it has made none.
 func RunDir() string { return C.GoString(parked().dir) }
 
-// answered is what the holder said of a command that it wanted to start at once.
-var answered = sync.OnceValue(func() (a C.struct_hold_answer) {
-	if p := parked(); Forked() && p.at_once != 0 {
-		a, _ = readAnswer()
-	}
-	return a
-})
-
-// Begun says that the holder started the command at once: no verdict is waited for.
-func Begun() bool { return answered().pid > 0 || Woken() }
+// Begun says that the command was started at once, or that this is a woken holder.
+func Begun() bool { return parked().begun > 0 || Woken() }
 
 func readAnswer() (a C.struct_hold_answer, ok bool) {
 	for {
@@ -121,7 +112,7 @@ func Start(o Options) *Link {
 		return nil
 	}
 	fd, word := int(parked().link), uint32(C.HOLD_VERDICT)
-	answer, ok := answered(), true
+	answer, ok := C.struct_hold_answer{pid: C.int32_t(parked().begun), left_out: C.int32_t(parked().left_out)}, true
 	if Begun() {
 		atomic.StoreInt32((*int32)(&parked().verdict.ready), 1)
 	} else if unix.Sendto(fd, unsafe.Slice((*byte)(unsafe.Pointer(&word)), 4), unix.MSG_NOSIGNAL, nil) != nil {

@@ -71,13 +71,14 @@ static void in_watcher(int sig, siginfo_t *si, void *context) {
 	int saved = errno;
 	uint64_t mask = ~watcher_open, had;
 	ucontext_t *thread = context;
+	int starts = __atomic_load_n(&unmasked, __ATOMIC_RELAXED) == (pid_t)syscall(SYS_gettid);
 	if (sig == SIGSTKFLT && si->si_code == SI_TKILL && si->si_pid == self) {
-		memcpy(&thread->uc_sigmask, &mask, sizeof mask);
+		if (!starts) memcpy(&thread->uc_sigmask, &mask, sizeof mask);
 	} else if (of_runtime(sig, si)) {
 		chain(sig, si, context);
 	} else if (!(watcher_open & RAW_BIT(sig))) {
 		memcpy(&had, &thread->uc_sigmask, sizeof had);
-		if (__atomic_load_n(&unmasked, __ATOMIC_RELAXED) == (pid_t)syscall(SYS_gettid)) mask = had | RAW_BIT(sig);
+		if (starts) mask = had | RAW_BIT(sig);
 		memcpy(&thread->uc_sigmask, &mask, sizeof mask);
 		kill(self, sig);
 	}
