@@ -239,9 +239,9 @@ func TestTrimMappings(t *testing.T) {
 func TestTrimBesideThreads(t *testing.T) {
 	needNumpy(t)
 	var naive, ours struct{ Lost, Turns, Trims int }
-	mappings(t, &naive, "race", "30", "naive")
+	mappings(t, &naive, "race", "120", "naive")
 	if naive.Lost == 0 {
-		t.Skipf("the race was not met in %d trims: nothing is shown", naive.Trims)
+		t.Fatalf("the race was not met in %d trims: nothing is shown", naive.Trims)
 	}
 	mappings(t, &ours, "race", fmt.Sprint(wardentest.Few(60, 2)), "ours")
 	if ours.Lost != 0 || ours.Turns == 0 || ours.Trims == 0 {
