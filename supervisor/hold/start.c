@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -218,14 +219,15 @@ void hold_late(pid_t command, struct hold_verdict *v) {
 	enum { SLICE = 50, SLICES = 40, TOLD = 200 /* ms */ };
 	struct pollfd f[2] = {{(int)syscall(SYS_pidfd_open, command, 0), POLLIN, 0}, {p->link, POLLIN, 0}};
 	int pidfd = f[0].fd, gone = pidfd < 0 && errno == ESRCH, over = 0, ended = 0;
-	uint64_t set = 0;
-	int waits = 0; // for how many slices a signal has: it was for this process alone
-	for (int n = 0; pidfd >= 0 && !gone && n < SLICES && waits < 2 && __atomic_load_n(&v->over, __ATOMIC_ACQUIRE) == 0 && small(command); n++) {
+	uint64_t set = 0, old; // what is pending, and was a slice ago: it was for this process alone, and is to be taken
+	for (int n = 0; pidfd >= 0 && !gone && n < SLICES && __atomic_load_n(&v->over, __ATOMIC_ACQUIRE) == 0 && small(command); n++) {
 		poll(f, 2, SLICE);
 		gone = f[0].revents != 0;
 		if (f[1].revents != 0 && hold_hear(p->link, &ended)) break;
+		old = set;
 		syscall(SYS_rt_sigpending, &set, sizeof set);
-		waits = set != 0 ? waits + 1 : 0;
+		struct hold_message m = {.kind = HOLD_PENDING, .set = set & old};
+		if (m.set != 0) send(p->link, &m, sizeof m, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	gone |= pidfd >= 0 && poll(f, 1, 0) > 0; // what has ended is not small
 	if (pidfd >= 0) close(pidfd);

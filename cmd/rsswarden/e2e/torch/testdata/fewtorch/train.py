@@ -22,7 +22,7 @@ def wait(events, what):
         if what == "trial" and os.path.exists(os.environ["TRIALS"]) and os.path.getsize(os.environ["TRIALS"]):
             return  # the file is there a moment before what is written to it
         with open(events) as file:
-            for line in file:
+            for line in file.read().splitlines(True):  # at once: the last one may be half written
                 event = json.loads(line) if line.endswith("\n") else {}
                 if event.get("what") == what and event.get("pid") == os.getpid():
                     return
