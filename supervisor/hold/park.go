@@ -112,13 +112,14 @@ func Start(o Options) *Link {
 		return nil
 	}
 	fd, word := int(parked().link), uint32(C.HOLD_VERDICT)
-	answer, ok := C.struct_hold_answer{pid: C.int32_t(parked().begun), left_out: C.int32_t(parked().left_out)}, true
+	answer := C.struct_hold_answer{pid: C.int32_t(parked().begun), left_out: C.int32_t(parked().left_out)}
 	if Begun() {
 		atomic.StoreInt32((*int32)(&parked().verdict.ready), 1)
-	} else if unix.Sendto(fd, unsafe.Slice((*byte)(unsafe.Pointer(&word)), 4), unix.MSG_NOSIGNAL, nil) != nil {
-		return nil
-	}
-	if !Begun() {
+	} else {
+		if unix.Sendto(fd, unsafe.Slice((*byte)(unsafe.Pointer(&word)), 4), unix.MSG_NOSIGNAL, nil) != nil {
+			return nil
+		}
+		var ok bool
 		if answer, ok = readAnswer(); !ok {
 			return nil
 		}
