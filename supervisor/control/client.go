@@ -330,6 +330,8 @@ func badAnswer(status int, r io.Reader) error {
 	switch status {
 	case 403:
 		return fmt.Errorf("%w: %s", ErrForeign, f.Text)
+	case 410:
+		return ErrClosed
 	case 409:
 		return &Refused{Reason: f.Reason, Detail: f.Text, Hint: f.Hint}
 	case 503:

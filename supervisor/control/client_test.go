@@ -204,6 +204,10 @@ func TestOtherVersion(t *testing.T) {
 	if _, err := answered(t, "", ""); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrSilent) {
 		t.Errorf("%v", err)
 	}
+	ends := serve(t, source{status: func(context.Context) (*Status, error) { return nil, ErrEnded }})
+	if _, err := ends.client().Status(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestForeignListener: who listens counts, not who owns the file.

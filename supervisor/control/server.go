@@ -370,6 +370,8 @@ func refusal(err error) *problem {
 		return &problem{status: 409, Text: cmp.Or(refused.Detail, string(refused.Reason)), Hint: refused.Hint, Reason: refused.Reason}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return silent()
+	case errors.Is(err, ErrEnded):
+		return &problem{status: 410, Text: err.Error()}
 	}
 	return &problem{status: 500, Text: err.Error()}
 }
@@ -402,7 +404,7 @@ func (p *problem) Error() string { return p.Text }
 
 var statusText = map[int]string{
 	200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-	408: "Request Timeout", 409: "Conflict", 411: "Length Required", 413: "Content Too Large",
+	408: "Request Timeout", 409: "Conflict", 410: "Gone", 411: "Length Required", 413: "Content Too Large",
 	431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }
 

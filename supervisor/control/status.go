@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 
@@ -243,6 +244,9 @@ type Source interface {
 	// the run's end.
 	Events(ctx context.Context) (<-chan []byte, error)
 }
+
+// ErrEnded is the answer of a watcher that ends. It becomes HTTP status 410.
+var ErrEnded = errors.New("the run has ended")
 
 // Refused says why a command is not carried out. It becomes HTTP status 409.
 type Refused struct {

@@ -2,10 +2,10 @@ package tell
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
@@ -17,9 +17,6 @@ type Clients struct {
 	closed bool
 }
 
-// errEnded says that the watcher ends.
-var errEnded = errors.New("the run has ended")
-
 // clientRoom is how many events a client may be behind before it loses some: the gap in
 // "seq" shows it.
 const clientRoom = 256
@@ -29,7 +26,7 @@ func (c *Clients) Add(ctx context.Context) (<-chan []byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, errEnded
+		return nil, control.ErrEnded
 	}
 	lines := make(chan []byte, clientRoom)
 	c.all = append(c.all, lines)

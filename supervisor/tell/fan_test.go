@@ -16,6 +16,7 @@ import (
 
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/supervisor/alert"
+	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/policy"
 	"github.com/rsswarden/rsswarden/supervisor/record"
@@ -137,7 +138,7 @@ func TestClientBehind(t *testing.T) {
 		t.Errorf("%d events, want %d; is there one still: %v", n, clientRoom, f.Clients.Takes(event.NameRank))
 	}
 	f.Clients.Close()
-	if _, err := f.Clients.Add(t.Context()); !errors.Is(err, errEnded) {
+	if _, err := f.Clients.Add(t.Context()); !errors.Is(err, control.ErrEnded) {
 		t.Errorf("after the end: %v", err)
 	}
 }

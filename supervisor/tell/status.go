@@ -311,7 +311,7 @@ func (s source) ask(ctx context.Context, c *control.Command) reply {
 		case <-ctx.Done():
 			return reply{err: ctx.Err()}
 		case <-s.gone:
-			return reply{err: errEnded}
+			return reply{err: control.ErrEnded}
 		}
 	}
 }

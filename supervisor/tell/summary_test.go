@@ -311,10 +311,10 @@ func TestAskedAfterTheEnd(t *testing.T) {
 	s.Status.made.Store(&control.Status{})
 	asked := s.Status.Source()
 	s.Status.Close()
-	if _, err := asked.Events(t.Context()); !errors.Is(err, errEnded) {
+	if _, err := asked.Events(t.Context()); !errors.Is(err, control.ErrEnded) {
 		t.Errorf("events: %v", err)
 	}
-	if _, err := asked.Status(t.Context()); !errors.Is(err, errEnded) {
+	if _, err := asked.Status(t.Context()); !errors.Is(err, control.ErrEnded) {
 		t.Errorf("status: %v", err)
 	}
 	dir, err := os.Open(t.TempDir())
