@@ -145,14 +145,14 @@ func (t *target) describe(p process, pid int, job string) {
 		noHook string
 		cannot []string
 	}
-	f, ok := within(preparePatience, func() found {
+	f, ok := within(filePatience, func() found {
 		env := population.EnvironmentOf("/proc", "/sys", pid, p.get("SLURM_CONF"))
 		hook := noHook(pid)
 		return found{env, hook, cannotDo(pid, job, hook, env)}
 	})
 	if !ok {
 		f = found{&population.Environment{}, "its environment could not be read", []string{
-			fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, preparePatience),
+			fmt.Sprintf("the environment of process %d could not be read within %v, so its Slurm job is not known", pid, filePatience),
 		}}
 	}
 	t.env, t.able = f.env, attachment.FromOutside(f.noHook, f.cannot)

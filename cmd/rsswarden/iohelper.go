@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,15 +146,30 @@ func serveIO(p process) int {
 	return exitOK
 }
 
-// answer waits for the result for so long at most. here says that the file system is
-// local, which spares the process.
-func (q *ioRequest) answer(patience time.Duration, here bool) (ioReply, error) {
-	if !here {
+// filePatience is how long the start of a command may wait for a file, or for the hook and the
+// run directory, from when the file system is asked, which may be that of a server that hangs;
+// startPatience is until then: where many start at once it takes long to get a processor.
+// leftTextfile is both at the end of a command.
+const (
+	filePatience  = 2 * time.Second
+	startPatience = 10 * time.Second
+	leftTextfile  = 200 * time.Millisecond
+)
+
+// answer waits for the result. here says that the file system is local, which spares the process.
+func (q *ioRequest) answer(here bool) (ioReply, error) {
+	start, patience := startPatience, filePatience
+	if q.What == ioRemove {
+		start, patience = leftTextfile, leftTextfile
+	}
+	if here {
+		patience += start
+	} else {
 		ask, err := json.Marshal(q)
 		if err != nil {
 			return ioReply{}, err
 		}
-		text, err := hold.RunIOHelper([]string{"/proc/self/exe", ioCommand}, ask, patience)
+		text, err := hold.RunIOHelper([]string{"/proc/self/exe", ioCommand}, ask, start, patience)
 		var r ioReply
 		if err == nil {
 			err = json.Unmarshal(text, &r)
@@ -167,23 +183,24 @@ func (q *ioRequest) answer(patience time.Duration, here bool) (ioReply, error) {
 	if r, ok := within(patience, q.look); ok {
 		return r, nil
 	}
-	return ioReply{}, fmt.Errorf("no answer from its file system within %v", patience)
+	return ioReply{}, &hold.UnansweredError{Asked: true, Patience: patience}
 }
 
 // readAside reads a file of options.
-func readAside(what ioKind, path string, patience time.Duration, here bool) ([]byte, error) {
+func readAside(what ioKind, path string) ([]byte, error) {
 	q := ioRequest{What: what, Path: []byte(path)}
-	r, err := q.answer(patience, here)
+	r, err := q.answer(ofDescriptor(path) || isLocal(path))
 	if err != nil {
 		return nil, err
 	}
 	return r.Text, r.err()
 }
 
-// askAside asks about a path in a process of its own.
+// askAside asks about a path in a process of its own: writing may hang on any disk.
 func askAside(what ioKind, path string) error {
-	_, err := readAside(what, path, preparePatience, false)
-	return err
+	q := ioRequest{What: what, Path: []byte(path)}
+	r, err := q.answer(false)
+	return cmp.Or(err, r.err())
 }
 
 // isLocal says that no path to these places needs a file server, which may hang.
@@ -199,10 +216,6 @@ func isLocal(paths ...string) bool {
 	}
 	return true
 }
-
-// preparePatience is how long the start of the command may wait for the hook and the run
-// directory, which may be on a file server that hangs.
-const preparePatience = 2 * time.Second
 
 // checkFileName says why no file can have that name.
 func checkFileName(path string) error {

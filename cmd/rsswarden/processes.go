@@ -46,7 +46,7 @@ func dieBy(s syscall.Signal) {
 // commandLine is the command line of a process for people, or its name if that cannot be
 // read in time.
 func commandLine(pid int) []string {
-	line, _ := within(preparePatience, func() string {
+	line, _ := within(filePatience, func() string {
 		b, _ := procfile.Read(fmt.Sprintf("/proc/%d/cmdline", pid), procfile.Cmdline)
 		return strings.TrimRight(string(b), "\x00")
 	})

@@ -195,9 +195,6 @@ func removeRunDir(s *settings.Settings) {
 	}
 }
 
-// leftTextfile is how long a file of metrics may take to be removed.
-const leftTextfile = 200 * time.Millisecond
-
 // removeTextfile removes what a killed watcher has left. A directory that hangs must not
 // delay the command's exit status.
 func removeTextfile(dir string) {
@@ -205,7 +202,7 @@ func removeTextfile(dir string) {
 		return
 	}
 	q := ioRequest{What: ioRemove, Path: []byte(dir), Holder: os.Getpid()}
-	_, _ = q.answer(leftTextfile, isLocal(dir))
+	_, _ = q.answer(isLocal(dir))
 }
 
 // runtimeUnused says why our files are not where the user's variables say, and where
@@ -259,7 +256,7 @@ func replace(p process, command []string) error {
 // prepare is loader.Prepare, within bounds.
 func prepare(opt loader.Options) (loader.Prepared, error) {
 	q := ioRequest{What: ioPrepare, Path: []byte(opt.Dir), Env: []byte(strings.Join(loader.Asked(opt.Env), "\x00")), Run: opt.Name, Holder: cmp.Or(opt.Owner, hold.PID())}
-	r, err := q.answer(preparePatience, isLocal(loader.Places(opt.Env)...))
+	r, err := q.answer(isLocal(loader.Places(opt.Env)...))
 	if err == nil {
 		err = r.err()
 	}

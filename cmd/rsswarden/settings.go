@@ -213,7 +213,7 @@ func (src *valueSources) events(v sourcedValue, s *settings.Settings) error {
 // ask asks about a path of an option, and warns if there is no answer.
 func (src *valueSources) ask(v sourcedValue, what ioKind, path string) error {
 	q := ioRequest{What: what, Path: []byte(path)}
-	r, err := q.answer(preparePatience, isLocal(path))
+	r, err := q.answer(isLocal(path))
 	if err != nil {
 		src.warnf("%s %q: %v", v.name, v, err)
 		return nil

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -186,10 +185,6 @@ func flagValues(c *cli.Context, o option) []string {
 	return []string{c.String(o.name)}
 }
 
-// configPatience is how long the start of a command may wait for each file, which may be
-// on a file server that hangs.
-const configPatience = 2 * time.Second
-
 // read reads both files. A mistake in the user's is an error; one in the site's is a
 // warning, and the rest of it is used.
 func (src *valueSources) read(s *settings.Settings) error {
@@ -215,7 +210,7 @@ func (src *valueSources) read(s *settings.Settings) error {
 }
 
 func (src *valueSources) readUser(path string) error {
-	text, err := readAside(ioConfig, absolute(path), configPatience, ofDescriptor(path))
+	text, err := readAside(ioConfig, absolute(path))
 	if err != nil {
 		hint := "name a file of yours in TOML, or leave --config out"
 		if errors.Is(err, fs.ErrNotExist) {
@@ -233,7 +228,7 @@ func (src *valueSources) readUser(path string) error {
 }
 
 func (src *valueSources) readSite(path string) {
-	text, err := readAside(ioSite, absolute(path), configPatience, isLocal(absolute(path)))
+	text, err := readAside(ioSite, absolute(path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return

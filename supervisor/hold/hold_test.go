@@ -546,6 +546,9 @@ func TestSameGroupAndSession(t *testing.T) {
 
 // answerAsIOHelper answers with what it is asked, unless that is how it is to fail.
 func answerAsIOHelper() {
+	if len(os.Args) > 2 {
+		time.Sleep(200 * time.Millisecond) // as on a busy node
+	}
 	ask, err := Asked()
 	switch {
 	case err != nil:
@@ -561,8 +564,9 @@ func answerAsIOHelper() {
 	os.Exit(0)
 }
 
-// TestIOHelper: what is asked and answered may be longer than a socket holds; one that dies
-// or says nothing is an error, in time. Neither a descriptor nor a process is left.
+// TestIOHelper: what is asked and answered may be longer than a socket holds, and the process
+// may take long to start; one that dies or says nothing is an error, in time. Neither a
+// descriptor nor a process is left.
 func TestIOHelper(t *testing.T) {
 	descriptors := func() int {
 		fds, err := filepath.Glob("/proc/self/fd/*")
@@ -572,17 +576,20 @@ func TestIOHelper(t *testing.T) {
 	argv := []string{"/proc/self/exe", "aside"}
 	before := descriptors()
 	long := bytes.Repeat([]byte("long "), 1<<18)
-	if got, err := RunIOHelper(argv, long, time.Minute); err != nil || !bytes.Equal(got, long) {
+	if got, err := RunIOHelper(argv, long, time.Minute, time.Minute); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("%d bytes of %d, %v", len(got), len(long), err)
 	}
-	if got, err := RunIOHelper(argv, []byte("die"), time.Minute); err != errEnded {
+	if got, err := RunIOHelper(append(argv, "late"), []byte("late"), time.Minute, 100*time.Millisecond); err != nil || string(got) != "late" {
+		t.Errorf("of one that starts late %q, %v", got, err)
+	}
+	if got, err := RunIOHelper(argv, []byte("die"), time.Minute, time.Minute); err != errEnded {
 		t.Errorf("of one that dies %q, %v", got, err)
 	}
 	var left *UnansweredError
-	if got, err := RunIOHelper(argv, []byte("hang"), 100*time.Millisecond); !errors.As(err, &left) || left.PID != 0 {
+	if got, err := RunIOHelper(argv, []byte("hang"), time.Minute, 100*time.Millisecond); !errors.As(err, &left) || left.PID != 0 || !left.Asked {
 		t.Errorf("of one that hangs %q, %v", got, err)
 	}
-	if got, err := RunIOHelper([]string{"/none", "aside"}, nil, time.Minute); err != unix.ENOENT {
+	if got, err := RunIOHelper([]string{"/none", "aside"}, nil, time.Minute, time.Minute); err != unix.ENOENT {
 		t.Errorf("of none %q, %v", got, err)
 	}
 	if n := descriptors() - before; n != 0 {

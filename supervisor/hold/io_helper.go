@@ -12,12 +12,16 @@ import (
 
 // UnansweredError: a process of [RunIOHelper] did not answer in time.
 type UnansweredError struct {
-	PID      int // of the process, if SIGKILL did not end it; else 0
+	PID      int  // of the process, if SIGKILL did not end it; else 0
+	Asked    bool // the file system; else the process did not get that far
 	Patience time.Duration
 }
 
 func (e *UnansweredError) Error() string {
 	text := fmt.Sprintf("no answer from its file system within %v", e.Patience)
+	if !e.Asked {
+		text = fmt.Sprintf("the process that asks its file system has not started within %v; is this node very busy?", e.Patience)
+	}
 	if e.PID != 0 {
 		text += fmt.Sprintf(", process %d is left waiting for it", e.PID)
 	}
@@ -29,11 +33,10 @@ func (e *UnansweredError) Error() string {
 //
 // No signal ends a thread that waits for a silent file server, and a process ends with the
 // last of its threads: one such call here, and our parent would wait for that server after
-// the command has ended. A child need not be waited for. One that has not answered after
-// patience is killed and left; it holds none of the user's descriptors. Without room for a
-// process the error is an errno of clone(2).
-func RunIOHelper(argv []string, ask []byte, patience time.Duration) ([]byte, error) {
-	end := time.Now().Add(patience)
+// the command has ended. A child need not be waited for. One that has not taken ask after
+// start, or not answered after as much more as patience, is killed and left; it holds none of
+// the user's descriptors. Without room for a process the error is an errno of clone(2).
+func RunIOHelper(argv []string, ask []byte, start, patience time.Duration) ([]byte, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
@@ -52,17 +55,23 @@ func RunIOHelper(argv []string, ask []byte, patience time.Duration) ([]byte, err
 	if noProcess != 0 || execErr != 0 {
 		return nil, max(noProcess, execErr)
 	}
-	answer, err := converse(pair[0], ask, end)
+	begun, answer, err := converse(pair[0], ask, start, patience)
 	if err == nil || err == errEnded {
-		takeWithin(pid, time.Until(end)) // at once: it closes its end last of all
+		takeWithin(pid, patience) // at once: it closes its end last of all
 		return answer, err
+	}
+	if !begun {
+		patience = start
 	}
 	unix.Kill(pid, unix.SIGKILL)
 	if takeWithin(pid, killWait) {
 		pid = 0
 	}
-	return nil, &UnansweredError{pid, patience}
+	return nil, &UnansweredError{pid, begun, patience}
 }
+
+// begins is what a process says once it has what it is asked.
+const begins = "\n"
 
 // killWait is for a killed process whose last thread waits for a processor on a busy node.
 const killWait = 500 * time.Millisecond
@@ -80,15 +89,16 @@ func takeWithin(pid int, patience time.Duration) bool {
 
 var errEnded = errors.New("the process that asked its file system has failed")
 
-// converse hands over ask and reads the answer to its end.
-func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
+// converse hands over ask and reads the answer to its end. begun says that the process had it.
+func converse(fd int, ask []byte, start, patience time.Duration) (begun bool, answer []byte, err error) {
+	end := time.Now().Add(start)
 	for len(ask) > 0 {
 		if !waitFor(fd, unix.POLLOUT, end) {
-			return nil, os.ErrDeadlineExceeded
+			return false, nil, os.ErrDeadlineExceeded
 		}
 		n, err := unix.SendmsgN(fd, ask, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		if err != nil && err != unix.EAGAIN && err != unix.EINTR {
-			return nil, errEnded
+			return false, nil, errEnded
 		}
 		ask = ask[max(n, 0):]
 	}
@@ -96,17 +106,20 @@ func converse(fd int, ask []byte, end time.Time) (answer []byte, err error) {
 	var buf [4096]byte
 	for {
 		if !waitFor(fd, unix.POLLIN, end) {
-			return nil, os.ErrDeadlineExceeded
+			return begun, nil, os.ErrDeadlineExceeded
 		}
 		n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
 		switch {
 		case err == unix.EAGAIN || err == unix.EINTR:
+		case err == nil && n > 0 && !begun:
+			begun, end = true, time.Now().Add(patience)
+			answer = append(answer, buf[len(begins):n]...)
 		case err == nil && n > 0:
 			answer = append(answer, buf[:n]...)
 		case len(answer) == 0:
-			return nil, errEnded
+			return begun, nil, errEnded
 		default:
-			return answer, nil
+			return begun, answer, nil
 		}
 	}
 }
@@ -127,7 +140,11 @@ func Asked() ([]byte, error) {
 	if err := unix.Dup3(null, 2, 0); err != nil {
 		return nil, os.NewSyscallError("dup3", err)
 	}
-	return io.ReadAll(asideLink{})
+	ask, err := io.ReadAll(asideLink{})
+	if err == nil {
+		_, err = asideLink{}.Write([]byte(begins))
+	}
+	return ask, err
 }
 
 func Answer(answer []byte) error {

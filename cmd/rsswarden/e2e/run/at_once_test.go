@@ -7,8 +7,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rsswarden/rsswarden/supervisor/wardentest"
 )
@@ -124,6 +128,36 @@ sys.exit(7 if on.value else 8)`
 				t.Errorf("%s %s: status %d, want %d (%v)\n%s%s", name, park, code, c.code, err, out, errs)
 			}
 		}
+	}
+}
+
+// TestManyStartAtOnce: where many start on one processor, as ranks do, each command starts, with
+// its hook and its configuration. A process that waits for a processor is no file system that
+// does not answer.
+func TestManyStartAtOnce(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, "c.toml")
+	wardentest.Write(t, file, "interval = \"1s\"\n")
+	var may unix.CPUSet
+	wardentest.NoError(t, unix.SchedGetaffinity(0, &may))
+	first := 0
+	for !may.IsSet(first) {
+		first++
+	}
+	taskset := lookPath(t, "taskset")
+	for name, args := range map[string][]string{"configured": {"--config", file}, "at once": nil} {
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				cmd := atHome(home, nil, slices.Concat(args, []string{"--record", "none", "--", "sh", "-c", "exit 7"})...)
+				cmd.Path, cmd.Args = taskset, slices.Concat([]string{"taskset", "-c", strconv.Itoa(first), binary}, cmd.Args[1:])
+				out, errs, _ := wardentest.Run(cmd)
+				if code := wardentest.ExitStatus(cmd.ProcessState); code != 7 || strings.Contains(errs, "answer") || strings.Contains(errs, "internal") {
+					t.Errorf("%s: status %d\n%s%s", name, code, out, errs)
+				}
+			})
+		}
+		all.Wait()
 	}
 }
 
