@@ -14,9 +14,13 @@ import (
 // the queue with more memory.
 type RunningJob struct {
 	ID string
-	// Leader is the ID of the heterogeneous job that it is a part of, which alone
-	// can be requeued; else ID.
+	// Leader is what requeuehold and release take: the ID of the heterogeneous job that it is
+	// a part of, which alone can be requeued; of an array "46_2", since the number of the
+	// array, which its last task has too, means all tasks; else ID.
 	Leader string
+	// Part is what update takes: Leader, but of a heterogeneous job "46+1", since its ID
+	// means all parts.
+	Part   string
 	State  string // "RUNNING", "COMPLETING", "PENDING", …
 	Reason string // "None", "JobHeldUser"; empty where Slurm says None
 	// Restarts counts its requeues, ours and others.
@@ -53,8 +57,15 @@ func ParseRunningJob(b []byte, job string) (RunningJob, error) {
 		MiB: shownMiB(f["MinMemoryNode"]),
 	}
 	j.Restarts, _ = strconv.Atoi(f["Restarts"])
-	if leader := f["HetJobId"]; isDigits(leader) && leader != "0" {
+	if array, task := f["ArrayJobId"], f["ArrayTaskId"]; isDigits(array) && isDigits(task) {
+		j.Leader = array + "_" + task
+	}
+	j.Part = j.Leader
+	if leader, offset := f["HetJobId"], f["HetJobOffset"]; isDigits(leader) && leader != "0" {
 		j.Leader = leader
+		if isDigits(offset) {
+			j.Part = leader + "+" + offset
+		}
 	}
 	if each, ok := f["MinMemoryCPU"]; ok && j.MiB == 0 {
 		j.MiB, j.PerCPU = shownMiB(each), true
@@ -270,7 +281,7 @@ func (q *Requeue) Run(ctx context.Context) RequeueResult {
 	err = q.step(ctx, StepUpdate, q.Patience.Update, func(j RunningJob) (bool, error) {
 		return j.MiB == q.MiB && j.PerCPU == q.Job.PerCPU, nil
 	}, func(try int) []string {
-		args := []string{"update", "JobId=" + q.Job.ID, q.Job.Setting(q.MiB)}
+		args := []string{"update", "JobId=" + q.Job.Part, q.Job.Setting(q.MiB)}
 		if q.StartIn > 0 && try == 1 { // only a wish
 			args = append(args, fmt.Sprintf("StartTime=now+%.0f", q.StartIn.Seconds()))
 		}

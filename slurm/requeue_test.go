@@ -16,7 +16,7 @@ const showRunning = `JobId=46 JobName=MinMemoryNode=1M JobState=PENDING UserId=n
 
 func TestParseRunningJob(t *testing.T) {
 	plain := RunningJob{
-		ID: "46", Leader: "46", State: "RUNNING", Restarts: 2, Requeue: true, Batch: true,
+		ID: "46", Leader: "46", Part: "46", State: "RUNNING", Restarts: 2, Requeue: true, Batch: true,
 		MiB: 300, CPUs: 2, Nodes: 1, Partition: "debug", NodeList: "n1",
 	}
 	with := func(change func(*RunningJob)) RunningJob {
@@ -37,8 +37,10 @@ func TestParseRunningJob(t *testing.T) {
 		{"--mem=0", replaced("MinMemoryNode=300M", "MinMemoryNode=0"), "46", with(func(j *RunningJob) { j.MiB = 0 })},
 		{"gigabytes", replaced("MinMemoryNode=300M", "MinMemoryNode=1.50G"), "46", with(func(j *RunningJob) { j.MiB = 1536 })},
 		{"held", replaced("JobState=RUNNING Reason=None", "JobState=PENDING Reason=JobHeldUser"), "46", with(func(j *RunningJob) { j.State, j.Reason = "PENDING", "JobHeldUser" })},
-		{"a task of an array", replaced("JobId=46 ", "JobId=47 ArrayJobId=46 ArrayTaskId=1 "), "47", with(func(j *RunningJob) { j.ID, j.Leader = "47", "47" })},
-		{"a part of a heterogeneous job", replaced("JobId=46 ", "JobId=47 HetJobId=46 HetJobOffset=1 "), "47", with(func(j *RunningJob) { j.ID = "47" })},
+		{"a task of an array", replaced("JobId=46 ", "JobId=47 ArrayJobId=46 ArrayTaskId=1 "), "47", with(func(j *RunningJob) { j.ID, j.Leader, j.Part = "47", "46_1", "46_1" })},
+		{"a part of a heterogeneous job", replaced("JobId=46 ", "JobId=47 HetJobId=46 HetJobOffset=1 "), "47", with(func(j *RunningJob) { j.ID, j.Part = "47", "46+1" })},
+		{"the last task of an array", replaced("JobId=46 ", "JobId=46 ArrayJobId=46 ArrayTaskId=2 "), "46", with(func(j *RunningJob) { j.Leader, j.Part = "46_2", "46_2" })},
+		{"the first part of a heterogeneous job", replaced("JobId=46 ", "JobId=46 HetJobId=46 HetJobOffset=0 "), "46", with(func(j *RunningJob) { j.Part = "46+0" })},
 		{"pending, with a range of nodes", replaced("NumNodes=1", "NumNodes=2-4", "NodeList=n1", "NodeList=(null)"), "46", with(func(j *RunningJob) { j.Nodes, j.NodeList = 2, "" })},
 		{"behind another", strings.Replace(showRunning, "JobId=46", "JobId=45", 1) + showRunning, "46", plain},
 	} {

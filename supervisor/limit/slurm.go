@@ -36,6 +36,7 @@ type step struct {
 	rules  slurm.Enforcement
 	asked  bool // all who could tell the rules were asked
 	given  []slurm.Memory
+	free   bool // RLIMIT_RSS was read, and there is none
 	sum    jobSum
 }
 
@@ -62,7 +63,7 @@ func findStep(ctx context.Context, in *search, cgroups *cgroups) *step {
 	if err != nil {
 		s.warn("slurm", "%v", err)
 	}
-	s.given = slurm.StepLimits(s.cfg.Lookup, resident)
+	s.given, s.free = slurm.StepLimits(s.cfg.Lookup, resident), resident == slurm.NoLimit
 	for _, m := range s.given {
 		s.look(m.Source, "%v", rss.Bytes(m.Bytes))
 	}
@@ -89,6 +90,9 @@ func (s *Set) SetEnforcement(e slurm.Enforcement, err error) {
 }
 
 func (s *step) settle(e slurm.Enforcement, err error) {
+	// Whether memory is a resource by default depends on SelectType and the version. Where it
+	// is, slurmstepd has set RLIMIT_RSS.
+	e.OverMemoryKill = e.OverMemoryKill && (e.SelectTypeParameters != "" || !s.free)
 	s.rules = e
 	if err != nil {
 		s.look("Slurm's configuration", "%v", err)

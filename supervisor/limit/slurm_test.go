@@ -253,6 +253,15 @@ func TestMemoryIsNoResource(t *testing.T) {
 			t.Errorf("warning %v", w)
 		}
 	}
+	// By default it may be one: then slurmstepd has set RLIMIT_RSS.
+	for rlimit, want := range map[string]string{"unlimited": "node/node", "1048576000": "slurm/step node/node"} {
+		fs := step(t)
+		fs.Write("proc/4102/limits", strings.Replace(fs.Read("proc/4102/limits"), "1048576000", rlimit, 1))
+		s := newStand(t, fs, inJob, strings.Replace(linuxKill, "SelectTypeParameters=CR_Core_Memory\n", "", 1), self)
+		if got := names(s.read()); got != want {
+			t.Errorf("RLIMIT_RSS %s: %s", rlimit, got)
+		}
+	}
 }
 
 // TestMain lets the test binary be an eater, and in a Slurm job a process that

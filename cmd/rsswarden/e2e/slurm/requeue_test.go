@@ -152,6 +152,32 @@ func (s requeueStand) requeuedOnceAtMost(t *testing.T, run *slurmtest.JobRun, go
 	}
 }
 
+// TestRequeueOfAPart: of an array one task is requeued, also the last, which has the number of
+// the array; of a heterogeneous job, which is requeued whole, one part gets more memory.
+func TestRequeueOfAPart(t *testing.T) {
+	t.Parallel()
+	s := newRequeueStand(t, slurmtest.Cgroup, "")
+	shown := func(run *slurmtest.JobRun, part, is string) bool {
+		for line := range strings.Lines(s.Do(t, "scontrol", "show", "job", "-o", run.ID).Stdout) {
+			if strings.Contains(line, part) {
+				return regexp.MustCompile(is).MatchString(line)
+			}
+		}
+		return false
+	}
+	hogs := "exec " + s.rsswarden + " run --record none --at none --at 60%:requeue=+100% -- python3 -c 'import time; held = bytearray(220 << 20); time.sleep(600)'"
+	array := s.submit(t, "[ $SLURM_ARRAY_TASK_ID = 1 ] || exec sleep 600\n"+hogs, "--array=0-1")
+	mixed := s.submit(t, hogs, ":", "--mem=1000")
+	wardentest.Until(t, "one task to be requeued", func() bool { return shown(array, "ArrayTaskId=1 ", "JobState=PENDING .*MinMemoryNode=600M") })
+	if !shown(array, "ArrayTaskId=0 ", "JobState=RUNNING .*Restarts=0 .*MinMemoryNode=300M") {
+		t.Error("the other task was requeued too")
+	}
+	wardentest.Until(t, "one part to have more memory", func() bool { return shown(mixed, "HetJobOffset=0 ", "MinMemoryNode=600M") })
+	if !shown(mixed, "HetJobOffset=1 ", "MinMemoryNode=1000M") {
+		t.Error("the other part has other memory too")
+	}
+}
+
 // TestRequeueRefused: where the site or the user forbids it, or the process that
 // would do it has no time, a line says why and no process is signalled; the job goes on
 // as it is, which here is to its limit.
