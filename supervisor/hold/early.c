@@ -10,10 +10,12 @@
 #include <string.h>
 #ifdef __GLIBC__
 #include <malloc.h>
+#include <pthread.h>
 #endif
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 struct hold_early hold_early;
 
@@ -90,6 +92,26 @@ static void ordinary(void) {
 	if (policy == SCHED_FIFO || policy == SCHED_RR) syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &none);
 }
 
+// small_stacks bounds what glibc gives each thread of ours by RLIMIT_STACK, which is meant for
+// the command: of a large one the address space may have no room for a thread, and the Go
+// runtime ends without one.
+static void small_stacks(void) {
+	const size_t most = 8 << 20;
+	pthread_attr_t attr;
+	size_t size;
+	if (pthread_getattr_default_np(&attr) != 0) return;
+	if (pthread_attr_getstacksize(&attr, &size) == 0 && size > most && pthread_attr_setstacksize(&attr, most) == 0)
+		pthread_setattr_default_np(&attr);
+	pthread_attr_destroy(&attr);
+}
+
+// alone says that no library, as one of LD_PRELOAD, has started a thread: that would take the
+// signals which a parked holder waits for.
+static int alone(void) {
+	struct stat s;
+	return stat("/proc/self/task", &s) != 0 || s.st_nlink <= 3;
+}
+
 // hold_as_watcher makes this fork look like a watcher that was executed: pkill -f by the
 // holder's arguments must not meet it. The Go program gets copies of them.
 void hold_as_watcher(char **argv) {
@@ -112,6 +134,7 @@ void hold_as_watcher(char **argv) {
 __attribute__((constructor)) static void note(int argc, char **argv, char **envp) {
 #ifdef __GLIBC__
 	if (argc > 0) hold_task(argc, argv, envp);
+	small_stacks();
 	int run = argc > 1 && strcmp(argv[1], "run") == 0;
 	if (!run) hold_small_mappings();
 	if (argc < 2) return;
@@ -155,7 +178,7 @@ __attribute__((constructor)) static void note(int argc, char **argv, char **envp
 	hold_room(argv);
 	raw_sigmask(SIG_BLOCK, &all, NULL); // glibc's first thread opens one of its own
 	const char *park = getenv("RSSWARDEN_PARK");
-	if (park == NULL || strcmp(park, "0") != 0) hold_park(argv, envp);
+	if ((park == NULL || strcmp(park, "0") != 0) && alone()) hold_park(argv, envp);
 	if (hold_parked.role == 0) hold_small_mappings();
 	hide(envp);
 #endif

@@ -673,8 +673,9 @@ func TestParseStat(t *testing.T) {
 		want stat
 		ok   bool
 	}{
-		{"12 (sh)" + rest, stat{'S', 4711}, true},
-		{"12 (a) R (b)" + rest, stat{'S', 4711}, true},
+		{"12 (sh)" + rest, stat{'S', 4711, false}, true},
+		{"12 (a) R (b)" + rest, stat{'S', 4711, false}, true},
+		{"12 (sh)" + strings.Replace(rest, " 5 ", " 2 ", 1), stat{'S', 4711, true}, true},
 		{"12 (sh) S 1 2", stat{}, false},
 		{"12 sh S", stat{}, false},
 		{"", stat{}, false},

@@ -169,7 +169,8 @@ func (h *holder) finish(code, status int32) {
 
 // mirrorStop stops this process as its command is stopped, so that the shell
 // sees its job stopped. A SIGSTOP was sent to the command alone, or it would
-// have stopped us too; unless the command answers ^Z that way.
+// have stopped us too; unless the command answers ^Z that way, or stops itself in the
+// foreground, as a shell's suspend does: the terminal would hang.
 func (h *holder) mirrorStop() {
 	sig, ok := stoppedBy(h.pid)
 	if !ok {
@@ -177,7 +178,7 @@ func (h *holder) mirrorStop() {
 	}
 	switch s := unix.Signal(sig); {
 	case s == unix.SIGTSTP || s == unix.SIGTTIN || s == unix.SIGTTOU:
-	case s == unix.SIGSTOP && h.ctrlZ:
+	case s == unix.SIGSTOP && (h.ctrlZ || inFront()):
 		sig = int32(unix.SIGTSTP)
 	default:
 		takeStop(h.pid)
@@ -185,6 +186,12 @@ func (h *holder) mirrorStop() {
 	}
 	h.ctrlZ = false
 	stopSelf(int(sig), h.pid)
+}
+
+// inFront says that this process is in the foreground of its terminal.
+func inFront() bool {
+	s, err := readStat(os.Getpid())
+	return err == nil && s.front
 }
 
 func (h *holder) receive() {

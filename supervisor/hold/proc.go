@@ -16,6 +16,7 @@ import (
 type stat struct {
 	state byte   // field 3
 	start uint64 // field 22, clock ticks since boot
+	front bool   // its group, field 5, is the terminal's foreground, field 8
 }
 
 func readStat(pid int) (stat, error) {
@@ -40,7 +41,7 @@ func parseStat(b []byte) (s stat, err error) {
 	if len(f) < 20 || len(f[0]) != 1 {
 		return s, errStat
 	}
-	s.state = f[0][0]
+	s.state, s.front = f[0][0], bytes.Equal(f[2], f[5])
 	if s.start, err = strconv.ParseUint(string(f[19]), 10, 64); err != nil {
 		return s, errStat
 	}

@@ -201,6 +201,26 @@ func TestJobControl(t *testing.T) {
 	}
 }
 
+// TestStopsItself: a command in the foreground that stops itself, as a shell's suspend does,
+// gives the terminal back, as without us.
+func TestStopsItself(t *testing.T) {
+	for _, wrap := range []bool{false, true} {
+		s := newShell(t)
+		argv := []string{"sh", "-c", "kill -STOP $$; echo ba''ck; exit 4"}
+		if wrap {
+			argv = held(config{Watch: "good", Log: filepath.Join(t.TempDir(), "log")}, argv...)
+		}
+		s.send(quoted(argv) + "\n")
+		s.expect("Stopped")
+		s.send("fg\n")
+		s.expect("back")
+		s.expect("READY")
+		s.send("echo status $?; exit\n")
+		s.expect("status 4")
+		waitStatus(t, s.cmd)
+	}
+}
+
 // An interactive shell as the command of a holder that leads the session, as
 // under srun --pty; and another holder under that shell.
 func TestShellUnderHolder(t *testing.T) {

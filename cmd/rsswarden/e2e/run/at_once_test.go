@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -118,6 +119,7 @@ sys.exit(7 if on.value else 8)`
 		"subreaper":              {[]string{wardentest.Python, "-c", subreaper}, []string{wardentest.Python, "-c", keeps}, 7},
 		"another PID space":      {[]string{"unshare", "-p"}, []string{"sh", "-c", "kill -TERM $$; exit 7"}, 143},
 		"no process can be made": {refused, []string{"sh", "-c", "exit 7"}, 7},
+		"a large stack":          {[]string{"bash", "-c", `ulimit -s 300000 -v 2000000; exec "$@"`, "bash"}, []string{"sh", "-c", "exit 7"}, 7},
 	} {
 		for _, park := range []string{"", "RSSWARDEN_PARK=wait"} {
 			cmd := atHome(home, strings.Fields(park), slices.Concat([]string{"--"}, c.command)...)
@@ -158,6 +160,31 @@ func TestManyStartAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
+	}
+}
+
+// TestLibraryThread: a library of LD_PRELOAD that has a thread, which takes signals, changes
+// nothing in that the command gets them.
+func TestLibraryThread(t *testing.T) {
+	home := t.TempDir()
+	library := filepath.Join(home, "thread.so")
+	compile := exec.Command(lookPath(t, "cc"), "-shared", "-fPIC", "-x", "c", "-o", library, "-", "-lpthread")
+	compile.Stdin = strings.NewReader(`#include <pthread.h>
+#include <unistd.h>
+static void *runs(void *x) { for (;;) sleep(1); }
+__attribute__((constructor)) static void begin(void) { pthread_t t; pthread_create(&t, 0, runs, 0); }`)
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	cmd := atHome(home, []string{"LD_PRELOAD=" + library}, "--quiet", "--", "sh", "-c", "trap 'exit 9' TERM; echo up; sleep 9 & wait; exit 3")
+	out, err := cmd.StdoutPipe()
+	wardentest.NoError(t, err)
+	wardentest.NoError(t, cmd.Start())
+	_, err = out.Read(make([]byte, 1))
+	wardentest.NoError(t, errors.Join(err, cmd.Process.Signal(unix.SIGTERM)))
+	_ = cmd.Wait()
+	if code := wardentest.ExitStatus(cmd.ProcessState); code != 9 {
+		t.Errorf("status %d, want 9", code)
 	}
 }
 
