@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-d49e594736dcb284"
+#define HOOK_NAME "hook-2b51ad3924302f1f"
 struct hook_file {
 	const char *name;
 	long size;
@@ -47,25 +47,25 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/__init__.py", 1881, 0},
 	{"_rsswarden/birth.py", 10505, 0},
 	{"_rsswarden/changes.py", 2922, 0},
-	{"_rsswarden/channel.py", 7586, 0},
+	{"_rsswarden/channel.py", 7812, 0},
 	{"_rsswarden/collect.py", 3830, 0},
 	{"_rsswarden/contents.py", 10669, 0},
 	{"_rsswarden/copies.py", 4667, 0},
 	{"_rsswarden/descriptors.py", 4826, 0},
 	{"_rsswarden/epoch.py", 5180, 0},
-	{"_rsswarden/fingerprint.py", 14448, 0},
+	{"_rsswarden/fingerprint.py", 14505, 0},
 	{"_rsswarden/fork_helper.py", 15944, 0},
 	{"_rsswarden/growth.py", 1269, 0},
 	{"_rsswarden/guard.py", 2712, 0},
 	{"_rsswarden/iterable.py", 9726, 0},
-	{"_rsswarden/iterators.py", 10923, 0},
+	{"_rsswarden/iterators.py", 11100, 0},
 	{"_rsswarden/known.py", 531, 0},
 	{"_rsswarden/oom.py", 1916, 0},
-	{"_rsswarden/patch.py", 16382, 0},
-	{"_rsswarden/pools.py", 27374, 0},
+	{"_rsswarden/patch.py", 16536, 0},
+	{"_rsswarden/pools.py", 29051, 0},
 	{"_rsswarden/private.py", 4005, 0},
-	{"_rsswarden/recycle.py", 17651, 0},
-	{"_rsswarden/revive.py", 30339, 0},
+	{"_rsswarden/recycle.py", 17733, 0},
+	{"_rsswarden/revive.py", 31010, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17978, 0},
 	{"_rsswarden/trial.py", 16171, 0},

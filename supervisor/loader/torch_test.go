@@ -416,6 +416,26 @@ func TestUnderHook(t *testing.T) {
 	})
 }
 
+// TestAsBare: programs print what they print bare.
+func TestAsBare(t *testing.T) {
+	t.Parallel()
+	torch113.Need(t)
+	for _, what := range []string{"finalized", "succeeded", "limited", "loaders"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := prepare(t, atHome(t, os.Environ()))
+			c, err := Open(p.Dir)
+			wardentest.NoError(t, err)
+			defer c.Close()
+			wardentest.NoError(t, c.SetRevive(event.ReviveOOM))
+			want := torch113.Run(t, nil, script(t, "asbare.py"), what)
+			if got := torch113.Run(t, p.Env, script(t, "asbare.py"), what); got != want {
+				t.Errorf("got\n%s\nbare\n%s", got, want)
+			}
+		})
+	}
+}
+
 // TestFreeThreaded has a Python say that it is free-threaded: the hook turns itself off,
 // says so once, and changes nothing.
 func TestFreeThreaded(t *testing.T) {

@@ -109,6 +109,11 @@ def start_time(pid):
     return int(data[data.rindex(b")") + 1:].split()[19])
 
 
+def left_file(owner, number):
+    """Names the file by which a worker of a multiprocessing.Pool tells its owner that it goes because it was asked to."""
+    return "%s/left.%d.%s" % (_dir, owner, ".".join(map(str, number)))
+
+
 class Side:
     """One process's end of the channel. A forked child makes its own."""
 

@@ -181,7 +181,7 @@ def _depth(line):
 
 def agrees(tree, given, owner=None):
     """Says whether given, a function that runs, is that of a tree: its file may have been replaced since, or itself."""
-    code = getattr(inspect.unwrap(given), "__code__", None)
+    code = getattr(given if owner is None else inspect.unwrap(given), "__code__", None)  # around the latter is ours
     body = [tree]
     if owner is not None:
         body = [ast.ClassDef(name=owner, bases=[], keywords=[], body=body, decorator_list=[], type_params=[],

@@ -178,7 +178,11 @@ def _poll(iterator):
         for number, pid, _ in refused:
             recycler.refuse(number, pid, "the hook is off")
     if recycler.task is not None or recycler.todo or recycler.leaving or recycler.unhelped:
-        recycler.poll(iterator)
+        if recycler.turn.acquire(False):  # else another thread that takes batches does it
+            try:
+                recycler.poll(iterator)
+            finally:
+                recycler.turn.release()
         rest = 0.0
     recycler.rest = rest
 

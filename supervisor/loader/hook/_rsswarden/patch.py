@@ -95,6 +95,8 @@ class _Torch:
 
     def untried(self):
         """Says why recycling may not be done yet with this torch here, or never, or None."""
+        if self.why is None and self.part("worker")._worker_loop is not self.loop:
+            self.why = "the program has replaced torch's _worker_loop"
         if self.known or self.why is not None:
             return self.why
         if self.verdict is None:

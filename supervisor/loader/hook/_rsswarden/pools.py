@@ -40,7 +40,7 @@ _FETCH = 30.0  # seconds that a worker which goes waits for its last results to 
 Pool = collections.namedtuple("Pool", "owner number kind start why")  # why: its workers have to stay; None: they need not
 
 _numbers = itertools.count(_FIRST)
-_begun = {}  # by the id of a pool's list of workers: the numbers of those that it began with, and the pipes that were open then
+_begun = {}  # by the id of a pool's list of workers: a _Begun
 _off = False
 _owner = None  # the PID of the process that said hello, and whether the run directory is meant for it
 _forks_now = None  # the process and thread that fork a worker of a Pool, and since when they wait
@@ -150,6 +150,32 @@ def _process(make, *arguments, **keywords):
     return process
 
 
+class _Begun:
+    """What is kept of a pool."""
+
+    def __init__(self, pipes):
+        self.pipes = pipes  # that were open when its first workers were made, None where it does not fork
+        self.made = []  # the numbers of its workers
+        self.left = []  # … of those that were asked to go and did, and have no successor yet
+
+    def look(self, workers):
+        """Finds who has left since the last look."""
+        stay = {worker._identity for worker in workers}
+        self.left += sorted(number for number in self.made if number not in stay and _has_left(number))
+        self.made = [number for number in self.made if number in stay]
+
+
+def _has_left(number):
+    """Says whether the worker of that number went because it was asked to: one that the program ends, or that dies, is the pool's."""
+    from _rsswarden import channel
+
+    try:
+        os.unlink(channel.left_file(os.getpid(), number))
+    except OSError:
+        return False
+    return True
+
+
 def _succeeds(process, frame):
     """Has a worker that takes the place of one which has left begin under that one's number, and be forked where it can."""
     known = frame.f_locals
@@ -160,19 +186,19 @@ def _succeeds(process, frame):
         if not workers:
             from _rsswarden import descriptors
 
-            _begun[id(workers)] = [], descriptors.pipes() if forks else None
-        if id(workers) in _begun:
-            _begun[id(workers)][0].append(process._identity)
+            _begun[id(workers)] = _Begun(descriptors.pipes() if forks else None)
+    begun = _begun.get(id(workers))
+    if begun is None:
         return
-    numbers, pipes = _begun.get(id(workers), ((), None))
-    free = set(numbers).difference(worker._identity for worker in workers)
-    if free and known["maxtasksperchild"] == sys.maxsize:  # else the program expects other numbers
-        process._identity = min(free)
-        process._name = type(process).__name__ + "-" + ":".join(map(str, process._identity))
-    if forks:
-        # A pool that replaces workers by itself has new ones be as the program is then.
-        pipes = pipes if known["maxtasksperchild"] == sys.maxsize else None
-        process._Popen = functools.partial(_at_rest, workers, pipes, process._Popen)
+    begun.look(workers)
+    if begun.left:
+        number, pipes = begun.left.pop(0), None
+        if known["maxtasksperchild"] == sys.maxsize:  # else the program expects other numbers, and new ones to be as it is then
+            process._identity, pipes = number, begun.pipes
+            process._name = type(process).__name__ + "-" + ":".join(map(str, process._identity))
+        if forks:
+            process._Popen = functools.partial(_at_rest, workers, pipes, process._Popen)
+    begun.made.append(process._identity)
 
 
 def _at_rest(workers, pipes, popen, process):
@@ -182,6 +208,7 @@ def _at_rest(workers, pipes, popen, process):
     a worker does not wait for that, and one that is closed does not wait.
     """
     global _forks_now
+    del process._Popen  # which holds the list that the process is in
     began = time.monotonic()
     _wait_calm(began, lambda: _UNLOCKED if any(worker.exitcode is None for worker in workers) else _REST)
     _guarded(_watch_forks)
@@ -466,7 +493,12 @@ def _keep_main():
     main = sys.modules.get("__main__")
     if getattr(main, "__file__", None) is not None and hasattr(threading, "_register_atexit"):
         with contextlib.suppress(RuntimeError):  # it ends
-            threading._register_atexit(vars(main).setdefault, "__file__", main.__file__)
+            threading._register_atexit(_name_main, main.__file__)
+
+
+def _name_main(file):
+    # What held the module's names until then would have the program's objects outlive what they need at their end.
+    vars(sys.modules["__main__"]).setdefault("__file__", file)
 
 
 class _Worker:
@@ -521,7 +553,7 @@ class _Worker:
                 if worker != self.pid or number in self._taken:
                     continue
                 self._taken.add(number)
-                why = self._pool.why or _bound()
+                why = self._pool.why or _bound() or self._tells_owner()
                 if why is None:
                     self.say("accepted", id=number, mode=mode, before=collect.resident()[0])
                     self.leaves = True
@@ -530,6 +562,20 @@ class _Worker:
                     self.say("refused", id=number, why=why)
         if self._side.budget and not self.leaves and self._trimmer.budget() > self._side.budget // 2:
             self.until = now + _NEAR
+
+
+    def _tells_owner(self):
+        """Lets the owner of a Pool know that it is to have a successor of this worker's number; returns why that cannot be, or None."""
+        of = sys.modules.get(self._pool.kind.split(".")[0] + ".process")
+        if of is None or not self._pool.kind.endswith(".Pool"):
+            return None
+        from _rsswarden import channel
+
+        try:
+            os.close(os.open(channel.left_file(self._pool.owner, of.current_process()._identity), os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            return "its pool cannot be told: %s" % error.strerror
+        return None
 
 
 def _bound():

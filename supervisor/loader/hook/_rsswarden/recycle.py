@@ -16,6 +16,7 @@ import functools
 import itertools
 import operator
 import os
+import threading
 import time
 
 from _rsswarden import birth, guard
@@ -68,6 +69,7 @@ class Recycler:
         self.why = None  # no more is begun, and why
         self.held = None  # requests that wait for the next epoch, where the loader can do it there alone
         self.cycles = None  # torch's of worker ids, and the one without a worker that drains
+        self.turn = threading.Lock()  # of the thread that polls
         self.rest = 0.0  # until when there is nothing to be done at a batch
         self.empty = set()  # worker ids that have no worker: a replacement could not be started
         self.helper = None  # forks in place of the trainer, see fork_helper

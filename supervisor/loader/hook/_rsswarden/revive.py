@@ -24,9 +24,10 @@ import re
 import select
 import signal
 import struct
+import threading
 import time
 import weakref
-from multiprocessing import connection, reduction
+from multiprocessing import connection, queues
 
 from _rsswarden import birth, channel, epoch, guard, oom, patch
 
@@ -48,6 +49,8 @@ _QUEUE = ("_reader", "_writer", "_wlock", "_send_bytes", "_recv_bytes", "_poll")
 # What of the iterator, and of the queue and the event in it, is used here and not in recycle.
 _RESTS_ON = ("_data_queue", "_timeout", "_shared_seed", "_workers_done_event._cond._lock._semlock", "_worker_result_queue._wlock._semlock",
              "_worker_result_queue._sem") + tuple("_worker_result_queue." + name for name in _QUEUE)
+
+_TAKES = queues.Queue.get, queues.Queue.put  # of torch's queues; a program may have its own
 
 _lives = weakref.WeakSet()
 _checked = None  # the function of torch's that its handler of SIGCHLD calls
@@ -182,6 +185,7 @@ class Life:
         self.kills = oom.kills(self.counter)
         results = iterator._worker_result_queue
         self.reader = Reader(results)  # may fail: nothing has been changed yet
+        self.turn = threading.RLock()  # of one thread that waits, as the queue's own get has it
         self.pinned, self.patience = None, _LOOK  # the queue of the pin thread; seconds for which a batch is waited for without a look
         self.ready = True  # the pin thread, if any, has left torch's own get, which would wait for the rest of a dead worker's message
         if iterator._data_queue is not results:
@@ -193,6 +197,14 @@ class Life:
 
     def get(self, block=True, timeout=None):
         """Waits for what torch's _try_get_data waits for, and meets deaths meanwhile."""
+        if not self.turn.acquire(block, timeout if block and timeout is not None else -1):
+            raise queue.Empty
+        try:
+            return self._get(block, timeout)
+        finally:
+            self.turn.release()
+
+    def _get(self, block, timeout):
         began = time.monotonic()
         end = began + (1e9 if timeout is None else timeout) if block else began
         while True:
@@ -241,7 +253,7 @@ class Life:
             return number, data
         pipe, message = self.reader.take(wait)
         try:
-            return reduction.ForkingPickler.loads(message)
+            return queues._ForkingPickler.loads(message)
         except Exception as error:
             if not self._lost(pipe, message, error):
                 raise
@@ -259,7 +271,7 @@ class Life:
                     raise
                 continue
             try:
-                number, data = reduction.ForkingPickler.loads(message)
+                number, data = queues._ForkingPickler.loads(message)
                 if type(number) is tuple:
                     continue  # the nudge, which was not needed
                 return (pipe, number), data
@@ -273,13 +285,15 @@ class Life:
         if results._wlock.acquire(False):
             try:
                 results._sem.acquire(False)
-                results._writer.send_bytes(reduction.ForkingPickler.dumps(((-1, None), None)))
+                results._writer.send_bytes(queues._ForkingPickler.dumps(((-1, None), None)))
             finally:
                 results._wlock.release()
 
     def _lost(self, pipe, message, error):
         """Says whether a message that could not be unpickled is one of a worker that has died: a tensor is fetched from the worker."""
         number = _number(message)
+        if number is None:
+            return False
         fetched = isinstance(error, (OSError, EOFError, RuntimeError))
         end, calm = (time.monotonic() + (wait if fetched else 0) for wait in (_DYING, _CALM))
         while True:
@@ -342,7 +356,7 @@ class Life:
         self.pending = bool(dead)
         if not dead:
             return self.suspects is None or not self._hangs()
-        if recycler is None or recycler.why is not None or not all([self.meant(process) for _, process, _ in dead]):
+        if recycler is None or recycler.why or self.torch.untried() or not all([self.meant(process) for _, process, _ in dead]):
             return False
         if not self.ready:
             return self.waited < self.torch.utils.MP_STATUS_CHECK_INTERVAL + _LOOK  # after which that get has returned
@@ -580,6 +594,8 @@ def begin(iterator, torch_parts):
     """Has a new iterator go on where a worker dies, where that was asked for. Its workers are there, and have no work."""
     mode = channel.setting("revive")
     if mode not in (_OOM, _ANY) or iterator._dataset_kind != 0 or type(iterator) is not torch_parts._dataloader._MultiProcessingDataLoaderIter:
+        return
+    if any((type(one).get, type(one).put) != _TAKES for one in [iterator._worker_result_queue] + list(iterator._index_queues)):
         return
     if all(_has(iterator, name) for name in _RESTS_ON) and hasattr(torch_parts.utils.signal_handling, "_error_if_any_worker_fails"):
         why = torch_parts.untried()
