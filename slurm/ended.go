@@ -83,12 +83,14 @@ func (j *EndedJob) Largest() (most *EndedStep) {
 }
 
 // KilledBySlurmstepd says that the step was ended the way OverMemoryKill does
-// it: by SIGKILL, on root's behalf.
+// it: by SIGKILL, on root's behalf. Without step it is the whole job that was, with its batch
+// script; the Reason differs between versions, and sacct may have none.
 func (j *EndedJob) KilledBySlurmstepd(step *EndedStep) bool {
 	if step != nil {
 		return step.State == "CANCELLED" && step.By == "0" && strings.HasSuffix(step.ExitCode, ":9")
 	}
-	return j.State == "FAILED" && j.Reason == "JobLaunchFailure" && j.ExitCode == "0:9"
+	return j.State == "FAILED" && j.ExitCode == "0:9" && (j.Reason == "JobLaunchFailure" ||
+		slices.ContainsFunc(j.Steps, func(s EndedStep) bool { return j.KilledBySlurmstepd(&s) }))
 }
 
 // ErrNoJob is wrapped by the error of [Ended] where Slurm does not know the job

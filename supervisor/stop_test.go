@@ -384,7 +384,7 @@ func preferring(t *testing.T, change func(*Options)) *stand {
 		s.score(s.view.Sample.Procs[i].ID.PID, "0\n")
 	}
 	s.fs.Write("sys/fs/cgroup/job/memory.max", "1000\n")
-	s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitNode, Limit: 9000}, s.level("sys/fs/cgroup/job"))
+	s.view.Limits = []event.Limit{s.level("sys/fs/cgroup/job")}
 	return s
 }
 
@@ -419,7 +419,10 @@ func TestOOMPrefer(t *testing.T) {
 		{"workers alone", nil, func(*stand) {}, "0 1000 1000 0", 2},
 		{"not asked for", func(o *Options) { o.Settings.OOMPrefer = false }, func(*stand) {}, "0 0 0 0", 0},
 		{"dry run", func(o *Options) { o.Settings.DryRun = true }, func(*stand) {}, "0 0 0 0", 0},
-		{"no limit but the node's", nil, func(s *stand) { s.view.Limits = s.view.Limits[:len(s.view.Limits)-1] }, "0 0 0 0", 0},
+		{"no limit but the node's", nil, func(s *stand) { s.view.Limits = []event.Limit{{Name: event.LimitNode, Limit: 900}} }, "0 0 0 0", 0},
+		{"as much as the node has", nil, func(s *stand) {
+			s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitNode, Limit: 900})
+		}, "0 0 0 0", 0},
 		{"a cgroup without a limit", nil, func(s *stand) { s.view.Limits[len(s.view.Limits)-1].Limit = 0 }, "0 0 0 0", 0},
 		{"from what the user has set", nil, func(s *stand) { s.score(worker1, "-500\n"); s.score(worker2, "300\n") }, "0 1000 1000 0", 2},
 		{"as high already", nil, func(s *stand) { s.score(worker1, "1000\n") }, "0 1000 1000 0", 1},

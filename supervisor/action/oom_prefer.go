@@ -38,7 +38,7 @@ type OOMPrefer struct {
 	asked map[rss.ProcID]bool // those who have it, or cannot
 }
 
-// Raise does so where a cgroup limits the workers.
+// Raise does so where a cgroup limits the workers, to less than the node has.
 func (a *OOMPrefer) Raise() {
 	if a.Settings.DryRun {
 		return
@@ -48,7 +48,7 @@ func (a *OOMPrefer) Raise() {
 		return
 	}
 	level := a.LeafLimit()
-	if level == nil {
+	if level == nil || slices.ContainsFunc(a.View.Limits, func(l event.Limit) bool { return l.Name == event.LimitNode }) {
 		return
 	}
 	now := make(map[rss.ProcID]bool, len(a.asked))

@@ -411,10 +411,11 @@ func (s *cgroups) follow(sample *rss.Sample) {
 		}
 	}
 	if len(f.of) > seen {
-		maps.DeleteFunc(f.of, func(id rss.ProcID, _ place) bool {
-			p := sample.Find(id.PID)
-			return p == nil || p.ID != id
-		})
+		lives := make(map[rss.ProcID]bool, len(sample.Procs)) // not by a search for each: there may be 10,000
+		for i := range sample.Procs {
+			lives[sample.Procs[i].ID] = true
+		}
+		maps.DeleteFunc(f.of, func(id rss.ProcID, _ place) bool { return !lives[id] })
 	}
 	f.turn = (f.turn + followEach) % max(len(sample.Procs), 1)
 	s.forgetGroups()

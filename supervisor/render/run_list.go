@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rsswarden/rsswarden/rss"
@@ -291,8 +292,11 @@ func stateWords(u *analysis.Unwrapped) string {
 	}[u.Outcome]
 	state, exit := u.Ended()
 	if u.Outcome == event.RunFailed {
-		code, _, _ := strings.Cut(exit, ":")
+		code, by, _ := strings.Cut(exit, ":")
 		words = "command failed, exit " + code
+		if n, err := strconv.Atoi(by); err == nil && n != 0 {
+			words = "command killed by " + "SIG" + event.SignalName(syscall.Signal(n))
+		}
 	}
 	return words + ": Slurm says " + state
 }

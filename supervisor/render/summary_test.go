@@ -253,6 +253,10 @@ func TestUnwrapped(t *testing.T) {
 		lost.State = state
 		jobs = append(jobs, lost)
 	}
+	crashed, killed := failed, failed
+	crashed.ExitCode, killed.ExitCode = "0:11", "0:9"
+	killed.Steps = []slurm.EndedStep{{ID: "4711.batch", State: "CANCELLED", By: "0", ExitCode: "0:9", MaxRSS: 2881 << 20}}
+	jobs = append(jobs, crashed, killed)
 	steps := job
 	steps.State, steps.ExitCode, steps.Steps = "TIMEOUT", "0:0", []slurm.EndedStep{
 		{ID: "4711.batch", State: "CANCELLED", ExitCode: "0:15"}, {ID: "4711.extern", State: "COMPLETED", ExitCode: "0:0", MaxRSS: 1 << 20},

@@ -347,7 +347,14 @@ func (c *Comment) warning(now time.Duration, l *event.Limit, room alert.Headroom
 		return
 	}
 	c.written, c.at = c.written+1, now
-	words := fmt.Sprintf("memory %s of %s on %s at %s", text.Percent(l.Ratio()), l.Limit.Typed(), c.out.Run.Node, time.Now().Format(time.TimeOnly))
+	what := "memory"
+	switch l.Name {
+	case event.LimitNode:
+		what = "the node's memory, of all jobs,"
+	case event.LimitUser:
+		what = "memory by --limit"
+	}
+	words := fmt.Sprintf("%s %s of %s on %s at %s", what, text.Percent(l.Ratio()), l.Limit.Typed(), c.out.Run.Node, time.Now().Format(time.TimeOnly))
 	if c.out.set.DryRun {
 		c.out.Say(now, "comment", wouldComment(c.job, words))
 		return

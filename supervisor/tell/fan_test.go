@@ -436,7 +436,7 @@ func TestCommentDue(t *testing.T) {
 			t.Errorf("%d: due %v", i, due)
 		}
 	}
-	if n := s.said.count("would set the comment of job 46: rsswarden: memory 85 % of 100 B on n1 at "); n != mostComments {
+	if n := s.said.count("would set the comment of job 46: rsswarden: memory by --limit 85 % of 100 B on n1 at "); n != mostComments {
 		t.Errorf("%d lines: %q", n, s.said.all)
 	}
 }
