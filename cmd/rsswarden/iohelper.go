@@ -189,7 +189,12 @@ func (q *ioRequest) answer(here bool) (ioReply, error) {
 // readAside reads a file of options.
 func readAside(what ioKind, path string) ([]byte, error) {
 	q := ioRequest{What: what, Path: []byte(path)}
-	r, err := q.answer(ofDescriptor(path) || isLocal(path))
+	here := ofDescriptor(path)
+	if !here && isLocal(path) {
+		info, err := os.Stat(path)
+		here = err != nil || info.Mode().IsRegular() // a pipe may have no writer
+	}
+	r, err := q.answer(here)
 	if err != nil {
 		return nil, err
 	}

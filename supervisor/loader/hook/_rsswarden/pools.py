@@ -306,16 +306,20 @@ def _handout(pool):
     """Returns why a pool's initializer may fail or wait in one worker more than the pool began with, or None."""
     initializer = getattr(pool, "_initializer", None)
     known = list(getattr(pool, "_initargs", None) or ())
-    while isinstance(initializer, functools.partial):
+    while issubclass(type(initializer), functools.partial):
         known += list(initializer.args) + list(initializer.keywords.values())
         initializer = initializer.func
-    known += getattr(getattr(initializer, "__self__", initializer), "__dict__", {}).values()
-    code = getattr(initializer, "__code__", None)
-    if code is not None:
+    owner = function = initializer
+    if type(initializer) in (types.MethodType, types.BuiltinMethodType):
+        owner, function = initializer.__self__, getattr(initializer, "__func__", None)
+    with contextlib.suppress(AttributeError):
+        known += object.__getattribute__(owner, "__dict__").values()  # not by a __getattr__ of the program's
+    if type(function) is types.FunctionType:
+        code = function.__code__
         if set(_BY_NUMBER).intersection(code.co_names):
             return _NUMBERED
-        known += [initializer.__globals__.get(name) for name in code.co_names]
-        for cell in initializer.__closure__ or ():
+        known += [function.__globals__.get(name) for name in code.co_names]
+        for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # it is empty
                 known.append(cell.cell_contents)
     for value in known:
