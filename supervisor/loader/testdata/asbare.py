@@ -85,7 +85,7 @@ class Wrapped(queues.Queue):
 
 
 def loaders():
-    """Takes batches in two threads, and has queues and a pickler of its own."""
+    """Waits for batches in two threads, and has queues and a pickler of its own."""
     import torch.utils.data
     from multiprocessing import context
 
@@ -98,21 +98,23 @@ def loaders():
 
     class Data(torch.utils.data.Dataset):
         def __len__(self):
-            return 10 ** 6  # two threads may hang at the end, also bare
+            return 10 ** 6
 
         def __getitem__(self, i):
             time.sleep(0.002)
             return i
 
-    def take(threads, **more):
-        iterator = iter(torch.utils.data.DataLoader(Data(), 1, num_workers=2, **more))
-        with futures.ThreadPoolExecutor(threads) as pool:
-            print(sorted(int(batch) for batch in pool.map(lambda _: next(iterator), range(60))) == list(range(60)))
+    def loader(**more):
+        return iter(torch.utils.data.DataLoader(Data(), 1, num_workers=2, **more))
 
-    take(2)
-    take(1, multiprocessing_context=Own())
+    iterator = loader()
+    results = iterator._data_queue  # what torch does around it knows no threads
+    with futures.ThreadPoolExecutor(2) as threads:
+        print(sorted(number for number, _ in threads.map(lambda _: results.get(timeout=30), range(4))))
+    del iterator, results
+    print([int(next(iterator)) for iterator in [loader(multiprocessing_context=Own())] for _ in range(60)] == list(range(60)))
     queues._ForkingPickler = Squeezed
-    take(1)
+    print([int(next(iterator)) for iterator in [loader()] for _ in range(60)] == list(range(60)))
 
 
 if __name__ == "__main__":

@@ -502,7 +502,8 @@ def _keep_main():
 
 def _name_main(file):
     # What held the module's names until then would have the program's objects outlive what they need at their end.
-    vars(sys.modules["__main__"]).setdefault("__file__", file)
+    with contextlib.suppress(Exception):  # the program may have put something else there
+        vars(sys.modules["__main__"]).setdefault("__file__", file)
 
 
 class _Worker:
