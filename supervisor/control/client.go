@@ -330,10 +330,10 @@ func badAnswer(status int, r io.Reader) error {
 	switch status {
 	case 403:
 		return fmt.Errorf("%w: %s", ErrForeign, f.Text)
-	case 410:
-		return ErrClosed
 	case 409:
 		return &Refused{Reason: f.Reason, Detail: f.Text, Hint: f.Hint}
+	case 410:
+		return ErrClosed
 	case 503:
 		return fmt.Errorf("%w: %s", ErrSilent, f.Text)
 	}

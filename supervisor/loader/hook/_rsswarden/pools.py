@@ -568,7 +568,6 @@ class _Worker:
         if self._side.budget and not self.leaves and self._trimmer.budget() > self._side.budget // 2:
             self.until = now + _NEAR
 
-
     def _tells_owner(self):
         """Lets the owner of a Pool know that it is to have a successor of this worker's number; returns why that cannot be, or None."""
         of = sys.modules.get(self._pool.kind.split(".")[0] + ".process")
