@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-f527aa58f88b2f46"
+#define HOOK_NAME "hook-a9b4418c798b9b58"
 struct hook_file {
 	const char *name;
 	long size;
@@ -65,7 +65,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/pools.py", 29405, 0},
 	{"_rsswarden/private.py", 4005, 0},
 	{"_rsswarden/recycle.py", 17733, 0},
-	{"_rsswarden/revive.py", 31010, 0},
+	{"_rsswarden/revive.py", 31033, 0},
 	{"_rsswarden/sharing.py", 5715, 0},
 	{"_rsswarden/stateful.py", 17978, 0},
 	{"_rsswarden/trial.py", 16171, 0},

@@ -595,9 +595,11 @@ def begin(iterator, torch_parts):
     mode = channel.setting("revive")
     if mode not in (_OOM, _ANY) or iterator._dataset_kind != 0 or type(iterator) is not torch_parts._dataloader._MultiProcessingDataLoaderIter:
         return
+    if not all(_has(iterator, name) for name in _RESTS_ON):
+        return
     if any((type(one).get, type(one).put) != _TAKES for one in [iterator._worker_result_queue] + list(iterator._index_queues)):
         return
-    if all(_has(iterator, name) for name in _RESTS_ON) and hasattr(torch_parts.utils.signal_handling, "_error_if_any_worker_fails"):
+    if hasattr(torch_parts.utils.signal_handling, "_error_if_any_worker_fails"):
         why = torch_parts.untried()
         if torch_parts.why is None and not torch_parts.unrevived:
             iterator._rsswarden_given = Given(iterator)
