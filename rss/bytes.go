@@ -52,9 +52,13 @@ func (b Bytes) Typed() string {
 	return b.in(u) + name
 }
 
-// UsedOf gives use and limit in the unit of the limit: "1034 of 1100 MiB", "1.6 of 3.0 GiB".
+// UsedOf gives use and limit in the unit of the limit: "1034 of 1100 MiB", "1.6 of 3.0 GiB";
+// but what would round to nothing in its own: "30 MiB of 100 GiB".
 func UsedOf(used, limit Bytes) string {
 	u, name := limit.unit()
+	if 0 < used && used < u/20 {
+		return used.String() + " of " + limit.in(u) + name
+	}
 	return used.in(u) + " of " + limit.in(u) + name
 }
 

@@ -168,6 +168,8 @@ func TestBytesAsTyped(t *testing.T) {
 		{154 * GiB, 1536 * GiB, "1536 GiB", "154 of 1536 GiB"},
 		{3*MiB + MiB/2, 200*MiB + KiB, "200 MiB", "3.5 of 200 MiB"},
 		{3 * KiB / 2, 40 * KiB, "40 KiB", "1.5 of 40 KiB"},
+		{30 * MiB, 100 * GiB, "100 GiB", "30.0 MiB of 100 GiB"},
+		{52 * MiB, 100 * GiB, "100 GiB", "0.1 of 100 GiB"},
 		{0, 0, "0 B", "0 of 0 B"},
 	} {
 		if got := c.limit.Typed(); got != c.typed {

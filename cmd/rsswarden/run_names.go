@@ -278,8 +278,9 @@ func (k *runsKnown) read(p process, rows []analysis.ListedRun) {
 // named are the runs that a word names: the last, those of a job, or by the beginning of a
 // short name.
 func (k *runsKnown) named(word string) (list []analysis.ListedRun, short bool) {
+	of := func(job, word string) bool { return job != "" && (job == word || strings.HasPrefix(word, job+".")) }
 	for _, r := range k.list {
-		if word == lastRun || r.ID == word || r.Job != "" && (r.Job == word || strings.HasPrefix(word, r.Job+".")) {
+		if word == lastRun || r.ID == word || of(r.Job, word) || of(r.Array, word) {
 			if list = append(list, r); word == lastRun {
 				break
 			}

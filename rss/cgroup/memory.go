@@ -65,8 +65,11 @@ func (l *Level) Memory() (Memory, error) {
 		return m, err
 	}
 	behind := l.behind(m)
-	if behind {
+	switch {
+	case behind:
 		m, behind = l.catchUp(m)
+	case l.lag.halfway || l.turns(m):
+		m = l.bounded(m)
 	}
 	l.remember(m, behind)
 	return m, nil
@@ -194,11 +197,13 @@ func parseLimit(b []byte) (rss.Bytes, error) {
 // ancestors, which is not so once an ancestor was flushed on its own).
 type lag struct {
 	// other is what is charged and in no line that we read, huge pages say.
-	other  int64
-	since  time.Time // the charge and memory.stat do not match since then
-	last   Stat
-	frozen bool // last was read twice
-	hits   uint64
+	other   int64
+	since   time.Time // the charge and memory.stat do not match since then
+	last    Stat      // of the last reading
+	charged rss.Bytes // the charge then
+	frozen  bool      // last was read twice
+	hits    uint64
+	halfway bool // the levels below knew of more
 }
 
 // lagAtMost is longer than memory.stat can be behind: the kernel sums up every
@@ -222,6 +227,18 @@ func (l *Level) behind(m Memory) bool {
 		return false
 	}
 	return l.lag.frozen && l.hits() > l.lag.hits
+}
+
+// turns reports whether anonymous memory changed and page cache did too since the last
+// reading, as where the one makes room for the other at the limit: each may be half of
+// what it is, in a sum that matches the charge.
+func (l *Level) turns(m Memory) bool {
+	if l.flat || l.lag.charged == 0 {
+		return false
+	}
+	grown := int64(m.Anon) - int64(l.lag.last.Anon)
+	rest := int64(m.Charged) - int64(l.lag.charged) - grown
+	return max(grown, -grown) > int64(rss.MiB) && max(rest, -rest) > max(grown, -grown)/2
 }
 
 // hits is how often the charge met the limit, 0 where it cannot be read.
@@ -258,7 +275,7 @@ func (l *Level) remember(m Memory, behind bool) {
 	if l.lag.frozen = m.Stat == l.lag.last; l.lag.frozen {
 		l.lag.hits = l.hits()
 	}
-	l.lag.last = m.Stat
+	l.lag.last, l.lag.charged = m.Stat, m.Charged
 	switch {
 	case !behind:
 		l.lag.since = time.Time{}
@@ -291,13 +308,22 @@ func (l *Level) catchUp(m Memory) (Memory, bool) {
 			return m, false
 		}
 	}
+	m = l.bounded(m)
+	return m, m.Stat == stale || l.behind(m)
+}
+
+// bounded reads a level once more, and what it has at the least of either kind by those below.
+func (l *Level) bounded(m Memory) Memory {
 	reclaimable, unreclaimable := below(l.Dir, l.Version)
 	if again, err := l.readMemory(); err == nil {
 		m = again
 	}
+	was := int64(m.Reclaimable)
 	m.Reclaimable = min(max(m.Reclaimable, reclaimable), m.Charged.Sub(unreclaimable))
 	m.Unreclaimable = m.Charged - m.Reclaimable
-	return m, m.Stat == stale || l.behind(m)
+	more := int64(m.Reclaimable) - was
+	l.lag.halfway = max(more, -more) > slack()
+	return m
 }
 
 // below returns what the levels below a directory have of either kind, the

@@ -215,6 +215,32 @@ func TestStandsStill(t *testing.T) {
 	want(401)
 }
 
+// TestHalfway: page cache made room for memory, and memory.stat has a part of that, until
+// the kernel sums up all.
+func TestHalfway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "job")
+	step := filepath.Join(dir, "step_0")
+	l := Level{Version: 1, Dir: dir}
+	defer l.Close()
+	for i, c := range []struct {
+		job, step fakeGroup
+		want      rss.Bytes // unreclaimable, MiB
+	}{
+		{fakeGroup{500, 100, 399, 1, 0}, fakeGroup{500, 100, 399, 1, 0}, 101},
+		{fakeGroup{500, 150, 349, 1, 5}, fakeGroup{500, 400, 99, 1, 0}, 401},
+		{fakeGroup{500, 150, 349, 1, 5}, fakeGroup{500, 400, 99, 1, 0}, 401}, // and no more is hit
+		{fakeGroup{500, 400, 99, 1, 5}, fakeGroup{500, 400, 99, 1, 0}, 401},
+		{fakeGroup{500, 300, 199, 1, 5}, fakeGroup{500, 100, 399, 1, 0}, 101}, // and the reverse
+		{fakeGroup{500, 300, 199, 1, 5}, fakeGroup{500, 100, 399, 1, 0}, 101},
+	} {
+		c.job.write(t, dir)
+		c.step.write(t, step)
+		if m, err := l.Memory(); err != nil || m.Unreclaimable != c.want*rss.MiB || m.Reclaimable+m.Unreclaimable != m.Charged {
+			t.Errorf("reading %d: %v, %+v, want %v MiB", i, err, m, c.want)
+		}
+	}
+}
+
 // TestOther: what memory.stat never counts is no reason to read more for longer
 // than it can be behind.
 func TestOther(t *testing.T) {

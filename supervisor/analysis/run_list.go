@@ -110,7 +110,7 @@ func Entry(r *record.Run, alive bool, now time.Time) record.IndexEntry {
 		User: strconv.Itoa(m.UID), Command: text.Command(m.Command, record.MostListed),
 	}
 	if m.Job != nil {
-		e.Job, e.Restart = m.Job.ID, m.Job.Restarts
+		e.Job, e.Array, e.Restart = m.Job.ID, m.Job.OfArray(), m.Job.Restarts
 	}
 	r.Live = alive && r.Exit() == nil
 	rep := Analyze(Input{Runs: []*record.Run{r}, Now: now})

@@ -53,6 +53,7 @@ type IndexEntry struct {
 	Short   string           `json:"short,omitempty"`
 	Start   time.Time        `json:"start"`
 	Job     string           `json:"job,omitempty"`
+	Array   string           `json:"array,omitempty"`   // "46_3" where the job is a task of an array
 	Restart int              `json:"restart,omitempty"` // SLURM_RESTART_COUNT
 	Outcome event.RunOutcome `json:"outcome"`
 	Exit    *int             `json:"exit,omitempty"`   // as a shell has it: 128 + N after signal N

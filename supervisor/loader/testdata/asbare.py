@@ -44,8 +44,10 @@ def succeeded():
     """Has workers that die, and a pipe that was opened since."""
     with multiprocessing.Pool(1) as pool:
         cat = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        first = pool._pool[0]
         pool.apply_async(dies, (0,))
-        time.sleep(0.5)  # the pool looks ten times a second
+        while first in pool._pool:
+            time.sleep(0.01)
         print(pool.apply(number, (0,)), flush=True)
         pool.apply(write, (cat.stdin.fileno(),))
     cat.stdin.close()
