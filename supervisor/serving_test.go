@@ -493,7 +493,7 @@ func TestAlertComment(t *testing.T) {
 	}
 	s.end(&hold.Exit{})
 	calls := f.calls(t)
-	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: memory 85 % of 1000 MiB on n1 at ") ||
+	if len(calls) != 2 || !strings.HasPrefix(calls[0], "update JobId=46 Comment=for paper 3; rsswarden: memory by --limit 85 % of 1000 MiB on n1 at ") ||
 		!strings.HasPrefix(calls[1], "update JobId=46 Comment=for paper 3; rsswarden: ended, tight; at most 85 % of 1000 MiB on n1") {
 		t.Errorf("%q", calls)
 	}

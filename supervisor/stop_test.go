@@ -552,7 +552,7 @@ func TestKernelTakesAWorker(t *testing.T) {
 			g := rsstest.NewGroup(t, 256*rss.MiB)
 			s := opened(t, func(o *Options) { o.Settings.OOMPrefer = preferred })
 			s.Proc, s.acts.Proc = "/proc", "/proc"
-			s.view.Limits = append(s.view.Limits, event.Limit{Name: event.LimitCgroup, Level: g.Dir, LimitSource: filepath.Join(g.Dir, "memory.limit_in_bytes"), Limit: 256 * rss.MiB})
+			s.view.Limits = []event.Limit{{Name: event.LimitCgroup, Level: g.Dir, LimitSource: filepath.Join(g.Dir, "memory.limit_in_bytes"), Limit: 256 * rss.MiB}}
 			s.view.Sample.Procs = nil
 			tree := proctree.New("/proc")
 			defer tree.Close()
