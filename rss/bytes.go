@@ -53,7 +53,7 @@ func (b Bytes) Typed() string {
 }
 
 // UsedOf gives use and limit in the unit of the limit: "1034 of 1100 MiB", "1.6 of 3.0 GiB";
-// but what would round to nothing in its own: "30 MiB of 100 GiB".
+// but what would round to nothing in its own: "30.0 MiB of 100 GiB".
 func UsedOf(used, limit Bytes) string {
 	u, name := limit.unit()
 	if 0 < used && used < u/20 {

@@ -58,6 +58,14 @@ type Job struct {
 	jobTasks, jobNodes int // Tasks and Nodes of the job, for InCgroup
 }
 
+// ArrayTask is how Slurm's commands name a task of an array, "46_3"; empty where the job is none.
+func ArrayTask(job, task string) string {
+	if job == "" || task == "" {
+		return ""
+	}
+	return job + "_" + task
+}
+
 // FromEnv reads the job from the environment, and reports false where there
 // is none, or what is there is no number. [Job.InCgroup] corrects the step.
 func FromEnv(lookup func(string) (string, bool)) (Job, bool) {

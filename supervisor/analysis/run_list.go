@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rsswarden/rsswarden/slurm"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/record"
 	"github.com/rsswarden/rsswarden/supervisor/text"
@@ -110,7 +111,7 @@ func Entry(r *record.Run, alive bool, now time.Time) record.IndexEntry {
 		User: strconv.Itoa(m.UID), Command: text.Command(m.Command, record.MostListed),
 	}
 	if m.Job != nil {
-		e.Job, e.Array, e.Restart = m.Job.ID, m.Job.OfArray(), m.Job.Restarts
+		e.Job, e.Array, e.Restart = m.Job.ID, slurm.ArrayTask(m.Job.ArrayJob, m.Job.ArrayTask), m.Job.Restarts
 	}
 	r.Live = alive && r.Exit() == nil
 	rep := Analyze(Input{Runs: []*record.Run{r}, Now: now})

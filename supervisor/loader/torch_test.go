@@ -341,15 +341,15 @@ func TestUnknownTorch(t *testing.T) {
 	}
 	torchtest.EachCase(t, []kase{
 		{"_utils.worker", "base_seed to seed_base", "_worker_loop has no parameter base_seed", true},
+		{"dataloader", "_index_queues to _queues", "torch's iterator has no _index_queues by worker", true},
+		{"dataloader", "_task_info to _tasks", "torch's iterator has no _task_info", true},
 		// From here on with RSSWARDEN_ENDURANCE only.
 		{"dataloader", "_shutdown_workers to _end_workers", "torch has no _shutdown_workers", false},
-		{"dataloader", "_index_queues to _queues", "torch's iterator has no _index_queues by worker", true},
 		{"dataloader", "target=_utils.worker._worker_loop to target=_utils.worker.__dict__['_worker_loop']", "torch starts _worker_loop in no places", true},
 		{"dataloader", "_try_put_index to _try_put", "torch has no _try_put_index", true},
-		{"dataloader", "_task_info to _tasks", "torch's iterator has no _task_info", true},
-	}[:wardentest.Few(6, 1)], func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
+	}[:wardentest.Few(6, 3)], func(c kase) string { return c.rename }, func(t *testing.T, s *stand, c kase) {
 		want := bareOn(t, s, brief)
-		tr := train(t, trainOptions{on: s, args: brief + " --workers 2",
+		tr := train(t, trainOptions{on: s, args: brief + " --workers 2", before: revive(event.ReviveOOM),
 			env: []string{"PYTHONPATH=" + script(t, "changed"), "RENAME=" + c.rename, "RENAME_IN=" + c.in}})
 		tr.until("a loader", func() bool { ts := tr.ctl.Trainers(); return len(ts) == 1 && len(ts[0].Loaders) > 0 })
 		trainer := tr.ctl.Trainers()[0]

@@ -438,7 +438,7 @@ func Fill(n event.LimitName, used, size rss.Bytes) string {
 	return fmt.Sprintf("%s (%s)", Use(n, used, size), text.Percent(used.Of(size)))
 }
 
-// Use is what is used of a limit, both in one unit: "1034 of 1100 MiB", "900 of 1,024".
+// Use is what is used of a limit: "1034 of 1100 MiB", "900 of 1,024"; see [rss.UsedOf].
 func Use(n event.LimitName, used, limit rss.Bytes) string {
 	if n.Counts() {
 		return n.Amount(used) + " of " + n.Amount(limit)

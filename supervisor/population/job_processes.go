@@ -217,7 +217,7 @@ func (f *Finder) claimed(i proctree.Identity) string {
 // meant says that it is the job that was asked for, by its number or, of an
 // array, as "46_3".
 func (f *Finder) meant(j slurm.Job) bool {
-	return j.ID == f.job || j.ArrayTask != "" && j.ArrayJob+"_"+j.ArrayTask == f.job
+	return j.ID == f.job || f.job != "" && slurm.ArrayTask(j.ArrayJob, j.ArrayTask) == f.job
 }
 
 func listPIDs(proc string) ([]int, error) {

@@ -72,14 +72,6 @@ type Job struct {
 	Dir string `json:"dir,omitempty"`
 }
 
-// OfArray is how Slurm's commands show a task of an array, "46_3"; empty where the job is none.
-func (j *Job) OfArray() string {
-	if j.ArrayJob == "" || j.ArrayTask == "" {
-		return ""
-	}
-	return j.ArrayJob + "_" + j.ArrayTask
-}
-
 // Proc is one process in one role: who changes its role has another entry.
 type Proc struct {
 	ID     rss.ProcID `json:"id"`

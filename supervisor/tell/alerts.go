@@ -1,6 +1,7 @@
 package tell
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -299,10 +300,8 @@ func CommentJob(job slurm.Job, alone bool) string {
 	switch {
 	case job.NodeID != 0, alone && job.Task != 0:
 		return ""
-	case job.ArrayJob != "" && job.ArrayTask != "":
-		return job.ArrayJob + "_" + job.ArrayTask // see [slurm.SetComment]
 	}
-	return job.ID
+	return cmp.Or(slurm.ArrayTask(job.ArrayJob, job.ArrayTask), job.ID) // see [slurm.SetComment]
 }
 
 // writing is a call of scontrol; err is set once over is closed.

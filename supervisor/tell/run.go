@@ -168,7 +168,7 @@ func (r *Run) indexEntry(exit *event.Exit, took time.Duration) record.IndexEntry
 		Node: r.Node, Command: text.Command(r.Command, record.MostListed), User: strconv.Itoa(os.Geteuid()),
 	}
 	if e.Job, _ = r.jobAndStep(); r.Job != nil {
-		e.Array, e.Restart = r.Job.OfArray(), r.Job.Restarts
+		e.Array, e.Restart = slurm.ArrayTask(r.Job.ArrayJob, r.Job.ArrayTask), r.Job.Restarts
 	}
 	// A user database may be on a server that hangs.
 	for _, name := range []string{"SLURM_JOB_USER", "USER", "LOGNAME"} {

@@ -55,7 +55,7 @@ def wrap(iterator_class):
 
 def _take_in(iterator):
     """Takes in what replaced workers owe: torch waits for the workers in place alone, and an old batch must not meet a new index."""
-    if patch._guarded(_replaced, iterator) is not False:
+    if patch._guarded(_replaced, iterator) is not False and hasattr(iterator, "_task_info"):
         while any(len(info) == 1 for info in iterator._task_info.values()):
             iterator._task_info.pop(iterator._get_data()[0], None)
         iterator._task_info.clear()  # batches that had arrived are dropped; the next epoch numbers from 0

@@ -46,8 +46,8 @@ _AHEAD = 64  # batches that may have come before their indices are dropped, whil
 _KILLED = re.compile(r"DataLoader worker \(pid (\d+)\)")
 _QUEUE = ("_reader", "_writer", "_wlock", "_send_bytes", "_recv_bytes", "_poll")  # what of a queue is of its pipe
 
-# What of the iterator, and of the queue and the event in it, is used here and not in recycle.
-_RESTS_ON = ("_data_queue", "_timeout", "_shared_seed", "_workers_done_event._cond._lock._semlock", "_worker_result_queue._wlock._semlock",
+# What of the iterator, and of the queue and the event in it, is used here before recycle has looked, or not in recycle.
+_RESTS_ON = ("_index_queues", "_data_queue", "_timeout", "_shared_seed", "_workers_done_event._cond._lock._semlock", "_worker_result_queue._wlock._semlock",
              "_worker_result_queue._sem") + tuple("_worker_result_queue." + name for name in _QUEUE)
 
 _TAKES = queues.Queue.get, queues.Queue.put  # of torch's queues; a program may have its own
@@ -150,7 +150,7 @@ class Given(dict):
     def keep(self, task):
         if type(task) is not tuple or len(task) != 2 or type(task[0]) is not int:
             return
-        waiting = self.iterator()._task_info
+        waiting = getattr(self.iterator(), "_task_info", ())  # torch makes it after begin; one without it is never revived
         if len(self) > 2 * len(waiting) + _AHEAD:  # no Life is there that drops what has come
             for number in [number for number in self if number not in waiting]:
                 del self[number]
