@@ -19,9 +19,11 @@ func measurePool(b *bench) {
 		Ours, Bare, Hook float64 // seconds a task
 		Ratios           []float64
 	}
-	line := under("--quiet", "--limit", "8G")(python, path("pool.py"), strconv.Itoa(pick(b, 60, 4)))
 	var bare, ours, ratios, inside []float64
-	for range pick(b, *pairsFlag, 2) {
+	for i := range pick(b, *pairsFlag, 2) {
+		// Which is made first is not to decide; without the hook in either, programs differ by 1 %.
+		first := []string{"ours", "bare"}[i%2]
+		line := under("--quiet", "--limit", "8G")(python, path("pool.py"), strconv.Itoa(pick(b, 60, 4)), first)
 		check(json.Unmarshal(must(command(line...).Output()), &of))
 		bare, ours = append(bare, of.Bare), append(ours, of.Ours)
 		ratios, inside = append(ratios, of.Ratios...), append(inside, 1e6*of.Hook)
@@ -30,12 +32,12 @@ func measurePool(b *bench) {
 	r.put("ours", ours)
 	r.put("bare", bare)
 	low, middle, high := interval(ratios)
-	r.tell("throughput, with the hook to bare", middle, "times")
+	r.atLeast("throughput, with the hook to bare", middle, 0.995, "times")
 	r.note("its 95 %% interval, of %d pairs of turns: %.4f to %.4f", len(ratios), low, high)
 	b.add(r)
-	// It depends less on what else the machine does.
+	// Less than what a task takes longer: its code and data have left the processor's caches.
 	r = newRow("processor time inside the hook, a task", "µs")
 	r.put("ours", inside)
-	r.atMost("of a task of 1 ms", 100*quantile(inside, 0.5)/poolTask, 0.5, "%")
+	r.tell("of a task of 1 ms", 100*quantile(inside, 0.5)/poolTask, "%")
 	b.add(r)
 }

@@ -1,5 +1,7 @@
 """Runs tasks of 1 ms in two multiprocessing.Pools of one worker, in turns of 50, and says as JSON what each took.
 
+Arguments: how many turns, and which pool is made first, "ours" or "bare".
+
 ours, bare  seconds a task, with rsswarden's hook between two tasks, and in a pool that was
             made with it off, whose worker compares tasks with None as without us
 ratios      bare to ours, of each pair of turns
@@ -51,8 +53,9 @@ class Side:
 
 
 def main():
-    turns = int(sys.argv[1])
-    ours, bare = Side(True), Side(False)
+    turns, first = int(sys.argv[1]), sys.argv[2]
+    sides = {hooked: Side(hooked) for hooked in ((True, False) if first == "ours" else (False, True))}
+    ours, bare = sides[True], sides[False]
     for turn in range(turns):
         for side in (ours, bare) if turn % 2 else (bare, ours):
             side.turn()
