@@ -35,7 +35,7 @@ func measurePool(b *bench) {
 	r.atLeast("throughput, with the hook to bare", middle, 0.995, "times")
 	r.note("its 95 %% interval, of %d pairs of turns: %.4f to %.4f", len(ratios), low, high)
 	b.add(r)
-	// Less than what a task takes longer: its code and data have left the processor's caches.
+	// Not all that a task takes longer, but what the hook itself runs for.
 	r = newRow("processor time inside the hook, a task", "µs")
 	r.put("ours", inside)
 	r.tell("of a task of 1 ms", 100*quantile(inside, 0.5)/poolTask, "%")
