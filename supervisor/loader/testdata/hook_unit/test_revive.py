@@ -278,8 +278,11 @@ class Kills(Case):
                 if due.wait(0.05):
                     due.clear()
                     time.sleep(random.random() * 0.01)
+                    process = random.choice(iterator._workers)  # first: whoever has a batch then has its deaths counted
+                    if max(list(revive.of(iterator).tries.values()), default=0) >= revive.TRIES - 1:
+                        continue  # at a third death over a batch it is torch's error, see Ends
                     try:
-                        os.kill(random.choice(iterator._workers).pid, signal.SIGKILL)
+                        os.kill(process.pid, signal.SIGKILL)
                     except ProcessLookupError:
                         pass  # it was killed just now
 
