@@ -225,7 +225,7 @@ func (e *engine) turn(timer *time.Timer) (ended bool) {
 		return true
 	case hold.Signal:
 		e.tellSignal(m)
-		e.awake = true // for how the run ended
+		e.awake = e.awake || !m.JobControl() // for how the run ended
 	}
 	if !e.node.Leads() {
 		e.follow(by)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 type Begin struct {
@@ -45,6 +47,16 @@ type Signal struct {
 	Signal    int
 	Forwarded bool // else the command had it already, or it was not for it
 	Sender    int  // PID, 0 for the kernel or another PID namespace
+}
+
+// JobControl says that the signal stops or continues the command, as scontrol suspend and resume
+// do: it tells nothing of how the run will end.
+func (s Signal) JobControl() bool {
+	switch unix.Signal(s.Signal) {
+	case unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
+		return true
+	}
+	return false
 }
 
 // Gone is the last message: the holder has closed the link or died.

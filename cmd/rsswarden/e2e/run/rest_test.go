@@ -318,7 +318,12 @@ func TestSuspended(t *testing.T) {
 	for _, r := range append(slices.Clone(resting), leader) {
 		wardentest.NoError(t, syscall.Kill(-r.Cmd.Process.Pid, syscall.SIGCONT))
 	}
-	wardentest.Until(t, "all at rest again", func() bool { return !slices.ContainsFunc(resting, func(r *rank) bool { return !r.rests() }) })
+	wardentest.Until(t, "all have told of SIGCONT, and are at rest again", func() bool {
+		return !slices.ContainsFunc(resting, func(r *rank) bool {
+			told := r.told(event.NameSignal)
+			return len(told) == 0 || told[0]["signal"] != "SIGCONT" || !r.rests()
+		})
+	})
 	for _, r := range resting {
 		then := looks(r)
 		wardentest.Until(t, "it looked at the leader", func() bool { return looks(r) >= then+2 })
