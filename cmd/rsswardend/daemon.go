@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -73,7 +75,7 @@ func (d *daemon) look() {
 	d.tellUnheard(&snap)
 	d.watchOOM(&snap)
 	d.adminComment(&snap)
-	v := newView(&snap, slices.Collect(maps.Values(d.killed)))
+	v := &view{&snap, slices.Collect(maps.Values(d.killed))}
 	d.snap.Store(v)
 	if d.text != nil {
 		d.complain("the textfile is not of now", d.text.write(v))
@@ -160,20 +162,20 @@ func (d *daemon) tellUnheard(s *nodejobs.Snapshot) {
 // stale is the number of intervals without a look after which jobs are not reported.
 const stale = 5
 
-func (d *daemon) isFresh(v *view) bool { return time.Since(v.at) <= stale*d.interval }
+func (d *daemon) isFresh(v *view) bool { return time.Since(v.At) <= stale*d.interval }
 
-// scrape is what there is to say about jobs now; of a look that is too old, only its time.
-func (d *daemon) scrape() []byte {
+// scrape writes what there is to say about jobs now; of a look that is too old, only its time.
+func (d *daemon) scrape(w io.Writer) error {
 	v := d.snap.Load()
 	if v != nil && d.isFresh(v) {
-		return v.text()
+		return v.encode(w)
 	}
 	set := metrics.NewSet()
 	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
 	if v != nil {
-		set.Put(&metrics.LastLook, metrics.Place{}, seconds(v.at))
+		set.Put(&metrics.LastLook, metrics.Place{}, seconds(v.At))
 	}
-	return set.Text()
+	return set.Encode(w)
 }
 
 // close writes what would be lost, and gives everything back.
@@ -193,19 +195,22 @@ func (d *daemon) close() {
 
 // view is what scrapes and the textfile read. It does not change.
 type view struct {
-	at   time.Time
-	text func() []byte // in the text format, made when it is asked for first
+	*nodejobs.Snapshot
+	dead []killed
 }
 
-func newView(s *nodejobs.Snapshot, dead []killed) *view {
-	return &view{s.At, sync.OnceValue(func() []byte { return textOf(s, dead) })}
-}
+// sets are [metrics.Set]s between two uses: one of 1,000 jobs has 4 MB, which are dearer to get
+// from the kernel than to fill.
+var sets = sync.Pool{New: func() any { return metrics.NewSet() }}
 
-func textOf(s *nodejobs.Snapshot, dead []killed) []byte {
-	set := metrics.NewSet()
+// encode writes it in the text format. The error is the writer's.
+func (v *view) encode(w io.Writer) error {
+	set := sets.Get().(*metrics.Set)
+	defer sets.Put(set)
+	set.Reset()
 	set.Put(&metrics.BuildInfo, metrics.Place{}, 1, version)
-	fill(set, s, dead)
-	return set.Text()
+	fill(set, v.Snapshot, v.dead)
+	return set.Encode(w)
 }
 
 // limited says that there is a limit to export.
@@ -283,6 +288,7 @@ func fillUse(u *nodejobs.Use, at metrics.Place, scope event.Scope, set *metrics.
 // directory at each scrape.
 type promfile struct {
 	dir     string
+	text    bytes.Buffer
 	written bool // the file is ours
 }
 
@@ -290,7 +296,9 @@ func (t *promfile) name() string { return filepath.Join(t.dir, programName+".pro
 
 // write puts a view into the file at once: a reader has the old one or the new one.
 func (t *promfile) write(v *view) error {
-	err := textfile.Replace(t.name(), v.text())
+	t.text.Reset()
+	_ = v.encode(&t.text) // it has no error
+	err := textfile.Replace(t.name(), t.text.Bytes())
 	t.written = t.written || err == nil
 	return err
 }

@@ -547,11 +547,17 @@ func scene() *nodejobs.Snapshot {
 	}
 }
 
+func encoded(encode func(io.Writer) error) string {
+	var b strings.Builder
+	_ = encode(&b)
+	return b.String()
+}
+
 // TestScrape: the metrics of each job and step. The textfile has the same.
 func TestScrape(t *testing.T) {
 	s := scene()
 	s.At = time.Unix(1.7e9, 0)
-	golden.Check(t, "testdata/scrape.txt", string(newView(s, nil).text()))
+	golden.Check(t, "testdata/scrape.txt", encoded((&view{s, nil}).encode))
 }
 
 // TestStale: what is too old is not told: a daemon that hangs has no numbers but how long it
@@ -562,10 +568,10 @@ func TestStale(t *testing.T) {
 		d := newDaemon(settings{interval: 10 * time.Second, node: "n1"}, slog.New(slog.DiscardHandler))
 		if s := scene(); age > 0 {
 			s.At = s.At.Add(-age)
-			d.snap.Store(newView(s, nil))
+			d.snap.Store(&view{s, nil})
 		}
 		var names []string
-		for line := range strings.Lines(string(d.scrape())) {
+		for line := range strings.Lines(encoded(d.scrape)) {
 			if name, ok := strings.CutPrefix(line, "# HELP "); ok {
 				names = append(names, strings.Fields(name)[0])
 			}
@@ -590,7 +596,7 @@ func TestKilledIsTold(t *testing.T) {
 			s.Ended = []nodejobs.Ended{{Job: j, Last: s.At}}
 		}
 		d.watchOOM(s)
-		_, line, _ := strings.Cut(string(textOf(s, slices.Collect(maps.Values(d.killed)))), "rsswarden_oom_kills_total counter\n")
+		_, line, _ := strings.Cut(encoded((&view{s, slices.Collect(maps.Values(d.killed))}).encode), "rsswarden_oom_kills_total counter\n")
 		line, _, _ = strings.Cut(line, "\n")
 		return line
 	}

@@ -156,9 +156,9 @@ func scrapes(d *daemon, registry prometheus.Gatherer) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-		_, _ = w.Write(d.scrape())
+		_ = d.scrape(w) // it fails where the client has gone
 		for _, f := range families {
-			_, _ = expfmt.MetricFamilyToText(w, f) // it fails where the client has gone
+			_, _ = expfmt.MetricFamilyToText(w, f)
 		}
 	})
 }

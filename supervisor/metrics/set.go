@@ -1,9 +1,11 @@
 package metrics
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"path"
@@ -40,6 +42,14 @@ type series struct {
 
 // NewSet returns a set with nothing in it.
 func NewSet() *Set { return &Set{series: map[*Metric][]series{}} }
+
+// Reset empties the set, which keeps its memory for the values of another moment.
+func (s *Set) Reset() {
+	for m, all := range s.series {
+		s.series[m] = all[:0]
+	}
+	s.keys = s.keys[:0]
+}
 
 func (s *Set) key(v series) []byte { return s.keys[v.from:v.to] }
 
@@ -111,19 +121,29 @@ var (
 	inHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 )
 
-// Text returns the set in the text format: metrics by name and series by labels, so that
-// what has not changed reads the same. There are no timestamps, which node_exporter
-// does not take.
+// Text returns what [Set.Encode] writes.
 func (s *Set) Text() []byte {
-	byName := slices.SortedFunc(maps.Keys(s.series), func(x, y *Metric) int { return cmp.Compare(x.Name, y.Name) })
-	size := len(s.keys)
-	for _, m := range byName {
-		size += 2*len(m.Name) + len(m.Help) + 64 + len(s.series[m])*(len(m.Name)+24)
-	}
-	b := make([]byte, 0, size)
-	for _, m := range byName {
-		b = fmt.Appendf(b, "# HELP %s %s\n# TYPE %s %s\n", m.Name, inHelp.Replace(m.Help), m.Name, m.Type)
+	var b bytes.Buffer
+	_ = s.Encode(&b) // it has no error
+	return b.Bytes()
+}
+
+// encodeAt is how many bytes of text are written at a time: 33,000 series are 4 MB, which a
+// buffer of that size would take from the kernel at each scrape.
+const encodeAt = 64 << 10
+
+// Encode writes the set in the text format: metrics by name and series by labels, so that
+// what has not changed reads the same. There are no timestamps, which node_exporter
+// does not take. The error is the writer's.
+func (s *Set) Encode(to io.Writer) error {
+	w := bufio.NewWriterSize(to, encodeAt)
+	var number []byte
+	for _, m := range slices.SortedFunc(maps.Keys(s.series), func(x, y *Metric) int { return cmp.Compare(x.Name, y.Name) }) {
 		all := s.series[m]
+		if len(all) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.Name, inHelp.Replace(m.Help), m.Name, m.Type)
 		// Most are put in their order.
 		if order := func(x, y series) int { return bytes.Compare(s.key(x), s.key(y)) }; !slices.IsSortedFunc(all, order) {
 			slices.SortStableFunc(all, order)
@@ -132,17 +152,20 @@ func (s *Set) Text() []byte {
 			if i+1 < len(all) && bytes.Equal(s.key(v), s.key(all[i+1])) {
 				continue // it was put again
 			}
-			b = append(b, m.Name...)
+			w.WriteString(m.Name)
 			if v.from < v.to {
-				b = append(b, '{')
-				b = append(b, s.key(v)...)
-				b = append(b, '}')
+				w.WriteByte('{')
+				w.Write(s.key(v))
+				w.WriteByte('}')
 			}
-			b = append(b, ' ')
-			b = append(appendNumber(b, v.value), '\n')
+			w.WriteByte(' ')
+			number = append(appendNumber(number[:0], v.value), '\n')
+			if _, err := w.Write(number); err != nil { // the first stays
+				return err
+			}
 		}
 	}
-	return b
+	return w.Flush()
 }
 
 // appendNumber writes a value; bytes and counts without an exponent.
