@@ -91,8 +91,8 @@ type engine struct {
 	acts *action.Set
 	oom  *action.OOMPrefer
 
-	prepared bool // what is needed near a limit was taken
-	awake    bool // a follower's watcher stays so
+	prepared bool          // what is needed near a limit was taken
+	rests    time.Duration // when a follower's watcher rests at the earliest
 }
 
 // Watch watches the command of opt.Link until it has ended, and says so.
@@ -166,9 +166,9 @@ func (e *engine) paced(now time.Duration) *cadence.Input {
 func (e *engine) pause(now time.Duration) time.Duration {
 	if !e.node.Leads() {
 		pause := e.node.Within(now, e.pace.HolderDue(now, followedHolderEvery))
-		if due := restAfter - now; !e.awake && due > 0 {
+		if due := e.rests - now; due > 0 {
 			pause = min(pause, due)
-		} else if !e.awake {
+		} else {
 			pause = min(pause, restAgain)
 		}
 		return max(pause, cadence.MinPause)
@@ -225,7 +225,11 @@ func (e *engine) turn(timer *time.Timer) (ended bool) {
 		return true
 	case hold.Signal:
 		e.tellSignal(m)
-		e.awake = e.awake || !m.JobControl() // for how the run ended
+		if m.JobControl() {
+			e.rests = max(e.rests, e.now()+restCalm)
+		} else {
+			e.rests = cadence.Never // for how the run ended
+		}
 	}
 	if !e.node.Leads() {
 		e.follow(by)

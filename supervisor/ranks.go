@@ -10,6 +10,7 @@ import (
 	"github.com/rsswarden/rsswarden/rss"
 	"github.com/rsswarden/rsswarden/rss/proctree"
 	"github.com/rsswarden/rsswarden/supervisor/action"
+	"github.com/rsswarden/rsswarden/supervisor/cadence"
 	"github.com/rsswarden/rsswarden/supervisor/control"
 	"github.com/rsswarden/rsswarden/supervisor/event"
 	"github.com/rsswarden/rsswarden/supervisor/hold"
@@ -214,7 +215,9 @@ func (e *engine) openFollowing(begin hold.Begin) {
 		e.tell.Textfile.Drop()
 	}
 	e.tell.Sum.Led, e.tell.Sum.Watched = true, false
-	e.awake = begin.Attempt > 1 || e.Served == nil || e.Served()
+	if e.rests = restAfter; begin.Attempt > 1 || e.Served == nil || e.Served() {
+		e.rests = cadence.Never
+	}
 	if begin.Rested == nil {
 		e.tell.Start(e.starts(begin), e.view)
 		e.tell.Tell(e.now(), e.early)
@@ -241,16 +244,19 @@ func (e *engine) follow(by woken) {
 	if e.heardNode(e.node.Advance(e.now())); e.node.Leads() {
 		e.due, e.gap = 0, 0 // nothing was to be seen so far
 		e.open(e.Link.Begin())
-	} else if by.timer && !e.awake && e.now() >= restAfter {
+	} else if by.timer && e.now() >= e.rests {
 		(ranks{e}).rest()
 	}
 }
 
 // restAfter is how long a follower's watcher is awake, and restAgain how long it waits where it
 // could not rest. A step with many ranks has no room for a watcher of each, be it for a second.
+// restCalm is how long it is awake after a signal that stops or continues the job: where those come
+// often, this program is not started for each.
 const (
 	restAfter = 20 * time.Millisecond
 	restAgain = time.Second
+	restCalm  = 5 * time.Second
 )
 
 // rest ends this program where a follower has nothing to do; the process waits on. Where that
@@ -265,7 +271,10 @@ func (e ranks) rest() {
 			Rested: hold.Rested{Order: r.Order, Event: e.tell.Told()},
 		}, e.tell.CloseFollowing)
 	}
-	if e.awake = err != nil && !errors.Is(err, hold.ErrBusy); e.awake && !errors.Is(err, errors.ErrUnsupported) {
+	if err == nil || errors.Is(err, hold.ErrBusy) {
+		return
+	}
+	if e.rests = cadence.Never; !errors.Is(err, errors.ErrUnsupported) {
 		e.fault("leader", err)
 	}
 }

@@ -163,7 +163,7 @@ func scrapes(d *daemon, registry prometheus.Gatherer) http.Handler {
 	})
 }
 
-// Scrapes hold a page each: maxScrapes are answered at once. Others wait their turn, as
+// Scrapes hold a set of metrics each: maxScrapes are answered at once. Others wait their turn, as
 // long as Prometheus does by default; else one busy client would keep all others out.
 const (
 	maxScrapes     = 4

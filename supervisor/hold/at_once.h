@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-5787410a55253a82"
+#define HOOK_NAME "hook-e1e83faae12096e0"
 struct hook_file {
 	const char *name;
 	long size;
@@ -55,14 +55,14 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/epoch.py", 5180, 0},
 	{"_rsswarden/fingerprint.py", 14505, 0},
 	{"_rsswarden/fork_helper.py", 15944, 0},
-	{"_rsswarden/growth.py", 1520, 0},
+	{"_rsswarden/growth.py", 1624, 0},
 	{"_rsswarden/guard.py", 2712, 0},
 	{"_rsswarden/iterable.py", 9726, 0},
 	{"_rsswarden/iterators.py", 11136, 0},
 	{"_rsswarden/known.py", 531, 0},
 	{"_rsswarden/oom.py", 1916, 0},
 	{"_rsswarden/patch.py", 16536, 0},
-	{"_rsswarden/pools.py", 30504, 0},
+	{"_rsswarden/pools.py", 30770, 0},
 	{"_rsswarden/private.py", 4005, 0},
 	{"_rsswarden/recycle.py", 17733, 0},
 	{"_rsswarden/revive.py", 31155, 0},

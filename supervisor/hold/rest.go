@@ -40,8 +40,8 @@ func (l *Link) Rest(r Rest, last func()) error {
 	if !canRest() {
 		return errors.ErrUnsupported
 	}
-	if parted, _ := partedFrom(l.begin); parted {
-		return ErrBusy // [Link.Unstick] is to see it twice
+	if h, err := readStat(l.begin.Holder); err == nil && h.state == 'T' {
+		return ErrBusy // the loop in C would have this program started again; and [Link.Unstick] is to see it twice
 	}
 	begin := l.begin
 	begin.Rested = &r.Rested

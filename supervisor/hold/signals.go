@@ -43,7 +43,7 @@ type circumstances struct {
 	witness       bool // the watcher can testify for this signal
 	seen          bool // and has it pending: the group got it
 	doubtful      bool // what it has pending has served as evidence already, or it came later
-	overtaken     bool // a SIGCONT, and the group was stopped again since
+	overtaken     bool // a SIGCONT, and the group was stopped again since; or a stop, and it was continued
 }
 
 var (
@@ -90,9 +90,9 @@ func judge(a *arrival, c *circumstances) verdict {
 	case !c.sameGroup:
 		return toCommand
 	case c.overtaken:
-		// A stop signal takes SIGCONT out of what is pending, in the witness
-		// too: what it has not got says nothing, and sent now SIGCONT would
-		// undo the stop.
+		// A stop signal takes SIGCONT out of what is pending, and SIGCONT those, in the
+		// witness too: what it has not got says nothing, and sent now SIGCONT would
+		// undo the stop, or a stop would outlast SIGCONT.
 		return hasIt
 	case kernel && fromTerminal.has(a.signo):
 		return hasIt
@@ -197,9 +197,10 @@ func (h *holder) signal(a *arrival, early bool) {
 	}
 	// Always asked: whatever becomes of this signal, the bit belongs to it.
 	c.witness, c.seen = h.witness.see(a.signo, group)
-	// Waiting together with SIGCONT, it must have come later.
-	cont := unix.Signal(a.signo) == unix.SIGCONT
-	c.overtaken = cont && pendingSignals()&stopping != 0
+	// What waits now that this was read must have come later: a stop signal and SIGCONT take each
+	// other away. This process may have been stopped in between, as by scontrol suspend.
+	cont, stop := unix.Signal(a.signo) == unix.SIGCONT, stopping.has(a.signo)
+	c.overtaken = cont && pendingSignals()&stopping != 0 || stop && pendingSignals().has(int(unix.SIGCONT))
 	v := judge(a, &c)
 	if v == ours {
 		return
@@ -215,10 +216,15 @@ func (h *holder) signal(a *arrival, early bool) {
 	case v == toCommand && sent:
 	case v == toCommand:
 		forward(h.pidfd, h.pid, a)
-		if stop := unix.SIGTSTP; cont && c.sameGroup && pendingSignals().has(int(stop)) {
+		waiting := pendingSignals()
+		if c.sameGroup && cont && waiting.has(int(unix.SIGTSTP)) {
 			// ^Z in this moment: our SIGCONT may have undone it.
-			forward(h.pidfd, h.pid, &arrival{signo: int(stop)})
+			forward(h.pidfd, h.pid, &arrival{signo: int(unix.SIGTSTP)})
 			h.sentStop = true
+		}
+		if c.sameGroup && stop && waiting.has(int(unix.SIGCONT)) {
+			// The same: our stop may have come after it.
+			forward(h.pidfd, h.pid, &arrival{signo: int(unix.SIGCONT)})
 		}
 	case v == toParent && h.parent > 1 && h.parent == os.Getppid():
 		forward(-1, h.parent, a)

@@ -409,6 +409,7 @@ func TestJudge(t *testing.T) {
 		{"hangup to the group, no witness", unix.SIGHUP, kernel, 0, in, hasIt},
 		{"continue of an orphaned group", unix.SIGCONT, kernel, 0, seen, hasIt},
 		{"continued and stopped again at once", unix.SIGCONT, user, sender, overtaken, hasIt},
+		{"stopped and continued before it was judged", unix.SIGTSTP, user, sender, overtaken, hasIt},
 		{"an alarm set before exec", unix.SIGALRM, kernel, 0, in, toCommand},
 		{"our own CPU limit", unix.SIGXCPU, kernel, 0, in, ours},
 		{"SIGXCPU sent", unix.SIGXCPU, user, sender, in, toCommand},

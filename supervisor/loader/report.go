@@ -18,7 +18,7 @@ import (
 	"github.com/rsswarden/rsswarden/supervisor/event"
 )
 
-// Grown is what a worker says of itself after its 8th batch, and each time the number
+// Grown is what a worker says of itself after its 6th batch, and each time the number
 // of its batches has doubled: what it needs and what it leaks can be told from it. It
 // is the watcher's alone, and no event.
 const Grown event.Loader = "grown"

@@ -311,8 +311,10 @@ func TestSuspended(t *testing.T) {
 		n, _ := strconv.Atoi(wardentest.StatusLine(t, r.watcher(), "voluntary_ctxt_switches"))
 		return n
 	}
-	for _, r := range all {
-		wardentest.NoError(t, syscall.Kill(-r.Cmd.Process.Pid, syscall.SIGSTOP))
+	for _, signal := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGSTOP} { // as slurmstepd does
+		for _, r := range all {
+			wardentest.NoError(t, syscall.Kill(-r.Cmd.Process.Pid, signal))
+		}
 	}
 	time.Sleep(5 * time.Second) // longer than the time between two looks at the leader, and its grace
 	for _, r := range append(slices.Clone(resting), leader) {
@@ -321,7 +323,7 @@ func TestSuspended(t *testing.T) {
 	wardentest.Until(t, "all have told of SIGCONT, and are at rest again", func() bool {
 		return !slices.ContainsFunc(resting, func(r *rank) bool {
 			told := r.told(event.NameSignal)
-			return len(told) == 0 || told[0]["signal"] != "SIGCONT" || !r.rests()
+			return !slices.ContainsFunc(told, func(e wardentest.Event) bool { return e["signal"] == "SIGCONT" }) || !r.rests()
 		})
 	})
 	for _, r := range resting {

@@ -55,7 +55,9 @@ func TestTaskPrologSid(t *testing.T) {
 		t.Errorf("%s\n%s%s", got.State, got.Stdout, got.Stderr)
 	}
 	events := filepath.Join(s.Dir(), "events")
-	if got := s.Srun(t, "--mem=1100", "--export=ALL,RSSWARDEN_EVENTS="+events, "sh", "-c", beside); got.Code != 0 || got.Stdout != "beside\n" {
+	// A task that ends before its watcher has begun is not watched.
+	began := `; until [ -s "$RSSWARDEN_EVENTS" ]; do sleep 0.1; done`
+	if got := s.Srun(t, "--mem=1100", "--export=ALL,RSSWARDEN_EVENTS="+events, "sh", "-c", beside+began); got.Code != 0 || got.Stdout != "beside\n" {
 		t.Errorf("%+v", got)
 	}
 	if log := wardentest.Read(events); len(wardentest.ParseLog([]byte(log)).Of(event.NameExit)) != 1 {

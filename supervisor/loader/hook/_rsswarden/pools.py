@@ -20,10 +20,10 @@ import weakref
 
 _PAUSE = 0.05  # seconds between two looks at the ctl file and at what is mapped
 _TIMES = 1000  # … and at least so many times what a look takes, which is 0.3 ms where other work has the caches
-_LONGEST = 0.5  # … but no longer
-_RATE = 4 << 30  # … nor longer than what is mapped takes to the half of its budget, in bytes a second
+_LONGEST = 0.25  # … but no longer
+_RATE = 8 << 30  # … nor longer than what is mapped takes to the half of its budget, in bytes a second
 _NEAR = 0.005  # the same where more than half of the budget is mapped
-_YOUNG = 0.1  # seconds in which a worker's growth is not looked at, however many tasks it does
+_YOUNG = 0.1  # seconds in which a worker does not report its growth: of many short tasks the last report is enough
 _FIRST = 1 << 20  # numbers of pools begin here, above those of torch's iterators
 _FRAMES = 32  # how far up the stack it is looked for who makes a pool
 
@@ -540,17 +540,25 @@ class _Worker:
         self.left -= 1
         if self.left <= 0:
             grown.batches = grown.due
-            grown.skip() if now < self._old else grown.look()
+            grown.look(send=now >= self._old)
             self.left = grown.due - grown.batches
         if now >= self.until:
-            self._side.look()
-            if self._met != self._side.version:
-                self._met = self._side.version
-                self._meet()
-            room = self._room()
-            then = time.monotonic()
-            self.until = then + (max(_PAUSE, min(_TIMES * (then - now), _LONGEST, room / _RATE)) if room > 0 else _NEAR)
+            self._look(now)
+            if now >= self._old:
+                grown.send()
         return self.leaves
+
+    def _look(self, now):
+        """Looks at the ctl file and at what is mapped, and does what there is to do."""
+        began = time.thread_time()
+        self._side.look()
+        asked = self._met != self._side.version
+        if asked:
+            self._met = self._side.version
+            self._meet()
+        room = self._room()
+        pause = _PAUSE if asked else _TIMES * (time.thread_time() - began)
+        self.until = now + (max(_PAUSE, min(pause, _LONGEST, room / _RATE)) if room > 0 else _NEAR)
 
     def _meet(self):
         """Meets the requests of the ctl file."""

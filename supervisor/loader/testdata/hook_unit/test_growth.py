@@ -23,15 +23,18 @@ class Growth(unittest.TestCase):
         self.assertEqual(said, [(True, n, 5 * n, 10 * n) for n in (6, 12, 24, 48, 96)])
         self.assertEqual(looks, 1 + 1 + 5)
 
-    def test_what_is_skipped_is_not_reported_and_no_half_of_anything(self):
-        side, own = hook.Side(), iter((100, 130, 160))
+    def test_of_reports_that_are_not_sent_the_last_is(self):
+        side, own = hook.Side(), iter((100, 110, 130, 160, 170))
         self.addCleanup(setattr, collect, "anonymous", collect.anonymous)
         collect.anonymous = lambda: next(own)
         worker = growth.Growth(side)
-        for does in (worker.skip, worker.skip, worker.look, worker.look):
+        for sends in (False, False, False, True):
             worker.batches = worker.due
-            does()
-        self.assertEqual([(s["count"], s["before"], s["after"]) for s in side.said], [(24, 30, 60)])
+            worker.look(send=False)
+            if sends:
+                worker.send()
+        worker.send()
+        self.assertEqual([(s["count"], s["before"], s["after"]) for s in side.said], [(24, 60, 70)])
 
     def test_less_than_at_first_is_nothing(self):
         self.assertEqual(self.reports(lambda n: -n, 6)[0], [(True, 6, 0, 0)])
