@@ -199,8 +199,8 @@ type view struct {
 	dead []killed
 }
 
-// sets are [metrics.Set]s between two uses: one of 1,000 jobs has 4 MB, which are dearer to get
-// from the kernel than to fill.
+// sets are [metrics.Set]s between two uses: one of 1,000 jobs has 2 MB, and to get memory from the
+// kernel costs more than to fill it.
 var sets = sync.Pool{New: func() any { return metrics.NewSet() }}
 
 // encode writes it in the text format. The error is the writer's.

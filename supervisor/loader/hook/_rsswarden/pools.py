@@ -593,7 +593,7 @@ class _Worker:
         return room if room > 0 else half - self._trims().budget()
 
     def _trims(self):
-        """Meets requests to trim, and returns what trims. Most workers of a pool need it never: it takes 6 to 9 ms to import."""
+        """Meets requests to trim, and returns what trims. Most workers of a pool never need it, and its import takes 6 to 9 ms."""
         if self._trimmer is None:
             from _rsswarden import trim
 
