@@ -31,7 +31,7 @@ static const struct run_option run_options[] = {
 	{"quiet", OPTION_TRUTH, ""},
 };
 
-#define HOOK_NAME "hook-a6a8e8ef5dfad821"
+#define HOOK_NAME "hook-6cb74acd1171e935"
 struct hook_file {
 	const char *name;
 	long size;
@@ -62,7 +62,7 @@ static const struct hook_file hook_files[] = {
 	{"_rsswarden/known.py", 531, 0},
 	{"_rsswarden/oom.py", 1916, 0},
 	{"_rsswarden/patch.py", 16536, 0},
-	{"_rsswarden/pools.py", 30772, 0},
+	{"_rsswarden/pools.py", 30662, 0},
 	{"_rsswarden/private.py", 4005, 0},
 	{"_rsswarden/recycle.py", 17733, 0},
 	{"_rsswarden/revive.py", 31155, 0},

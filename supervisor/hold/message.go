@@ -52,11 +52,7 @@ type Signal struct {
 // JobControl says that the signal stops or continues the command, as scontrol suspend and resume
 // do: it tells nothing of how the run will end.
 func (s Signal) JobControl() bool {
-	switch unix.Signal(s.Signal) {
-	case unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
-		return true
-	}
-	return false
+	return stopping.has(s.Signal) || unix.Signal(s.Signal) == unix.SIGCONT
 }
 
 // Gone is the last message: the holder has closed the link or died.

@@ -199,8 +199,8 @@ func (h *holder) signal(a *arrival, early bool) {
 	c.witness, c.seen = h.witness.see(a.signo, group)
 	// What waits now that this was read must have come later: a stop signal and SIGCONT take each
 	// other away. This process may have been stopped in between, as by scontrol suspend.
-	cont, stop := unix.Signal(a.signo) == unix.SIGCONT, stopping.has(a.signo)
-	c.overtaken = cont && pendingSignals()&stopping != 0 || stop && pendingSignals().has(int(unix.SIGCONT))
+	cont, stop, waiting := unix.Signal(a.signo) == unix.SIGCONT, stopping.has(a.signo), pendingSignals()
+	c.overtaken = cont && waiting&stopping != 0 || stop && waiting.has(int(unix.SIGCONT))
 	v := judge(a, &c)
 	if v == ours {
 		return
@@ -216,7 +216,7 @@ func (h *holder) signal(a *arrival, early bool) {
 	case v == toCommand && sent:
 	case v == toCommand:
 		forward(h.pidfd, h.pid, a)
-		waiting := pendingSignals()
+		waiting = pendingSignals()
 		if c.sameGroup && cont && waiting.has(int(unix.SIGTSTP)) {
 			// ^Z in this moment: our SIGCONT may have undone it.
 			forward(h.pidfd, h.pid, &arrival{signo: int(unix.SIGTSTP)})

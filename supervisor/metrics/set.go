@@ -131,30 +131,19 @@ var (
 // Text returns what [Set.Encode] writes.
 func (s *Set) Text() []byte {
 	var b bytes.Buffer
-	_ = s.encode(&b) // it has no error
+	_ = s.Encode(&b) // it has no error
 	return b.Bytes()
 }
 
 // encodeAt is how many bytes of text are written at a time: 33,000 series are 4 MB, which a
 // buffer of that size would take from the kernel at each scrape.
-const encodeAt = 64 << 10
+const encodeAt = 16 << 10
 
 // Encode writes the set in the text format: metrics by name and series by labels, so that
 // what has not changed reads the same. There are no timestamps, which node_exporter
 // does not take. The error is the writer's.
 func (s *Set) Encode(to io.Writer) error {
 	w := bufio.NewWriterSize(to, encodeAt)
-	if err := s.encode(w); err != nil {
-		return err
-	}
-	return w.Flush()
-}
-
-func (s *Set) encode(w interface {
-	io.Writer
-	io.StringWriter
-	io.ByteWriter
-}) error {
 	var number []byte
 	for _, m := range slices.SortedFunc(maps.Keys(s.series), func(x, y *Metric) int { return cmp.Compare(x.Name, y.Name) }) {
 		all := s.series[m]
@@ -183,7 +172,7 @@ func (s *Set) encode(w interface {
 			}
 		}
 	}
-	return nil
+	return w.Flush()
 }
 
 // appendNumber writes a value; bytes and counts without an exponent.

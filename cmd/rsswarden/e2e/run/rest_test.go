@@ -311,7 +311,7 @@ func TestSuspended(t *testing.T) {
 		n, _ := strconv.Atoi(wardentest.StatusLine(t, r.watcher(), "voluntary_ctxt_switches"))
 		return n
 	}
-	for _, signal := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGSTOP} { // as slurmstepd does
+	for _, signal := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGSTOP} { // as slurmstepd does, but at once
 		for _, r := range all {
 			wardentest.NoError(t, syscall.Kill(-r.Cmd.Process.Pid, signal))
 		}

@@ -526,7 +526,7 @@ class _Worker:
         self.left = self._growth.due - self._growth.batches  # tasks until the growth is looked at
         self._met = 0  # of the ctl file whose requests were met
         self._taken = set()  # requests to go
-        self._trimmer = self._collector = None
+        self._trimmer, self._collector = None, collect.Collector(self._side, True)
         self._old = time.monotonic() + _YOUNG
         self.say("pool", kind=pool.kind, start=pool.start, born=channel.start_time(self.pid), after=collect.resident()[0],
                  can_recycle=pool.why is None, why=pool.why or "")
@@ -566,10 +566,7 @@ class _Worker:
 
         if self._side.trims:
             self._trims()
-        if self._side.collects:
-            if self._collector is None:
-                self._collector = collect.Collector(self._side, True)
-            self._collector.requests()
+        self._collector.requests()
         for number, worker, mode in self._side.recycles:
             if worker != self.pid or number in self._taken:
                 continue
